@@ -1,0 +1,89 @@
+"""Errors, sorted by what to do about them, and the one table that says so.
+
+    HeadraceError
+    ├── ConfigError        the operator must change a setting; refused before anything starts
+    ├── BadRecord          this record cannot be used; tolerated, dead-lettered or fatal by ``errors.tolerance``
+    ├── Retriable          try again with back-off; nothing was lost and nothing is half done
+    │   └── Fenced         the partition belongs to somebody else now: drop the batch, its records come again there
+    └── Fatal              the task stops and waits for an operator; the message says what to do
+
+Edges translate their vendor's errors into one of these with ``raise … from error``. No message ever carries a cell's
+value: it names the topic, partition, offset and column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class HeadraceError(Exception):
+    """Base of every error that Headrace raises on purpose."""
+
+
+class ConfigError(HeadraceError):
+    """A setting is missing, unknown or wrong. ``key`` names the option."""
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class BadRecord(HeadraceError):
+    """A record that cannot be decoded or applied. ``index`` is its place in the run of records that was decoded."""
+
+    def __init__(self, message: str, *, index: int | None = None, stage: Stage | None = None) -> None:
+        super().__init__(message)
+        self.index = index
+        self.stage = stage
+
+
+class Retriable(HeadraceError):
+    """The outside world failed in a way that passes: call again with the same arguments."""
+
+
+class Fenced(Retriable):
+    """A commit was refused because the partition was given to another member: drop the batch."""
+
+
+class Fatal(HeadraceError):
+    """Going on would risk wrong data, or cannot work. The task fails; the message names the next step."""
+
+
+class Stage(StrEnum):
+    """Where in the pipeline of a record an error happened (Kafka Connect's ``Stage``)."""
+
+    KEY_CONVERTER = "KEY_CONVERTER"
+    VALUE_CONVERTER = "VALUE_CONVERTER"
+    HEADER_CONVERTER = "HEADER_CONVERTER"
+    TRANSFORMATION = "TRANSFORMATION"
+    TASK_PUT = "TASK_PUT"
+    KAFKA_CONSUME = "KAFKA_CONSUME"
+    KAFKA_PRODUCE = "KAFKA_PRODUCE"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What the runtime does with an error of one kind."""
+
+    retry: bool
+    tolerable: bool
+    http_status: int
+    hint: str
+
+
+POLICY: dict[type[HeadraceError], Remedy] = {
+    ConfigError: Remedy(False, False, 400, "correct the named option and send the configuration again"),
+    BadRecord: Remedy(False, True, 500, "mend the record at its source, or set errors.tolerance=all with a dead letter queue"),
+    Fenced: Remedy(True, False, 409, "nothing to do: the records are read again by the partition's new owner"),
+    Retriable: Remedy(True, False, 503, "nothing to do while it is retried; look at the system that the message names"),
+    Fatal: Remedy(False, False, 500, "follow the message, then restart the task"),
+}
+
+
+def remedy(error: BaseException) -> Remedy:
+    """The policy for ``error``: that of its nearest class in POLICY; anything unknown is treated as Fatal."""
+    for kind in type(error).__mro__:
+        if kind in POLICY:
+            return POLICY[kind]
+    return POLICY[Fatal]

@@ -1,0 +1,201 @@
+"""The ports: everything that Headrace asks of the outside world, in one file.
+
+Each port has a real version and a memory version (``headrace_connectors/memory.py``), and one suite in
+``tests/contracts`` that both pass. An implementer may raise ``Retriable`` (call again with the same arguments) or
+``Fatal``; vendor errors never get through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from headrace.core.errors import Stage
+from headrace.core.events import Actions, RowVersion, TableId
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Record(Protocol):
+    """One Kafka record as a consumer returns it; ``timestamp`` in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive records of one partition. ``begin`` and ``end`` are fetch positions: ``end`` is what gets committed.
+
+    ``epoch`` counts assignments, ``sequence`` counts chunks of all partitions from 0 within an epoch.
+    """
+
+    epoch: int
+    sequence: int
+    partition: TopicPartition
+    records: Sequence[Record]
+    begin: int
+    end: int
+
+
+class FeedListener(Protocol):
+    """Who takes what a feed brings. All calls come on the worker's event loop, one at a time."""
+
+    async def put(self, chunk: Chunk) -> None:
+        """Take a chunk. Returning late is the back-pressure: the feed stops fetching meanwhile."""
+
+    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """A new assignment begins; chunks of older epochs will not come any more."""
+
+    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Finish and commit what is in flight of ``partitions``, then forget the rest; bounded by the feed's timeout."""
+
+    def failed(self, error: BaseException) -> None:
+        """The feed cannot go on."""
+
+
+class Feed(Protocol):
+    """The Kafka side of one sink task: a consumer group member whose chunks go through a Faust agent."""
+
+    async def start(self, listener: FeedListener) -> None:
+        """Join the group and begin to fetch. Raises ConfigError or Retriable with the cause (wrong password, port…)."""
+
+    async def stop(self) -> None:
+        """Leave the group. Idempotent; nothing is put afterwards."""
+
+    def pause(self) -> None:
+        """Stop fetching but stay in the group; what was fetched already is still put."""
+
+    def resume(self) -> None:
+        """Fetch again."""
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit next offsets of the group. Raises Fenced when a partition belongs to somebody else."""
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Records between the fetch position and the end of each assigned partition, as last seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrantRecord:
+    """A record that could not be used, and why (for log and dead letter queue)."""
+
+    record: Record
+    stage: Stage
+    class_name: str
+    error: BaseException
+
+
+class DeadLetterQueue(Protocol):
+    """Where bad records go when ``errors.tolerance`` allows it."""
+
+    async def report(self, errant: Sequence[ErrantRecord]) -> None:
+        """Write the records with Connect's context headers; returns when they are durable."""
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a table commit says about itself, stored with it (``merge.md`` section 9).
+
+    ``offsets`` are next offsets by topic and partition; ``watermark`` is the source time (microseconds) up to which all
+    partitions are in, -1 if unknown.
+    """
+
+    batch_id: int
+    connector: str
+    group: str
+    offsets: Mapping[TopicPartition, int]
+    watermark: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCounts:
+    """What a merge did: rows updated or inserted, and rows deleted."""
+
+    upserted: int
+    deleted: int
+
+
+class LakeTable(Protocol):
+    """One lakehouse table, and the ledger of its tombstones. One thread at a time calls it."""
+
+    def schema(self) -> pa.Schema | None:
+        """The data columns (without ``__headrace_``), or None while the table does not exist."""
+
+    def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
+        """Create the table, or add and widen columns so that ``schema`` fits. Raises Fatal when it cannot be done."""
+
+    def ledger(self) -> Mapping[str, RowVersion]:
+        """The tombstones by canonical key; the floor of the last truncate stands under the empty key ``""``."""
+
+    def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
+        """Add to the ledger, durably, before the deletes themselves. ``now`` in microseconds, for the retention."""
+
+    def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
+        """Apply the actions that rank above the stored rows (``Actions`` says when), in one visible step per commit.
+
+        An upsert that has no stored row is inserted only if it keeps no stored cell. Counts what was applied. A
+        CARRIED cell is taken from the stored row of ``carry_from`` as it was before this merge, in the same commit.
+        """
+
+    def truncate(self, floor: RowVersion, commit: Commit) -> None:
+        """Remove every row that ``floor`` outranks."""
+
+    def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
+        """The versions of the rows that stand under the actions' keys, by canonical key."""
+
+    def maintain(self, now: int, tombstone_retention: int) -> None:
+        """Compact, expire snapshots and old tombstones if it is due; cheap when nothing is. Times in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What a connector says about its tables; ``properties`` are the format's own."""
+
+    format: str = "iceberg"
+    format_version: int = 3
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class Lakehouse(Protocol):
+    """The shared session. Safe to call from several threads; each table has a session of its own."""
+
+    def table(self, namespace: str, name: str, options: TableOptions) -> LakeTable:
+        """Open a table by name; nothing is created before ``evolve``."""
+
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause when the warehouse cannot be written."""
+
+    def close(self) -> None:
+        """Stop the session. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRequest:
+    """Cells to read again: for each row the values of its key and the columns it needs.
+
+    ``key_values`` has one list per key column, all of the same length; ``needs`` one set of column names per row.
+    """
+
+    table: TableId
+    key_fields: tuple[str, ...]
+    key_values: tuple[Sequence[Any], ...]
+    columns: tuple[str, ...]
+    needs: Sequence[frozenset[str]]
+    transactions: Sequence[int]
