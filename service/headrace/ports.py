@@ -82,6 +82,9 @@ class Feed(Protocol):
     def resume(self) -> None:
         """Fetch again."""
 
+    def throttle(self, topics: Collection[str]) -> None:
+        """Do not fetch from these topics until called again without them: their tables' queues are full."""
+
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit next offsets of the group. Raises Fenced when a partition belongs to somebody else."""
 

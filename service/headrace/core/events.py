@@ -39,6 +39,9 @@ class Operation(IntEnum):
 class CellState(IntEnum):
     """What is known about one cell (``reselect.md`` section 2.5).
 
+    DOUBTFUL is an UNKNOWN for which the batch has a last resort: ``values`` holds it (null for a NULL). It is read again
+    like an UNKNOWN; if that brings nothing, the last resort stands.
+
     In ``Actions`` that go to a writer only VALUE, NULL, UNCHANGED (keep what the stored row has) and CARRIED (take what
     the stored row of ``carry_from`` has) are left.
     """
@@ -49,6 +52,7 @@ class CellState(IntEnum):
     UNKNOWN = 3
     ABSENT = 4
     CARRIED = 5
+    DOUBTFUL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ class TableId:
 class Column:
     """One column of a batch. ``states`` is None when every cell is VALUE or NULL, as ``values`` validity tells.
 
-    Otherwise it holds a CellState per row; ``values`` is null wherever the state is not VALUE.
+    Otherwise it holds a CellState per row; ``values`` is null wherever the state is neither VALUE nor
+    DOUBTFUL.
     """
 
     name: str

@@ -1,0 +1,278 @@
+"""Connect types as Arrow types: the one place where values become columns (``reselect.md`` section 8.2).
+
+Streamed and reselected values both go through ``build_array``, so that a cell read again equals the cell that the event
+would have carried. Values arrive as Connect values in Python: int, float, str, bytes, bool, list, dict, None.
+
+Values outside what SQL engines print are kept, not cut: a date or timestamp is stored as its day or microsecond count,
+``infinity`` as Debezium's own count for it. What does not fit the type at all is a BadRecord that names the row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.errors import BadRecord
+from headrace.core.schema import Schema
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+VARIABLE_SCALE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
+MAX_DIGITS = 38  # what Spark's and Iceberg's decimals hold
+
+_DATES = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
+_MILLIS = frozenset({"io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp"})
+_MICROS = frozenset({"io.debezium.time.MicroTimestamp"})
+INFINITY_MICROS = 9223372036825200000  # Debezium's count for an infinite timestamp, in microseconds
+NEGATIVE_INFINITY_MICROS = -9223372036832400000
+
+_PRIMITIVES = {
+    "boolean": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+
+
+def arrow_type(schema: Schema) -> pa.DataType:
+    """The Arrow type of the lake column for a Connect schema."""
+    if schema.type == "array":
+        return pa.list_(arrow_type(_required(schema.items)))
+    if schema.type == "map":
+        return pa.map_(arrow_type(_required(schema.keys)), arrow_type(_required(schema.values)))
+    if schema.type == "struct":
+        if schema.name == VARIABLE_SCALE_DECIMAL:
+            return pa.string()
+        return pa.struct([pa.field(member.name, arrow_type(member.schema)) for member in schema.fields])
+    return _logical_type(schema) or _PRIMITIVES[schema.type]
+
+
+def _logical_type(schema: Schema) -> pa.DataType | None:
+    if schema.name == DECIMAL:
+        return _decimal_type(schema)
+    if schema.name in _DATES:
+        return pa.date32()
+    if schema.name in _MILLIS or schema.name in _MICROS:
+        return pa.timestamp("us")
+    if schema.name == ZONED_TIMESTAMP:
+        return pa.timestamp("us", tz="UTC")
+    return None
+
+
+def _decimal_type(schema: Schema) -> pa.DataType:
+    scale = int(schema.parameter("scale") or 0)
+    precision = max(int(schema.parameter("connect.decimal.precision") or MAX_DIGITS), scale)
+    if scale < 0 or precision > MAX_DIGITS:
+        return pa.string()  # more digits than a lake decimal holds: exact text
+    return pa.decimal128(precision, scale)
+
+
+def build_array(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    """The column for ``values``, of type ``arrow_type(schema)``. Raises BadRecord with the index of a value that does not fit."""
+    build = _builder(schema)
+    try:
+        return build(schema, values)
+    except (pa.ArrowException, ValueError, OverflowError, TypeError, AttributeError, KeyError) as error:
+        raise BadRecord(f"a value does not fit {_describe(schema)}", index=_culprit(build, schema, values)) from error
+
+
+def _culprit(build: Builder, schema: Schema, values: Sequence[Any]) -> int:
+    for index, value in enumerate(values):
+        try:
+            build(schema, [value])
+        except (pa.ArrowException, ValueError, OverflowError, TypeError, AttributeError, KeyError):
+            return index
+    return 0
+
+
+def _describe(schema: Schema) -> str:
+    return f"{schema.type} ({schema.name})" if schema.name else schema.type
+
+
+Builder = Callable[[Schema, Sequence[Any]], pa.Array]
+
+
+def _builder(schema: Schema) -> Builder:
+    if schema.type in _NESTED:
+        return _variable_scale if schema.name == VARIABLE_SCALE_DECIMAL else _NESTED[schema.type]
+    if schema.name == DECIMAL:
+        return _decimals
+    if schema.name in _MILLIS:
+        return _millis
+    if schema.name == ZONED_TIMESTAMP:
+        return _zoned_timestamps
+    if schema.type in ("float", "double"):
+        return _floats
+    return _plain
+
+
+def _plain(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    target = arrow_type(schema)
+    if pa.types.is_date32(target):
+        return pa.array(values, pa.int32()).view(target)
+    if pa.types.is_timestamp(target):
+        return pa.array(values, pa.int64()).view(target)
+    return pa.array(values, target)
+
+
+def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    micros = pc.multiply_checked(pa.array(values, pa.int64()), 1000)
+    return micros.view(arrow_type(schema))
+
+
+def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    if any(type(value) is str for value in values):  # JSON spells NaN and the infinities as text
+        values = [float(value) if isinstance(value, str) else value for value in values]
+    return pa.array(values, arrow_type(schema))
+
+
+# -- decimals ---------------------------------------------------------------------------------------------------------
+
+
+def _decimals(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    target = arrow_type(schema)
+    scale = int(schema.parameter("scale") or 0)
+    if pa.types.is_string(target):
+        return pa.array([None if v is None else _decimal_text(v, scale) for v in values], target)
+    if target.precision <= 18 and not any(isinstance(v, Decimal) for v in values):
+        return _small_decimals(target, values)
+    exact = [v if v is None or isinstance(v, Decimal) else _unscaled(v, scale) for v in values]
+    return pa.array(exact, target)
+
+
+def _small_decimals(target: pa.DataType, values: Sequence[bytes | None]) -> pa.Array:
+    """Decimals of up to 18 digits through int64: a tenth of the cost of Decimal objects."""
+    limit = 10**target.precision
+    present = np.fromiter((v is not None for v in values), bool, len(values))
+    numbers = [0 if v is None else int.from_bytes(v, "big", signed=True) for v in values]
+    low = np.array(numbers, np.int64)
+    if ((low >= limit) | (low <= -limit)).any():
+        raise ValueError("more digits than the column's precision")
+    words = np.stack([low, low >> 63], axis=1).astype("<i8", copy=False)
+    validity = None if present.all() else pa.array(present).buffers()[1]
+    return pa.Array.from_buffers(target, len(values), [validity, pa.py_buffer(words.tobytes())])
+
+
+def _unscaled(value: bytes, scale: int) -> Decimal:
+    number = int.from_bytes(value, "big", signed=True)
+    # Built from digits: scaleb() would round to the context's precision.
+    return Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))
+
+
+def _decimal_text(value: bytes | Decimal, scale: int) -> str:
+    return plain_text(value if isinstance(value, Decimal) else _unscaled(value, scale))
+
+
+def plain_text(number: Decimal) -> str:
+    """A decimal as plain digits without trailing zeros, so that equal numbers have equal texts."""
+    text = format(number, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _variable_scale(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    return pa.array([None if v is None else _decimal_text(v["value"], int(v["scale"])) for v in values], pa.string())
+
+
+# -- time ---------------------------------------------------------------------------------------------------------------
+
+_ZONED = re.compile(
+    r"([+-]?\d{4,})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:[.](\d{1,9}))?)?(?:Z|([+-])(\d\d):?(\d\d)(?::(\d\d))?)",
+    re.ASCII,
+)
+_INFINITIES = {"infinity": INFINITY_MICROS, "-infinity": NEGATIVE_INFINITY_MICROS}
+
+
+def _zoned_timestamps(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    target = arrow_type(schema)
+    try:
+        return pa.array(values, pa.string()).cast(target)
+    except pa.ArrowInvalid:  # years beyond four digits, infinity, nanoseconds
+        micros = [None if v is None else zoned_micros(v) for v in values]
+        return pa.array(micros, pa.int64()).view(target)
+
+
+def zoned_micros(text: str) -> int:
+    """Microseconds since the epoch of an ISO instant of any year, or of ``infinity``. Raises ValueError."""
+    if text in _INFINITIES:
+        return _INFINITIES[text]
+    match = _ZONED.fullmatch(text)
+    if match is None:
+        raise ValueError("not an ISO timestamp with a zone")
+    year, month, day, hour, minute = (int(match[i]) for i in range(1, 6))
+    seconds = days_from_civil(year, month, day) * 86400 + hour * 3600 + minute * 60 + int(match[6] or 0)
+    if match[8]:
+        offset = int(match[9]) * 3600 + int(match[10]) * 60 + int(match[11] or 0)
+        seconds -= offset if match[8] == "+" else -offset
+    micros = seconds * 1_000_000 + int((match[7] or "").ljust(6, "0")[:6])
+    if not -(2**63) <= micros < 2**63:
+        raise ValueError("outside the range of a timestamp in microseconds")
+    return micros
+
+
+def days_from_civil(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 in the proleptic Gregorian calendar, for any year (0 is 1 BC)."""
+    year -= month <= 2
+    era, year_of_era = divmod(year, 400)
+    day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
+    return era * 146097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719468
+
+
+# -- nested -------------------------------------------------------------------------------------------------------------
+
+
+def _lists(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    items = _required(schema.items)
+    flat = [item for value in values if value is not None for item in value]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([0 if v is None else len(v) for v in values], out=offsets[1:])
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), _builder(items)(items, flat), type=arrow_type(schema), mask=_nulls(values)
+    )
+
+
+def _maps(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    keys, items = _required(schema.keys), _required(schema.values)
+    pairs = [None if v is None else list(v.items() if isinstance(v, dict) else map(tuple, v)) for v in values]
+    flat = [pair for entry in pairs if entry is not None for pair in entry]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([0 if entry is None else len(entry) for entry in pairs], out=offsets[1:])
+    flat_keys = _builder(keys)(keys, [pair[0] for pair in flat])
+    flat_items = _builder(items)(items, [pair[1] for pair in flat])
+    return pa.MapArray.from_arrays(
+        pa.array(offsets), flat_keys, flat_items, type=arrow_type(schema), mask=_nulls(values)
+    )
+
+
+def _structs(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    target = arrow_type(schema)
+    children = [
+        _builder(member.schema)(member.schema, [None if v is None else v.get(member.name) for v in values])
+        for member in schema.fields
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=_nulls(values))
+
+
+def _nulls(values: Sequence[Any]) -> pa.Array:
+    return pa.array([value is None for value in values], pa.bool_())
+
+
+def _required(schema: Schema | None) -> Schema:
+    if schema is None:
+        raise BadRecord("an array or map schema without the schema of its elements")
+    return schema
+
+
+_NESTED: dict[str, Builder] = {"array": _lists, "map": _maps, "struct": _structs}
