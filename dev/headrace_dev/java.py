@@ -1,0 +1,30 @@
+"""Finds the Java that runs Kafka, Connect, Ivy and Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from headrace_dev.versions import JAVA
+
+
+class JavaError(RuntimeError):
+    """There is no Java, or it is too old."""
+
+
+@cache
+def java() -> str:
+    """Path of a ``java`` of version 17 or newer: that of JAVA_HOME, else of PATH. Raises JavaError."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if found is None or not Path(found).exists():
+        raise JavaError(f"no java at {found or 'any place of PATH'}: install Java {JAVA} or set JAVA_HOME")
+    banner = subprocess.run([found, "-version"], capture_output=True, text=True, check=True).stderr
+    major = re.search(r'version "(\d+)', banner)
+    if major is None or int(major[1]) < JAVA:
+        raise JavaError(f"{found} is {banner.splitlines()[0]}: Java {JAVA} or newer is needed; set JAVA_HOME")
+    return found

@@ -1,0 +1,156 @@
+"""A server of the stack: one process group under a supervisor, with its log file; and the waiting for conditions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LOOPBACK = "127.0.0.1"
+# Below the ephemeral range of Linux, so that no outgoing connection takes a port between our choice and its use.
+_PORTS = range(20_000, 32_000)
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+
+
+class ServerError(RuntimeError):
+    """A server did not start, or ended by itself; the message has the end of its log."""
+
+
+def wait_until(condition: Callable[[], T], what: str, seconds: float = 60.0, pause: float = 0.05) -> T:
+    """Poll until ``condition()`` is true and return its value. Raises TimeoutError that names ``what``."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {what} within {seconds:g} s")
+        time.sleep(pause)
+    return value
+
+
+def free_ports(count: int) -> list[int]:
+    """``count`` different ports of 127.0.0.1 on which nothing listens now."""
+    found: list[int] = []
+    with contextlib.ExitStack() as held:
+        while len(found) < count:
+            probe = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                port = random.choice(_PORTS)
+                probe.bind((LOOPBACK, port))
+                found.append(port)
+    return found
+
+
+def accepts(port: int) -> bool:
+    """Whether somebody listens on ``port`` of 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who a server runs as when the parent is root and the server refuses to be."""
+
+    user: int
+    group: int
+
+
+class Server:
+    """One server process. Not running at first; may be started, stopped and killed any number of times."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        account: Account | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
+    ) -> None:
+        self.name = name
+        self.log = folder.parent / f"{name}.log"
+        self._order = {
+            "command": list(command),
+            "environment": {**os.environ, **(environment or {})},
+            "folder": str(folder),
+            "user": account.user if account else None,
+            "group": account.group if account else None,
+            "remove": [str(folder)],
+        }
+        self._stop_signal = stop_signal
+        self._supervisor: subprocess.Popen[bytes] | None = None
+        self.pid = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._supervisor is not None and self._supervisor.poll() is None
+
+    def start(self, ready: Callable[[], object], seconds: float = 90.0) -> None:
+        """Start and wait until ``ready()`` is true. Raises ServerError with the end of the log."""
+        assert not self.running, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-I", str(_SUPERVISOR), json.dumps(self._order)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert self._supervisor.stdout is not None
+        self.pid = int(self._supervisor.stdout.readline() or 0)
+        try:
+            wait_until(lambda: self._alive() and ready(), f"answer of {self.name}", seconds)
+        except TimeoutError as error:
+            self.kill()
+            raise ServerError(f"{error}; end of {self.log}:\n{self.log_end()}") from error
+
+    def stop(self, seconds: float = 30.0) -> None:
+        """End the process in its own orderly way; after ``seconds`` by force. Idempotent."""
+        self._signal(self._stop_signal)
+        self._wait(seconds)
+
+    def kill(self) -> None:
+        """``kill -9`` of the whole process group. Idempotent."""
+        self._signal(signal.SIGKILL)
+        self._wait(10)
+
+    def log_end(self, lines: int = 20) -> str:
+        """The last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
+    def _alive(self) -> bool:
+        if not self.running:
+            raise ServerError(f"{self.name} ended by itself; end of {self.log}:\n{self.log_end()}")
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.running and self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def _wait(self, seconds: float) -> None:
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is None:
+            return
+        try:
+            supervisor.wait(seconds)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            supervisor.wait()
+        for pipe in (supervisor.stdin, supervisor.stdout):
+            if pipe is not None:
+                pipe.close()
