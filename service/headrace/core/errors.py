@@ -5,6 +5,7 @@
     ├── BadRecord          this record cannot be used; tolerated, dead-lettered or fatal by ``errors.tolerance``
     ├── Retriable          try again with back-off; nothing was lost and nothing is half done
     │   └── Fenced         the partition belongs to somebody else now: drop the batch, its records come again there
+    ├── RestError          a REST request cannot be served as sent; it carries its own HTTP status
     └── Fatal              the task stops and waits for an operator; the message says what to do
 
 Edges translate their vendor's errors into one of these with ``raise … from error``. No message ever carries a cell's
@@ -46,6 +47,14 @@ class Fenced(Retriable):
     """A commit was refused because the partition was given to another member: drop the batch."""
 
 
+class RestError(HeadraceError):
+    """A request that is refused on purpose, with Kafka Connect's status and text (``connect.md`` section 1.2)."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Fatal(HeadraceError):
     """Going on would risk wrong data, or cannot work. The task fails; the message names the next step."""
 
@@ -77,6 +86,7 @@ POLICY: dict[type[HeadraceError], Remedy] = {
     BadRecord: Remedy(False, True, 500, "mend the record at its source, or set errors.tolerance=all with a dead letter queue"),
     Fenced: Remedy(True, False, 409, "nothing to do: the records are read again by the partition's new owner"),
     Retriable: Remedy(True, False, 503, "nothing to do while it is retried; look at the system that the message names"),
+    RestError: Remedy(False, False, 500, "the message says what the request lacks"),
     Fatal: Remedy(False, False, 500, "follow the message, then restart the task"),
 }
 

@@ -1,0 +1,131 @@
+"""The life cycle of connectors and tasks as tables (``connect.md`` section 3).
+
+Rules of this file: what is *wanted* (``TargetState``, stored with the configs) is kept apart from what is *seen*
+(``State``, stored with the statuses). A state changes only by ``next_state``; an event that a table does not list for a
+state cannot happen there, and asking for it is a programming error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class TargetState(StrEnum):
+    """What the operator wants of a connector (Kafka Connect's ``TargetState``; REST calls STARTED ``RUNNING``)."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+class State(StrEnum):
+    """What is seen of a connector or task (Kafka Connect's ``AbstractStatus.State``). DESTROYED is never shown."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+    STOPPED = "STOPPED"
+    DESTROYED = "DESTROYED"
+
+
+class Event(StrEnum):
+    """What happens to a connector or task."""
+
+    START = "start"
+    PAUSE = "pause"
+    RESUME = "resume"
+    FAIL = "fail"
+    RESTART = "restart"
+    STOP = "stop"
+    RELEASE = "release"
+    """The worker shuts down and lets go; another one, or its next life, picks up."""
+    DELETE = "delete"
+
+
+Table = Mapping[State, Mapping[Event, State]]
+
+TASK: Table = {
+    State.UNASSIGNED: {
+        Event.START: State.RUNNING,
+        Event.PAUSE: State.PAUSED,
+        Event.FAIL: State.FAILED,
+        Event.RESTART: State.RESTARTING,
+        Event.RELEASE: State.UNASSIGNED,
+        Event.DELETE: State.DESTROYED,
+    },
+    State.RUNNING: {
+        Event.START: State.RUNNING,
+        Event.PAUSE: State.PAUSED,
+        Event.RESUME: State.RUNNING,
+        Event.FAIL: State.FAILED,
+        Event.RESTART: State.RESTARTING,
+        Event.RELEASE: State.UNASSIGNED,
+        Event.DELETE: State.DESTROYED,
+    },
+    State.PAUSED: {
+        Event.PAUSE: State.PAUSED,
+        Event.RESUME: State.RUNNING,
+        Event.START: State.RUNNING,
+        Event.FAIL: State.FAILED,
+        Event.RESTART: State.RESTARTING,
+        Event.RELEASE: State.UNASSIGNED,
+        Event.DELETE: State.DESTROYED,
+    },
+    # Pause and resume leave a failed task failed: only a restart or a new configuration takes it out.
+    State.FAILED: {
+        Event.PAUSE: State.FAILED,
+        Event.RESUME: State.FAILED,
+        Event.FAIL: State.FAILED,
+        Event.RESTART: State.RESTARTING,
+        Event.RELEASE: State.UNASSIGNED,
+        Event.DELETE: State.DESTROYED,
+    },
+    State.RESTARTING: {
+        Event.START: State.RUNNING,
+        Event.PAUSE: State.PAUSED,
+        Event.RESUME: State.RESTARTING,
+        Event.FAIL: State.FAILED,
+        Event.RESTART: State.RESTARTING,
+        Event.RELEASE: State.UNASSIGNED,
+        Event.DELETE: State.DESTROYED,
+    },
+}
+"""Tasks have no STOPPED: a stopped connector has no tasks."""
+
+_CONNECTOR_ROW: Mapping[Event, State] = {
+    Event.START: State.RUNNING,
+    Event.RESUME: State.RUNNING,
+    Event.PAUSE: State.PAUSED,
+    Event.STOP: State.STOPPED,
+    Event.FAIL: State.FAILED,
+    Event.RESTART: State.RESTARTING,
+    Event.RELEASE: State.UNASSIGNED,
+    Event.DELETE: State.DESTROYED,
+}
+CONNECTOR: Table = {
+    state: _CONNECTOR_ROW
+    for state in (State.UNASSIGNED, State.RUNNING, State.PAUSED, State.FAILED, State.RESTARTING, State.STOPPED)
+}
+"""A connector instance obeys every event from every state; a failed one can be stopped and resumed."""
+
+
+def next_state(table: Table, state: State, event: Event) -> State:
+    """The state after ``event``. Raises ValueError when the table has no such step."""
+    try:
+        return table[state][event]
+    except KeyError:
+        raise ValueError(f"nothing can {event} in state {state}") from None
+
+
+def diagram(table: Table) -> str:
+    """The table as a Mermaid state diagram, for the documentation."""
+    steps = [
+        f"    {state} --> {after}: {event}"
+        for state, row in table.items()
+        for event, after in row.items()
+        if after is not state
+    ]
+    return "\n".join(["stateDiagram-v2", f"    [*] --> {State.UNASSIGNED}", *steps, f"    {State.DESTROYED} --> [*]"])
