@@ -1,0 +1,1 @@
+"""The lakehouse: Iceberg tables, written through one shared Spark session."""

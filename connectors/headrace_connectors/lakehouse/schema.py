@@ -1,0 +1,161 @@
+"""Column types of lake tables: Arrow, Spark SQL, and which type may become which (``merge.md`` section 8). Pure.
+
+A table's own types are the *lake types*: Iceberg has no integers below 32 bits, so int8 and int16 become int32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.core.errors import Fatal
+from headrace.core.events import OWN_PREFIX
+
+VERSION_COLUMNS = pa.schema(
+    [
+        (f"{OWN_PREFIX}position", pa.string()),
+        (f"{OWN_PREFIX}topic", pa.string()),
+        (f"{OWN_PREFIX}partition", pa.int32()),
+        (f"{OWN_PREFIX}offset", pa.int64()),
+        (f"{OWN_PREFIX}source_time", pa.timestamp("us", tz="UTC")),
+    ]
+)
+"""Headrace's own columns of every table: the version of the change that the row reflects."""
+
+_SQL_NAMES = {
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.date32(): "DATE",
+    pa.timestamp("us"): "TIMESTAMP_NTZ",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
+}
+_LAKE_TYPES = {
+    **{kind: kind for kind in _SQL_NAMES},
+    pa.int8(): pa.int32(),
+    pa.int16(): pa.int32(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+}
+_WIDER = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What has to be altered so that a schema fits a table: fields to add, and fields whose type gets wider."""
+
+    added: tuple[pa.Field, ...] = ()
+    widened: tuple[pa.Field, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.widened)
+
+
+def quoted(name: str) -> str:
+    """A Spark SQL identifier: any text stands, dots included."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def lake_type(kind: pa.DataType) -> pa.DataType:
+    """The type that a lake column for ``kind`` has. Raises TypeError where there is none."""
+    if kind in _LAKE_TYPES:
+        return _LAKE_TYPES[kind]
+    if pa.types.is_decimal128(kind):
+        return kind
+    if pa.types.is_list(kind):
+        return pa.list_(lake_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(lake_type(kind.key_type), lake_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(member.name, lake_type(member.type)) for member in kind])
+    raise TypeError(f"no lake type for {kind}")
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """The Spark SQL name of a lake type."""
+    if pa.types.is_decimal128(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{sql_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<{sql_type(kind.key_type)}, {sql_type(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"STRUCT<{', '.join(f'{quoted(member.name)}: {sql_type(member.type)}' for member in kind)}>"
+    return _SQL_NAMES[kind]
+
+
+def column_list(schema: Iterable[pa.Field]) -> str:
+    """The columns of a schema as DDL."""
+    return ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in schema)
+
+
+def lake_schema(table: str, schema: pa.Schema, key_fields: Sequence[str] = ()) -> pa.Schema:
+    """``schema`` in lake types, every column nullable. Raises Fatal for a name or type that a table cannot have."""
+    _refuse_names(table, schema.names)
+    for name in key_fields:
+        if name not in schema.names:
+            raise Fatal(f"{table}: key column {name!r} is not among the columns of the events; set primary.key.fields")
+    return pa.schema([_lake_field(table, column) for column in schema])
+
+
+def _refuse_names(table: str, names: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower().startswith(OWN_PREFIX):
+            raise Fatal(f"{table}: column {name!r} starts with {OWN_PREFIX}, which is reserved; rename or exclude it")
+        other = seen.setdefault(name.lower(), name)
+        if other is not name:
+            how = "occurs twice" if other == name else f"differs from {other!r} only in case"
+            raise Fatal(f"{table}: column {name!r} {how}; lake engines cannot tell them apart, exclude one of them")
+
+
+def _lake_field(table: str, column: pa.Field) -> pa.Field:
+    try:
+        return pa.field(column.name, lake_type(column.type))
+    except TypeError as error:
+        raise Fatal(f"{table}: column {column.name!r} has type {column.type}, which no lake table has") from error
+
+
+def evolution(table: str, stored: pa.Schema, wanted: pa.Schema) -> Evolution:
+    """What makes ``stored`` take values of ``wanted`` (both in lake types).
+
+    Raises Fatal, naming table, column and both types, for anything but new columns and wider types.
+    """
+    _refuse_names(table, [*stored.names, *(name for name in wanted.names if name not in stored.names)])
+    added, widened = [], []
+    for column in wanted:
+        if column.name not in stored.names:
+            added.append(column)
+        elif not fits(column.type, stored.field(column.name).type):
+            widened.append(_widened(table, column, stored.field(column.name).type))
+    return Evolution(tuple(added), tuple(widened))
+
+
+def _widened(table: str, wanted: pa.Field, stored: pa.DataType) -> pa.Field:
+    if fits(stored, wanted.type):
+        return wanted
+    raise Fatal(
+        f"{table}: column {wanted.name!r} is {sql_type(stored)} in the table and {sql_type(wanted.type)} in the "
+        "events, and the one cannot be widened to the other; exclude the column, or move the table away to start a new one"
+    )
+
+
+def fits(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    """Whether every value of ``narrow`` is one of ``wide`` without loss, as the formats' own type promotion has it."""
+    if narrow == wide or (narrow, wide) in _WIDER:
+        return True
+    if pa.types.is_decimal128(narrow) and pa.types.is_decimal128(wide):
+        return bool(narrow.scale == wide.scale and narrow.precision <= wide.precision)
+    return False
+
+
+def evolved(stored: pa.Schema, change: Evolution) -> pa.Schema:
+    """``stored`` after ``change``."""
+    wider = {column.name: column for column in change.widened}
+    return pa.schema([*(wider.get(column.name, column) for column in stored), *change.added])

@@ -1,0 +1,226 @@
+"""A lakehouse in plain Python over dicts: the contract of ``ports.LakeTable`` without a JVM.
+
+Shipped for unit tests and properties. A table outlives the handle that wrote it, as a real one does, so that a restart
+can be played by opening it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.errors import Fatal
+from headrace.core.events import Actions, CellState, Column, RowVersion
+from headrace.core.ranking import UNVERSIONED, arrived_later, outranks, succeed
+from headrace.ports import Commit, MergeCounts, TableOptions
+from headrace_connectors.lakehouse.schema import (
+    VERSION_COLUMNS,
+    evolution,
+    evolved,
+    lake_schema,
+)
+
+FLOOR_KEY = ""
+_KNOWN = (int(CellState.VALUE), int(CellState.NULL))
+
+Cells = dict[str, pa.Scalar]
+
+
+@dataclass(slots=True)
+class _Row:
+    cells: Cells
+    version: RowVersion | None
+
+
+@dataclass(slots=True)
+class _Stored:
+    """What stays when a handle is gone: the table and its ledger."""
+
+    schema: pa.Schema | None = None
+    key_fields: tuple[str, ...] = ()
+    rows: dict[str, _Row] = field(default_factory=dict)
+    tombstones: dict[str, tuple[RowVersion, int]] = field(default_factory=dict)
+    commits: list[Commit] = field(default_factory=list)
+
+
+class MemoryLakehouse:
+    """Tables by name, for as long as this object lives."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[str, str], _Stored] = {}
+
+    def table(self, namespace: str, name: str, options: TableOptions) -> MemoryTable:
+        """Open a table; nothing is created before ``evolve``."""
+        return MemoryTable(f"{namespace}.{name}", self._tables.setdefault((namespace, name), _Stored()))
+
+    def check(self) -> None:
+        """Memory can always be written."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class MemoryTable:
+    """A ``ports.LakeTable``. Every merge is one visible step, whatever cells it keeps."""
+
+    def __init__(self, name: str, stored: _Stored) -> None:
+        self._name = name
+        self._stored = stored
+
+    @property
+    def commits(self) -> Sequence[Commit]:
+        """The commits in order, as the snapshots of a real table would tell them."""
+        return self._stored.commits
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """The data columns by canonical key, as Python values."""
+        return {key: {name: cell.as_py() for name, cell in row.cells.items()} for key, row in self._stored.rows.items()}
+
+    def to_arrow(self) -> pa.Table:
+        """The whole table, own columns included, in no particular order."""
+        schema = pa.schema([*(self._stored.schema or []), *VERSION_COLUMNS])
+        rows = [row.cells | _version_cells(row.version) for row in self._stored.rows.values()]
+        columns = [pa.array([row[column.name] for row in rows], column.type) for column in schema]
+        return pa.table(columns, schema)
+
+    def insert_unversioned(self, key: str, cells: Mapping[str, Any]) -> None:
+        """Put a row there as a bulk load by other means does: its version columns are null."""
+        schema = self._existing_schema()
+        typed = {name: pa.scalar(cells.get(name), schema.field(name).type) for name in schema.names}
+        self._stored.rows[key] = _Row(typed, None)
+
+    # -- ports.LakeTable ----------------------------------------------------------------------------------------------
+
+    def schema(self) -> pa.Schema | None:
+        """The data columns, or None before ``evolve``."""
+        return self._stored.schema
+
+    def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
+        """Create the table or make ``schema`` fit. Raises Fatal when it cannot be done."""
+        wanted = lake_schema(self._name, schema, key_fields)
+        if self._stored.schema is None:
+            self._stored.schema, self._stored.key_fields = wanted, tuple(key_fields)
+            return
+        change = evolution(self._name, self._stored.schema, wanted)
+        self._stored.schema = evolved(self._stored.schema, change)
+        for row in self._stored.rows.values():
+            row.cells.update({column.name: row.cells[column.name].cast(column.type) for column in change.widened})
+            row.cells.update({column.name: pa.scalar(None, column.type) for column in change.added})
+
+    def ledger(self) -> Mapping[str, RowVersion]:
+        """The tombstones by canonical key, the floor under ``""``."""
+        return {key: version for key, (version, _) in self._stored.tombstones.items()}
+
+    def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
+        """Add to the ledger; a tombstone never falls behind one that is there already."""
+        for key, version in tombstones.items():
+            old = self._stored.tombstones.get(key)
+            self._stored.tombstones[key] = (succeed(version, old[0] if old else None), now)
+
+    def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
+        """Apply what ranks above the stored rows, all of it read before any of it is written."""
+        before = dict(self._stored.rows)
+        batch = _Batch(actions, self._existing_schema())
+        upserted = deleted = 0
+        for index, key in enumerate(batch.keys):
+            row = before.get(key)
+            if row is not None and not batch.applies(index, row.version):
+                continue
+            if actions.delete[index]:
+                deleted += self._stored.rows.pop(key, None) is not None
+                continue
+            cells = batch.cells(index, row, before)
+            if cells is not None:
+                self._stored.rows[key] = _Row(cells, batch.version(index, row))
+                upserted += 1
+        self._stored.commits.append(commit)
+        return MergeCounts(upserted, deleted)
+
+    def truncate(self, floor: RowVersion, commit: Commit) -> None:
+        """Remove every row that ``floor`` outranks; the floor itself stands in the ledger first."""
+        self.record_tombstones({FLOOR_KEY: floor}, floor.source_time)
+        standing = self._stored.rows.items()
+        self._stored.rows = {key: row for key, row in standing if not outranks(floor, row.version or UNVERSIONED)}
+        self._stored.commits.append(commit)
+
+    def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
+        """The versions of the rows under the actions' keys."""
+        rows = self._stored.rows
+        return {key: rows[key].version or UNVERSIONED for key in actions.key.to_pylist() if key in rows}
+
+    def maintain(self, now: int, tombstone_retention: int) -> None:
+        """Forget tombstones older than the retention; the floor stays."""
+        self._stored.tombstones = {
+            key: entry
+            for key, entry in self._stored.tombstones.items()
+            if key == FLOOR_KEY or entry[1] > now - tombstone_retention
+        }
+
+    def _existing_schema(self) -> pa.Schema:
+        if self._stored.schema is None:
+            raise Fatal(f"{self._name}: the table does not exist; evolve it first")
+        return self._stored.schema
+
+
+class _Batch:
+    """Actions with their cells as scalars of the table's types."""
+
+    def __init__(self, actions: Actions, schema: pa.Schema) -> None:
+        self.actions = actions
+        self.keys: list[str] = actions.key.to_pylist()
+        self._columns = {column.name: column.values.cast(schema.field(column.name).type) for column in actions.columns}
+        self._states = {column.name: _states(column) for column in actions.columns}
+        self._absent = {name: pa.scalar(None, schema.field(name).type) for name in schema.names}
+
+    def applies(self, index: int, stored: RowVersion | None) -> bool:
+        """The gate of ``Actions``."""
+        if stored is None:
+            return True
+        first = bytes(self.actions.first_position[index])
+        if first and not first > stored.position:
+            return False
+        return not self.actions.by_arrival[index] or arrived_later(self.actions.first.row(index), stored)
+
+    def version(self, index: int, row: _Row | None) -> RowVersion:
+        """What the row reflects afterwards: the last event, but never a lower position than the stored one."""
+        version = self.actions.version.row(index)
+        if row is None or row.version is None or row.version.position <= version.position:
+            return version
+        return RowVersion(row.version.position, version.topic, version.partition, version.offset, version.source_time)
+
+    def cells(self, index: int, row: _Row | None, before: Mapping[str, _Row]) -> Cells | None:
+        """All cells of the row, or None where a cell is to be kept from a row that does not exist."""
+        cells = dict(self._absent if row is None or self.actions.fresh[index] else row.cells)
+        for name, values in self._columns.items():
+            cell = self._cell(name, values, index, row, before)
+            if cell is None:
+                return None
+            cells[name] = cell
+        return cells
+
+    def _cell(
+        self, name: str, values: pa.Array, index: int, row: _Row | None, before: Mapping[str, _Row]
+    ) -> pa.Scalar | None:
+        states = self._states[name]
+        if states is None or states[index] in _KNOWN:
+            return values[index]
+        if states[index] == CellState.CARRIED:
+            row = before.get(self.keys[int(self.actions.carry_from[index])])
+        return None if row is None else row.cells[name]
+
+
+def _states(column: Column) -> npt.NDArray[np.uint8] | None:
+    return None if column.states is None or np.isin(column.states, _KNOWN).all() else column.states
+
+
+def _version_cells(version: RowVersion | None) -> Cells:
+    cells: list[Any] = [None] * 5
+    if version is not None:
+        position = version.position.decode() or None
+        cells = [position, version.topic, version.partition, version.offset, version.source_time]
+    return {own.name: pa.scalar(cell, own.type) for own, cell in zip(VERSION_COLUMNS, cells, strict=True)}
