@@ -22,7 +22,7 @@ from xml.etree import ElementTree as Xml
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import retry, stop_after_attempt, wait_exponential
 
 from headrace_dev.java import java
 from headrace_dev.versions import BUNDLES, Artifact
@@ -98,25 +98,14 @@ def _fetch_checked(bundle: str, pins: Mapping[str, str], target: Path) -> None:
         raise FetchError(f"{bundle}: {', '.join(wrong)} not as pinned in {PINS.name}; 'make lock' pins anew")
 
 
-@retry(
-    stop=stop_after_attempt(3), wait=wait_exponential(max=10), retry=retry_if_exception_type(FetchError), reraise=True
-)
+@retry(stop=stop_after_attempt(3), wait=wait_exponential(max=10), reraise=True)
 def _fetch(bundle: str, expected: int, target: Path) -> None:
     """Let Ivy copy the bundle's files into ``target``; the network gets three attempts."""
     with tempfile.TemporaryDirectory() as scratch:
         module = Path(scratch, "ivy.xml")
         module.write_bytes(_ivy_module(bundle, BUNDLES[bundle]))
-        command = [
-            java(),
-            "-Xmx256m",
-            "-jar",
-            str(_ivy_jar()),
-            "-cache",
-            str(cache_folder() / "ivy"),
-            "-ivy",
-            str(module),
-        ]
-        command += ["-confs", "default", "-retrieve", f"{target}/{_FILE_NAME}"]
+        command = [java(), "-Xmx256m", "-jar", str(_ivy_jar()), "-cache", str(cache_folder() / "ivy")]
+        command += ["-ivy", str(module), "-confs", "default", "-retrieve", f"{target}/{_FILE_NAME}"]
         output = _run_with_progress(command, f"fetching {bundle}", expected)
     if not any(target.iterdir()):
         raise FetchError(f"Ivy could not fetch {bundle} from Maven Central:\n{''.join(output[-15:])}")
@@ -142,14 +131,8 @@ def _run_with_progress(command: Sequence[str], title: str, expected: int) -> lis
 
 
 def _progress() -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("files"),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True))
+    count = (MofNCompleteColumn(), TextColumn("files"), TimeElapsedColumn())
+    return Progress(TextColumn("{task.description}"), BarColumn(), *count, console=Console(stderr=True))
 
 
 def _ivy_jar() -> Path:
@@ -171,14 +154,9 @@ def _ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> bytes:
 
 
 def _ivy_dependency(artifact: Artifact) -> Xml.Element:
+    attributes = {"org": artifact.organisation, "name": artifact.name, "rev": artifact.revision}
     transitive = str(artifact.transitive).lower()
-    attributes = {
-        "org": artifact.organisation,
-        "name": artifact.name,
-        "rev": artifact.revision,
-        "transitive": transitive,
-    }
-    dependency = Xml.Element("dependency", attributes, conf="default->default")
+    dependency = Xml.Element("dependency", attributes, transitive=transitive, conf="default->default")
     if artifact.extension != "jar":
         kind = {"name": artifact.name, "type": artifact.extension, "ext": artifact.extension}
         Xml.SubElement(dependency, "artifact", kind, **{f"{{{_MAVEN}}}classifier": artifact.classifier or ""})

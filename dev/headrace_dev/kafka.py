@@ -84,10 +84,8 @@ class Kafka:
         (self._folder / "log4j2.properties").write_text(LOGGING)
         self._file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         # Any 16 bytes in URL-safe base64 are a cluster id; one stack never talks to another, so a fixed one will do.
-        tool = self._java(
-            "-Xmx128m", "kafka.tools.StorageTool", "format", "--standalone", "-t", _CLUSTER, "-c", self._file
-        )
-        subprocess.run(tool, check=True, capture_output=True, text=True)
+        arguments = ("format", "--standalone", "-t", _CLUSTER, "-c", self._file)
+        subprocess.run(self._java("-Xmx128m", "kafka.tools.StorageTool", *arguments), check=True, capture_output=True)
 
     def _java(self, heap: str, *arguments: str | Path) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
@@ -117,5 +115,8 @@ def _settings(folder: Path, port: int, controller: int) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
+        # A broker that was killed may come back only when its old session is over.
+        "broker.session.timeout.ms": "4000",
+        "broker.heartbeat.interval.ms": "500",
         "log.cleaner.dedupe.buffer.size": "16777216",
     }

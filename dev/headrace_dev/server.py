@@ -87,7 +87,7 @@ class Server:
             "folder": str(folder),
             "user": account.user if account else None,
             "group": account.group if account else None,
-            "remove": [str(folder)],
+            "log": str(self.log),
         }
         self._stop_signal = stop_signal
         self._supervisor: subprocess.Popen[bytes] | None = None

@@ -2,14 +2,15 @@
 
 Started as ``python -I supervisor.py '{"command": […], …}'`` with a pipe as standard input that the parent holds
 open and never writes to. When the pipe closes (the parent stopped, crashed or was killed with -9) the server's
-whole process group gets SIGTERM, then SIGKILL, and the folders in ``remove`` go. When the server ends by itself, its exit
-status is passed on. PR_SET_PDEATHSIG is no way to do this: it fires when the *thread* that started the child ends.
+whole process group gets SIGTERM, then SIGKILL, and its folder and log go. When the server ends by itself, its
+exit status is passed on. PR_SET_PDEATHSIG is no way to do this: it fires when the *thread* that started the child ends.
 
 Only the standard library, because it runs isolated from the environment of the parent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -17,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 GRACE_SECONDS = 10
@@ -43,9 +45,15 @@ def main(order: dict[str, Any]) -> int:
     if not _parent_gone(server):
         return server.returncode
     _end_group(server)
-    for folder in order["remove"]:
-        shutil.rmtree(folder, ignore_errors=True)
+    _remove(Path(order["folder"]), Path(order["log"]))
     return 0
+
+
+def _remove(folder: Path, log: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    log.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # other servers of the same stack still have theirs
+        folder.parent.rmdir()
 
 
 def _default_signals() -> None:
@@ -66,19 +74,15 @@ def _parent_gone(server: subprocess.Popen[bytes]) -> bool:
 
 def _end_group(server: subprocess.Popen[bytes]) -> None:
     _signal_group(server.pid, signal.SIGTERM)
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         server.wait(GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
     _signal_group(server.pid, signal.SIGKILL)
     server.wait()
 
 
 def _signal_group(group: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, number)
-    except ProcessLookupError:
-        pass
 
 
 if __name__ == "__main__":
