@@ -75,7 +75,7 @@ class ConfigKey:
 
     name: str
     type: Type
-    default: str | None | _Required
+    default: str | _Required | None
     importance: Importance
     doc: str
     group: str | None = None

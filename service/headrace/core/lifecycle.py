@@ -105,10 +105,7 @@ _CONNECTOR_ROW: Mapping[Event, State] = {
     Event.RELEASE: State.UNASSIGNED,
     Event.DELETE: State.DESTROYED,
 }
-CONNECTOR: Table = {
-    state: _CONNECTOR_ROW
-    for state in (State.UNASSIGNED, State.RUNNING, State.PAUSED, State.FAILED, State.RESTARTING, State.STOPPED)
-}
+CONNECTOR: Table = dict.fromkeys(frozenset(State) - {State.DESTROYED}, _CONNECTOR_ROW)
 """A connector instance obeys every event from every state; a failed one can be stopped and resumed."""
 
 
