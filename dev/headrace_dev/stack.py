@@ -5,39 +5,94 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from headrace_dev.connect import Connect
 from headrace_dev.kafka import Kafka
+from headrace_dev.postgres import Postgres
+
+
+class Part(StrEnum):
+    """The servers of a stack; ``CONNECT`` needs ``KAFKA``."""
+
+    KAFKA = "kafka"
+    POSTGRES = "postgres"
+    CONNECT = "connect"
 
 
 class Stack:
-    """Kafka, and later its neighbours, in a temporary folder of their own."""
+    """Kafka, PostgreSQL and Connect in a temporary folder of their own; several stacks may run at once.
 
-    def __init__(self, logs: Path | None = None) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="headrace-stack-"))
-        self.root.chmod(0o711)
+    As a context manager it starts the parts it was made with, and keeps the logs in ``logs`` if the block fails.
+    ``start`` may be called again for more parts.
+    """
+
+    def __init__(self, *parts: Part | str, logs: Path = Path(".logs")) -> None:
+        self._wanted = tuple(parts) or tuple(Part)
         self._logs = logs
-        self.kafka = Kafka(self.root)
+        self.root = Path(tempfile.mkdtemp(prefix="headrace-stack-"))
+        self.root.chmod(0o711)  # PostgreSQL may run as another account
+        self._started: list[Kafka | Postgres | Connect] = []
 
-    def start(self) -> None:
-        """Start all parts."""
-        self.kafka.start()
+    @cached_property
+    def kafka(self) -> Kafka:
+        """The broker."""
+        return Kafka(self.root)
+
+    @cached_property
+    def postgres(self) -> Postgres:
+        """The database server."""
+        return Postgres(self.root)
+
+    @cached_property
+    def connect(self) -> Connect:
+        """The Connect worker with Debezium."""
+        return Connect(self.root, self.kafka)
+
+    def start(self, *parts: Part | str) -> None:
+        """Start those of ``parts`` (without any: those the stack was made with) that do not run yet."""
+        wanted = {Part(part) for part in parts or self._wanted}
+        if Part.CONNECT in wanted:
+            wanted.add(Part.KAFKA)
+        # Kafka and PostgreSQL do not know each other; Connect wants a broker that answers.
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self._start, sorted(wanted - {Part.CONNECT})))
+        self._start(*wanted & {Part.CONNECT})
 
     def stop(self, *, failed: bool = False) -> None:
         """Stop all parts and remove their data; ``failed`` keeps the logs and says where. Idempotent."""
-        self.kafka.stop()
-        if failed and self._logs is not None and self.root.exists():
-            self._logs.mkdir(parents=True, exist_ok=True)
-            for log in self.root.glob("*.log"):
-                shutil.copy(log, self._logs)
-            print(f"logs of the stack: {self._logs}", file=sys.stderr)
+        while self._started:
+            self._started.pop().stop()
+        if failed and self.root.exists():
+            self._keep_logs()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop(failed=True)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self.stop(failed=kind is not None)
+
+    def _start(self, *parts: Part) -> None:
+        for name in parts:
+            part: Kafka | Postgres | Connect = getattr(self, name)
+            if part not in self._started:
+                self._started.append(part)
+                part.start()
+
+    def _keep_logs(self) -> None:
+        kept = self._logs / self.root.name
+        kept.mkdir(parents=True, exist_ok=True)
+        for log in self.root.glob("*.log"):
+            shutil.copy(log, kept)
+        print(f"logs of the stack: {kept.resolve()}", file=sys.stderr)

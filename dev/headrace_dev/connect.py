@@ -1,0 +1,134 @@
+"""A Kafka Connect worker with Debezium's PostgreSQL connector, REST on 127.0.0.1 only (``reference/stack.md``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from headrace_dev import jars
+from headrace_dev.java import java
+from headrace_dev.kafka import JVM, LOGGING, Kafka
+from headrace_dev.postgres import SUPERUSER, Postgres
+from headrace_dev.server import LOOPBACK, Server, free_ports, wait_until
+
+_FAILED = "FAILED"
+
+
+class ConnectorError(RuntimeError):
+    """A source connector failed; the message is its trace."""
+
+
+class Connect:
+    """A distributed worker whose state lives in topics of ``kafka``; ``kill`` and ``start`` keep its connectors."""
+
+    def __init__(self, root: Path, kafka: Kafka) -> None:
+        [port] = free_ports(1)
+        self.url = f"http://{LOOPBACK}:{port}"
+        folder = root / "connect"
+        folder.mkdir(mode=0o755)
+        (folder / "log4j2.properties").write_text(LOGGING)
+        settings = _settings(kafka.bootstrap_servers, port)
+        (folder / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
+        main = ["org.apache.kafka.connect.cli.ConnectDistributed", str(folder / "worker.properties")]
+        command = [java(), "-Xmx768m", *JVM, logging, "-cp", f"{jars.folder('connect')}/*", *main]
+        self.server = Server("connect", command, folder)
+
+    def start(self) -> None:
+        """Start and wait until the worker takes requests."""
+        self.server.start(self._answers, seconds=120)
+
+    def stop(self) -> None:
+        """Shut down in order."""
+        self.server.stop()
+
+    def kill(self) -> None:
+        """``kill -9``: the connectors go on where their offsets say, so some events come twice."""
+        self.server.kill()
+
+    def put_connector(self, name: str, config: Mapping[str, str], seconds: float = 60.0) -> None:
+        """Create or change a connector and wait until its task runs. Raises ConnectorError with its trace."""
+        wait_until(lambda: self._put(name, config), f"connector {name}", seconds)
+        wait_until(lambda: self._runs(name), f"running connector {name}", seconds)
+
+    def delete_connector(self, name: str) -> None:
+        """Remove a connector; its offsets stay."""
+        httpx.delete(f"{self.url}/connectors/{name}", timeout=30).raise_for_status()
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What the worker says about a connector and its tasks; empty while it says nothing."""
+        answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=30)
+        status: dict[str, Any] = answer.json() if answer.status_code == httpx.codes.OK else {}
+        return status
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=5).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def _put(self, name: str, config: Mapping[str, str]) -> bool:
+        answer = httpx.put(f"{self.url}/connectors/{name}/config", json=dict(config), timeout=60)
+        if answer.status_code == httpx.codes.BAD_REQUEST:
+            raise ConnectorError(f"{name}: {answer.json()['message']}")
+        return answer.is_success  # 409 and 500 pass with the rebalance
+
+    def _runs(self, name: str) -> bool:
+        status = self.status(name)
+        parts = [status["connector"], *status["tasks"]] if status else []
+        for part in parts:
+            if part["state"] == _FAILED:
+                raise ConnectorError(f"{name}: {part.get('trace', '')}")
+        return len(parts) > 1 and all(part["state"] == "RUNNING" for part in parts)
+
+
+def debezium_postgres(postgres: Postgres, database: str, prefix: str, **settings: str) -> dict[str, str]:
+    """A configuration of Debezium's PostgreSQL connector: JSON with schemas, a slot and publication named ``prefix``.
+
+    ``settings`` are further options with dots written as ``__``.
+    """
+    config = {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "tasks.max": "1",
+        "database.hostname": LOOPBACK,
+        "database.port": str(postgres.port),
+        "database.user": SUPERUSER,
+        "database.password": "unused",
+        "database.dbname": database,
+        "topic.prefix": prefix,
+        "plugin.name": "pgoutput",
+        "slot.name": prefix,
+        "publication.name": prefix,
+        "publication.autocreate.mode": "all_tables",
+        "snapshot.mode": "initial",
+        "poll.interval.ms": "100",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+    }
+    return config | {key.replace("__", "."): value for key, value in settings.items()}
+
+
+def _settings(bootstrap_servers: str, port: int) -> dict[str, str]:
+    storage = {
+        f"{kind}.storage.{key}": value
+        for kind in ("config", "offset", "status")
+        for key, value in {"topic": f"connect-{kind}", "replication.factor": "1"}.items()
+    }
+    return storage | {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": "connect",
+        "listeners": f"http://{LOOPBACK}:{port}",
+        "rest.advertised.host.name": LOOPBACK,
+        "rest.advertised.port": str(port),
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "offset.storage.partitions": "2",
+        "status.storage.partitions": "1",
+        "offset.flush.interval.ms": "1000",
+        "scheduled.rebalance.max.delay.ms": "0",
+        "plugin.path": str(jars.unpacked("debezium-postgres")),
+        "plugin.discovery": "service_load",  # no scan of every class: starts seconds earlier
+    }

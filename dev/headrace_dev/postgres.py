@@ -1,0 +1,157 @@
+"""A PostgreSQL with logical decoding, on 127.0.0.1 only (``reference/stack.md``).
+
+Debian's server if it is installed, because it brings the contrib extensions; else the binaries of PyPI's pgserver,
+which need no root. The superuser ``postgres`` needs no password, everybody else does, so that a wrong one can be tried.
+PostgreSQL refuses to run as root: then it runs as ``postgres`` or ``nobody``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from headrace_dev.server import LOOPBACK, Account, Server, free_ports
+
+SUPERUSER = "postgres"
+_DEBIAN = Path("/usr/lib/postgresql")
+_HOST_RULES = f"""\
+host all {SUPERUSER} {LOOPBACK}/32 trust
+host replication {SUPERUSER} {LOOPBACK}/32 trust
+host all all {LOOPBACK}/32 scram-sha-256
+"""
+
+
+class Postgres:
+    """A server with a data folder of its own; ``stop``, ``kill`` and ``start`` keep the data."""
+
+    def __init__(self, root: Path) -> None:
+        [self.port] = free_ports(1)
+        self._account = _account()
+        self._folder = root / "postgres"
+        self._folder.mkdir(mode=0o755)
+        self._binaries = _binaries(self._folder)
+        command = [str(self._binaries / "postgres"), "-D", str(self._data)]
+        # SIGINT is PostgreSQL's "fast" shutdown: it does not wait for clients.
+        self.server = Server("postgres", command, self._folder, account=self._account, stop_signal=signal.SIGINT)
+
+    def start(self) -> None:
+        """Start and wait until the server answers. The first start creates the cluster."""
+        if not self._data.exists():
+            self._create()
+        self.server.start(self._answers)
+
+    def stop(self) -> None:
+        """Shut down in order; the data stay."""
+        self.server.stop()
+
+    def kill(self) -> None:
+        """``kill -9``; the next start recovers from the log."""
+        self.server.kill()
+
+    @property
+    def has_contrib(self) -> bool:
+        """Whether the contrib extensions (hstore, citext, ltree…) can be created here."""
+        return _DEBIAN in self._binaries.parents and (_contrib_of(self._binaries) / "hstore.control").exists()
+
+    def dsn(self, database: str = "postgres", user: str = SUPERUSER) -> str:
+        """How libpq reaches a database of this server."""
+        return f"host={LOOPBACK} port={self.port} user={user} dbname={database}"
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[Any, ...]]:
+        """An autocommit connection of the superuser."""
+        return psycopg.connect(self.dsn(database), autocommit=True, connect_timeout=5)
+
+    def create_database(self, name: str) -> None:
+        """Create an empty database."""
+        with self.connect() as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    def execute(self, script: LiteralString, database: str = "postgres") -> None:
+        """Run a script of statements, each committed by itself unless it says otherwise."""
+        with self.connect(database) as connection:
+            connection.execute(script)
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    def _answers(self) -> bool:
+        try:
+            self.connect().close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _create(self) -> None:
+        if self._account:
+            os.chown(self._folder, self._account.user, self._account.group)
+        initdb = [self._binaries / "initdb", "-D", self._data, "-U", SUPERUSER, "-A", "trust", "-E", "UTF8"]
+        _run_as(self._account, [*map(str, initdb), "--no-locale", "--no-sync"], self._folder)
+        (self._data / "pg_hba.conf").write_text(_HOST_RULES)
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.writelines(f"{key} = {value}\n" for key, value in _settings(self.port).items())
+
+
+def _settings(port: int) -> dict[str, str]:
+    return {
+        "listen_addresses": f"'{LOOPBACK}'",
+        "port": str(port),
+        "unix_socket_directories": "''",
+        "wal_level": "logical",
+        "max_replication_slots": "20",
+        "max_wal_senders": "20",
+        "timezone": "'UTC'",
+        # The data outlive a kill of the process, not of the machine; nobody wants them after that.
+        "fsync": "off",
+        "full_page_writes": "off",
+    }
+
+
+def _account() -> Account | None:
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name: entry for entry in pwd.getpwall()}
+    entry = names.get("postgres") or names["nobody"]
+    return Account(entry.pw_uid, entry.pw_gid)
+
+
+def _binaries(folder: Path) -> Path:
+    """The folder with ``initdb`` and ``postgres``: the newest of Debian's, else pgserver's."""
+    versions = [path for path in _DEBIAN.glob("*/bin") if (path / "initdb").exists()]
+    if versions:
+        return max(versions, key=lambda path: int(path.parent.name))
+    return _pgserver_binaries(folder)
+
+
+def _pgserver_binaries(folder: Path) -> Path:
+    spec = importlib.util.find_spec("pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    if os.geteuid() != 0:
+        return package / "pginstall" / "bin"
+    # Another account may not be able to look into root's folders, so it gets a copy with the libraries beside it.
+    copy = folder / "pgserver"
+    shutil.copytree(package / "pginstall", copy / "pginstall", ignore=shutil.ignore_patterns("include", "*.a"))
+    shutil.copytree(package.parent / "pgserver.libs", folder / "pgserver.libs")
+    return copy / "pginstall" / "bin"
+
+
+def _contrib_of(binaries: Path) -> Path:
+    return Path("/usr/share/postgresql") / binaries.parent.name / "extension"
+
+
+def _run_as(account: Account | None, command: Sequence[str], folder: Path) -> None:
+    user, group = (account.user, account.group) if account else (None, None)
+    groups: list[int] | None = [] if account else None
+    subprocess.run(command, check=True, capture_output=True, cwd=folder, user=user, group=group, extra_groups=groups)
