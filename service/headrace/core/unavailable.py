@@ -175,7 +175,21 @@ LARGEST_INLINE_BITS = 96
 """The same for ``bit(n)`` and ``bit varying(n)``."""
 
 _TELLING_TYPES = frozenset(
-    {"text", "varchar", "bpchar", "char", "name", "citext", "json", "jsonb", "xml", "uuid", "ltree", "tsvector", "hstore"}
+    {
+        "text",
+        "varchar",
+        "bpchar",
+        "char",
+        "name",
+        "citext",
+        "json",
+        "jsonb",
+        "xml",
+        "uuid",
+        "ltree",
+        "tsvector",
+        "hstore",
+    }
     | {"inet", "cidr", "macaddr", "macaddr8", "isbn"}
     | {"int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"}
 )

@@ -1,0 +1,358 @@
+"""The reselect column cache: what the last events said about columns that later events leave out.
+
+    cache.begin(table) -> CacheBatch          one batch of one table: an overlay over the shared rows
+    batch.for_row(key, stamp) -> RowCache     get | put | invalidate | drop
+    batch.publish() | batch.discard()         after the table commit | when the batch failed
+
+The contract is ``reselect.md`` section 5; two laws stand above the rest: a delete or truncate makes every later get of
+that row a miss, and a real value in an event replaces the cached one before any lookup. A miss is always safe, a missed
+drop never is: when a store cannot drop a row, the row is poisoned until a write succeeds.
+
+Names are Debezium's (``ReselectColumnCache``, ``RowCache``, ``Hit``); unlike there, rows live in one LRU bounded by
+rows and bytes. Not safe for threads: the post-processor holds a lock around each use.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headrace.core.cache_rows import (
+    CacheLimits,
+    Cell,
+    CellValue,
+    Hit,
+    MemoryRowStore,
+    Origin,
+    Partition,
+    Row,
+    RowKey,
+    RowStore,
+    Stamp,
+    StoreFailed,
+    value_size,
+)
+from headrace.core.events import TableId
+
+
+class ReselectColumnCache:
+    """The rules of the cache over a store of rows. ``clock`` gives monotonic milliseconds.
+
+    ``is_placeholder`` tells values that must never be cached as real ones. ``counts`` holds the outcomes of section 9:
+    requests, writes and drops, as ``(kind, result)``.
+    """
+
+    def __init__(
+        self, store: RowStore, limits: CacheLimits, clock: Callable[[], int], is_placeholder: Callable[[object], bool]
+    ) -> None:
+        self.limits = limits
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._store = store
+        self._clock = clock
+        self._is_placeholder = is_placeholder
+        self._tables: dict[object, int] = {}
+        self._key_schemas: dict[TableId, object] = {}
+        self._epochs: Counter[int] = Counter()
+        self._generations: dict[Partition, int] = {}
+        self._last_generation = 0
+        self._poisoned: set[RowKey] = set()
+        self._markers: dict[RowKey, int] = {}
+        self._open = 0
+
+    def begin(self, table: TableId, key_schema: object, fingerprints: Mapping[str, object]) -> CacheBatch:
+        """Start a batch of one table. A key schema other than the last one drops the table's rows.
+
+        ``fingerprints`` says of each cacheable column what its values look like now; a cell with another one is a miss.
+        """
+        if self._key_schemas.get(table, key_schema) != key_schema:
+            self.drop_table(table, "schema")
+        self._key_schemas[table] = key_schema
+        self._open += 1
+        return CacheBatch(self, self._number(table), fingerprints)
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """A new assignment: entries of an earlier one are dropped."""
+        self._last_generation += 1
+        for partition in partitions:
+            self._drop_partition(partition, "assign")
+            self._generations[partition] = self._last_generation
+
+    def revoke(self, partitions: Iterable[Partition]) -> None:
+        """Drop the partitions' entries and refuse puts for them."""
+        for partition in partitions:
+            self._generations.pop(partition, None)
+            self._drop_partition(partition, "revoke")
+
+    def drop_table(self, table: TableId, cause: str) -> None:
+        """Drop all rows of a table and raise its epoch, so that reads in flight are rejected."""
+        number = self._number(table)
+        self._epochs[number] += 1
+        self._drop_all(self._store.keys(number), cause)
+
+    def drop_topic(self, topic: str, cause: str) -> None:
+        """Drop the rows that came from a topic (its partition count changed, its offsets were set…)."""
+        for partition in [known for known in self._generations if known.topic == topic]:
+            self._drop_partition(partition, cause)
+
+    def clear(self, cause: str) -> None:
+        """Drop everything."""
+        for number in self._tables.values():
+            self._epochs[number] += 1
+        self._drop_all(self._store.keys(None), cause)
+
+    def __len__(self) -> int:
+        return len(self._store.keys(None))
+
+    # -- for CacheBatch and RowCache ------------------------------------------------------------------------
+
+    def epoch(self, table: int) -> int:
+        """Counts the drops of a whole table."""
+        return self._epochs[table]
+
+    def generation(self, partition: Partition) -> int | None:
+        """The assignment that a partition belongs to, None if it is not ours."""
+        return self._generations.get(partition)
+
+    def read(self, key: RowKey, column: str, stamp: Stamp, fingerprint: object) -> Hit | None:
+        """Section 5.3 rule 3: a hit only if nothing speaks against it."""
+        cell = (self._row(key) or {}).get(column)
+        verdict = "poisoned" if key in self._poisoned else self._verdict(cell, stamp, fingerprint)
+        self.counts["requests", verdict] += 1
+        if verdict == "expired":
+            self._forget_cell(key, column)
+        if cell is None or verdict != "hit":
+            return None
+        self._use_cell(key, column)
+        return Hit(cell.value)
+
+    def _verdict(self, cell: Cell | None, stamp: Stamp, fingerprint: object) -> str:
+        if cell is None:
+            return "miss"
+        if cell.stamp.partition != stamp.partition or cell.generation != self.generation(stamp.partition):
+            return "foreign_partition"
+        if cell.fingerprint != fingerprint:
+            return "fingerprint"
+        if cell.stamp.offset > stamp.offset or _goes_back(cell.stamp, stamp):
+            return "ahead"
+        if self.limits.ttl and self._clock() - cell.stored >= self.limits.ttl:
+            return "expired"
+        return "hit"
+
+    def new_cell(self, value: CellValue | None, fingerprint: object, stamp: Stamp, origin: Origin) -> Cell | None:
+        """A cell for the value, or None if it must not be cached: a placeholder, too large, not our partition."""
+        generation = self.generation(stamp.partition)
+        refused = self._refusal(value, generation)
+        if refused or generation is None:
+            self.counts["writes", refused or "generation"] += 1
+            return None
+        return Cell(value, fingerprint, stamp, generation, origin, self._clock())
+
+    def _refusal(self, value: CellValue | None, generation: int | None) -> str | None:
+        if generation is None:
+            return "generation"
+        if self.limits.max_value_bytes and value_size(value) > self.limits.max_value_bytes:
+            return "size"
+        plain = value[0].as_py() if isinstance(value, pa.Array) and _may_be_form(value) else value
+        return "placeholder" if self._is_placeholder(plain) else None
+
+    def apply(self, key: RowKey, pending: PendingRow, valid: bool) -> None:
+        """Publish what a batch says about a row; ``valid`` is False when the table was dropped meanwhile."""
+        base: Row = {} if pending.dropped is not None or not valid else (self._row(key) or {})
+        marker = self._markers.get(key, -1)
+        if pending.dropped is not None:
+            self.counts["drops", "event"] += 1
+            self._mark(key, pending.dropped)
+        merged = self._merge(base, pending.cells, marker) if valid else {}
+        self._write(key, merged)
+
+    def _merge(self, base: Row, cells: Mapping[str, Cell | None], marker: int) -> Row:
+        merged = dict(base)
+        newest = max((cell.stamp.offset for cell in base.values()), default=-1)
+        for column, cell in cells.items():
+            verdict = "invalidated" if cell is None else self._put_verdict(cell, base.get(column), max(newest, marker))
+            self.counts["writes", verdict] += 1
+            if verdict == "position":
+                return {}
+            if verdict in ("stored", "invalidated"):
+                merged.pop(column, None)
+            if verdict == "stored" and cell is not None:
+                merged[column] = cell
+        return _bounded(merged, self.limits.max_columns)
+
+    def _put_verdict(self, cell: Cell, old: Cell | None, newest: int) -> str:
+        """Section 5.3 rules 1 and 2."""
+        if cell.generation != self.generation(cell.stamp.partition):
+            return "generation"
+        if cell.origin is Origin.DB:
+            return "offset" if newest > cell.stamp.offset else "stored"
+        if old is None or old.stamp.partition != cell.stamp.partition:
+            return "stored"
+        if old.stamp.offset > cell.stamp.offset:
+            return "offset"
+        return "position" if _goes_back(old.stamp, cell.stamp) else "stored"
+
+    def release(self) -> None:
+        """A batch has ended; drop markers are kept only for batches that began before the drop."""
+        self._open -= 1
+        if self._open == 0:
+            self._markers.clear()
+
+    def drop_row(self, key: RowKey, cause: str) -> None:
+        """Remove a row, or poison it if the store cannot."""
+        self.counts["drops", cause] += 1
+        self._write(key, {})
+
+    # -- the store, whose failures end here -----------------------------------------------------------------
+
+    def _row(self, key: RowKey) -> Row | None:
+        try:
+            return self._store.get(key)
+        except StoreFailed:
+            return None
+
+    def _write(self, key: RowKey, row: Row) -> None:
+        try:
+            if row:
+                self._store.put(key, row)
+            else:
+                self._store.drop(key)
+        except StoreFailed:
+            self._poisoned.add(key)
+        else:
+            self._poisoned.discard(key)
+
+    def _forget_cell(self, key: RowKey, column: str) -> None:
+        row = self._row(key) or {}
+        self._write(key, {name: cell for name, cell in row.items() if name != column})
+
+    def _use_cell(self, key: RowKey, column: str) -> None:
+        """Where the bound on columns bites, the least recently used goes first: keep the order of use."""
+        row = self._row(key) or {}
+        if self.limits.max_columns and len(row) >= self.limits.max_columns:
+            self._write(key, {**{name: cell for name, cell in row.items() if name != column}, column: row[column]})
+
+    def _mark(self, key: RowKey, offset: int) -> None:
+        if self._open > 1:
+            self._markers[key] = max(offset, self._markers.get(key, -1))
+
+    def _drop_all(self, keys: Iterable[RowKey], cause: str) -> None:
+        for key in keys:
+            self.drop_row(key, cause)
+
+    def _drop_partition(self, partition: Partition, cause: str) -> None:
+        self._drop_all([key for key in self._store.keys(None) if self._belongs(key, partition)], cause)
+
+    def _belongs(self, key: RowKey, partition: Partition) -> bool:
+        row = self._row(key)
+        return row is None or any(cell.stamp.partition == partition for cell in row.values())
+
+    def _number(self, table: TableId) -> int:
+        return self._tables.setdefault(table, len(self._tables))
+
+
+class MemoryReselectColumnCache(ReselectColumnCache):
+    """The cache in this process's memory (``reselect.cache.type=memory``)."""
+
+    def __init__(self, limits: CacheLimits, clock: Callable[[], int], is_placeholder: Callable[[object], bool]) -> None:
+        self.rows = MemoryRowStore(limits)
+        super().__init__(self.rows, limits, clock, is_placeholder)
+
+
+@dataclass(slots=True)
+class PendingRow:
+    """What a batch says about a row: dropped at an offset, and then these cells (None: the column is invalid)."""
+
+    dropped: int | None = None
+    cells: dict[str, Cell | None] = field(default_factory=dict)
+
+
+class CacheBatch:
+    """The overlay of one batch of one table. Nothing reaches other batches before ``publish``."""
+
+    def __init__(self, cache: ReselectColumnCache, table: int, fingerprints: Mapping[str, object]) -> None:
+        self.cache = cache
+        self.fingerprints = fingerprints
+        self.pending: dict[str, PendingRow] = {}
+        self._table = table
+        self._epoch = cache.epoch(table)
+        self._ended = False
+
+    def for_row(self, key: str, stamp: Stamp) -> RowCache:
+        """The cells of one row, seen from the event that ``stamp`` names."""
+        return RowCache(self, RowKey(self._table, key), stamp)
+
+    def publish(self) -> None:
+        """Make the batch's puts and drops visible; call it after the table commit."""
+        valid = self.cache.epoch(self._table) == self._epoch
+        for key in self._end():
+            self.cache.apply(RowKey(self._table, key), self.pending[key], valid)
+
+    def discard(self) -> None:
+        """The batch failed: forget what it said, and drop every row that it touched."""
+        for key in self._end():
+            self.cache.drop_row(RowKey(self._table, key), "failure")
+
+    def _end(self) -> Iterator[str]:
+        if self._ended:
+            return
+        self._ended = True
+        yield from self.pending
+        self.cache.release()
+
+
+class RowCache:
+    """One row's cells for one event (Debezium's ``RowCache``)."""
+
+    __slots__ = ("_batch", "_key", "_stamp")
+
+    def __init__(self, batch: CacheBatch, key: RowKey, stamp: Stamp) -> None:
+        self._batch = batch
+        self._key = key
+        self._stamp = stamp
+
+    def get(self, column: str) -> Hit | None:
+        """The value that stood in ``column`` when the event was written, or None (a miss, always safe)."""
+        pending = self._batch.pending.get(self._key.key)
+        if pending is not None and column in pending.cells:
+            cell = pending.cells[column]
+            return Hit(cell.value) if cell is not None and cell.stamp.offset <= self._stamp.offset else None
+        if pending is not None and pending.dropped is not None:
+            return None
+        return self._batch.cache.read(self._key, column, self._stamp, self._batch.fingerprints.get(column))
+
+    def put(self, column: str, value: CellValue | None, origin: Origin = Origin.EVENT) -> None:
+        """Remember a real value or null. Values that must not be cached invalidate the column instead."""
+        fingerprint = self._batch.fingerprints.get(column)
+        self._pending().cells[column] = self._batch.cache.new_cell(value, fingerprint, self._stamp, origin)
+
+    def invalidate(self, column: str) -> None:
+        """Forget one column."""
+        self._pending().cells[column] = None
+
+    def drop(self) -> None:
+        """Forget the row: it was deleted, or is a new incarnation."""
+        self._batch.pending[self._key.key] = PendingRow(dropped=self._stamp.offset)
+
+    def _pending(self) -> PendingRow:
+        return self._batch.pending.setdefault(self._key.key, PendingRow())
+
+
+def _goes_back(earlier: Stamp, later: Stamp) -> bool:
+    return bool(earlier.position and later.position and later.position < earlier.position)
+
+
+def _bounded(row: dict[str, Cell], max_columns: int) -> Row:
+    """The row with its most recently written columns."""
+    excess = len(row) - max_columns if max_columns else 0
+    return dict(list(row.items())[excess:]) if excess > 0 else row
+
+
+def _may_be_form(value: pa.Array) -> bool:
+    """Whether the array's type has a placeholder form at all; times and decimals have none."""
+    kind = value.type.value_type if pa.types.is_list(value.type) else value.type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_integer(kind) or pa.types.is_map(kind)
+    )

@@ -1,0 +1,219 @@
+"""The placeholder is found in every form that was measured, and nowhere else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.core.arrays import build_array
+from headrace.core.catalog import CatalogColumn, HandlingModes, SqlType
+from headrace.core.errors import ConfigError
+from headrace.core.schema import Schema, schema_from_json
+from headrace.core.unavailable import Placeholder, hides_value
+
+P = "__debezium_unavailable_value"
+STRING = Schema("string", optional=True)
+JSON = Schema("string", optional=True, name="io.debezium.data.Json")
+BYTES = Schema("bytes", optional=True)
+UUID_FORM = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+SIGNED = [95, 95, 100, 101, 98, 101, 122, 105, 117, 109, 95, 117, 110, 97, 118, 97, 105, 108, 97, 98, 108, 101, 95]
+SIGNED += [118, 97, 108, 117, 101]
+
+
+def array_of(items: Schema) -> Schema:
+    return Schema("array", optional=True, items=items)
+
+
+def found(schema: Schema, values: pa.Array, placeholder: Placeholder | None = None, **how: Any) -> list[int]:
+    mask = (placeholder or Placeholder()).mask(schema, values, **how)
+    return [] if mask is None else np.flatnonzero(mask).tolist()
+
+
+TEXT_FORMS = [P, base64.b64encode(P.encode()).decode(), P.encode().hex()]
+
+
+@pytest.mark.parametrize("form", TEXT_FORMS)
+def test_text_forms(form: str) -> None:
+    """A text cell is the placeholder if it is one of its text forms, whole."""
+    assert found(STRING, pa.array(["a", form, None, form + " ", "x" * len(form), form])) == [1, 5]
+
+
+def test_nothing_found_is_none() -> None:
+    """A column without a placeholder answers None, so that callers skip it."""
+    assert Placeholder().mask(STRING, pa.array(["a", None, "x" * 28])) is None
+    assert Placeholder().mask(STRING, pa.array([], pa.string())) is None
+    assert Placeholder().mask(STRING, pa.nulls(3)) is None
+
+
+def test_map_text_only_in_json_columns() -> None:
+    """The JSON text of the map form counts in Json columns, and everywhere when there are no schemas."""
+    values = pa.array([json.dumps({P: P}, separators=(",", ":"))])
+    assert found(JSON, values) == [0]
+    assert found(STRING, values) == []
+    assert found(STRING, values, embedded=False) == [0]
+
+
+def test_binary_form() -> None:
+    """Binary cells are compared with the raw octets."""
+    assert found(BYTES, pa.array([b"x", P.encode(), None], pa.binary())) == [1]
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.date32()])
+def test_octet_lists(kind: pa.DataType) -> None:
+    """``int4[]``, ``int8[]`` and ``date[]`` carry the octets as signed numbers, a date as epoch days."""
+    rows = [[1], SIGNED, None, [*SIGNED[:-1], 102], [*SIGNED[:-1], None], SIGNED]
+    values = pa.array(rows, pa.list_(pa.int32())).cast(pa.list_(kind))
+    assert found(array_of(Schema("int32")), values) == [1, 5]
+    assert found(array_of(Schema("int32")), values.slice(1, 3)) == [0]
+
+
+def test_lists_of_texts() -> None:
+    """``text[]`` carries one element, ``uuid[]`` the version 3 UUID, ``bytea[]`` the octets."""
+    texts = pa.array([["a", P], [], None, ["a"], [P], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]])
+    assert found(array_of(STRING), texts) == [0, 4, 5]
+    assert found(array_of(STRING), texts.slice(3)) == [1, 2]
+    assert found(array_of(BYTES), pa.array([[P.encode()], [b"x"]], pa.list_(pa.binary()))) == [0]
+
+
+def test_maps() -> None:
+    """An ``hstore`` in map mode carries one entry from the placeholder to itself."""
+    schema = Schema("map", optional=True, keys=STRING, values=STRING)
+    values = pa.array(
+        [[("a", "b")], [(P, P)], None, [(P, None)], [(P, P), ("a", "b")], []], pa.map_(pa.string(), pa.string())
+    )
+    assert found(schema, values) == [1]
+    assert found(schema, values.slice(1, 2)) == [0]
+
+
+def test_octets_that_are_not_text() -> None:
+    """``hex:ff00`` becomes U+FFFD U+0000 in texts, the octets in binary, signed numbers in lists (section 11)."""
+    placeholder = Placeholder("hex:ff00")
+    assert found(STRING, pa.array(["\ufffd\x00", "\ufffd"]), placeholder) == [0]
+    assert found(JSON, pa.array(['{"\ufffd\\u0000":"\ufffd\\u0000"}']), placeholder) == [0]
+    assert found(BYTES, pa.array([b"\xff\x00"], pa.binary()), placeholder) == [0]
+    assert found(array_of(Schema("int32")), pa.array([[-1, 0], [-1, None]], pa.list_(pa.int32())), placeholder) == [0]
+    assert found(array_of(STRING), pa.array([["e0e8bfaf-bb06-3956-bb2f-ba789c97b3cc"]]), placeholder) == [0]
+
+
+def test_bad_octets_are_refused() -> None:
+    """Octets that cannot be read are an error that names the option."""
+    with pytest.raises(ConfigError, match=r"unavailable\.value\.placeholder"):
+        Placeholder("hex:f")
+
+
+def test_n10_truncated_placeholder() -> None:
+    """N10: a cut placeholder is UNCHANGED from 8 characters on, UNKNOWN below, and nothing when nothing is left."""
+    cells = pa.array([P[:10], P[:5], P])
+    cut = {n: Schema("string", parameters=(("truncateLength", str(n)),)) for n in (0, 5, 10, 40)}
+    assert found(cut[10], cells) == [0]
+    assert found(cut[5], cells) == []
+    ambiguous = Placeholder().ambiguous(cut[5], cells)
+    assert ambiguous is not None
+    assert ambiguous.tolist() == [False, True, False]
+    assert Placeholder().ambiguous(cut[0], cells) is None
+    assert found(cut[40], cells) == [2]
+
+
+@pytest.mark.parametrize("value", [*TEXT_FORMS, P.encode(), {P: P}, SIGNED, [P], [UUID_FORM]], ids=repr)
+def test_s18_every_form_is_told_from_a_value(value: object) -> None:
+    """S18, D4: one value of any form is recognised, so that a cache can refuse it."""
+    assert Placeholder().is_form(value)
+
+
+@pytest.mark.parametrize("value", ["a", b"a", {P: "a"}, SIGNED[1:], [], None, 1], ids=repr)
+def test_s18_real_values_are_no_form(value: object) -> None:
+    """S18: what only resembles a form is a value."""
+    assert not Placeholder().is_form(value)
+
+
+def recorded_schema(document: dict[str, Any]) -> Schema:
+    """The schema of a recorded cell; the fixture leaves out what structs and maps are made of."""
+    text = {"type": "string", "optional": True}
+    filled = {"fields": [], "keys": text, "values": text, **document}
+    if "items" in document:
+        filled["items"] = {"fields": [], "keys": text, "values": text, **document["items"]}
+    return schema_from_json(filled)
+
+
+def wire(parsed: Schema, value: Any) -> pa.Array:
+    """One recorded cell as decoding hands it on: bytes come as base64 in JSON."""
+    if parsed.type == "bytes":
+        value = base64.b64decode(value)
+    if parsed.items is not None and parsed.items.type == "bytes":
+        value = [base64.b64decode(element) for element in value]
+    return build_array(parsed, [value])
+
+
+PLACEHOLDERS = json.loads((Path(__file__).parents[2] / "fixtures/postgres/placeholders.json").read_text())
+MODES = {
+    "a": HandlingModes(),
+    "c1": HandlingModes("base64", "double", "map", "string", "connect"),
+    "c2": HandlingModes("hex", "string", "json", "string", "isostring"),
+    "c3": HandlingModes("base64-url-safe", time_precision="nanoseconds"),
+    "c4": HandlingModes(time_precision="adaptive_time_microseconds"),
+    "c5": HandlingModes(time_precision="structured"),
+}
+TYPES = {
+    "t": "text", "vc": "varchar", "vc2": "varchar", "bc": "bpchar", "b": "bytea", "j": "json", "jb": "jsonb",
+    "x": "xml", "hs": "hstore", "ci": "citext", "tsv": "tsvector", "lt": "ltree", "num": "numeric", "vb": "varbit",
+    "ta": "_text", "va": "_varchar", "va2": "_varchar", "ca": "_bpchar", "i2a": "_int2", "ia": "_int4",
+    "la": "_int8", "na": "_numeric", "na2": "_numeric", "f4a": "_float4", "fa": "_float8", "ba": "_bool",
+    "bya": "_bytea", "da": "_date", "tma": "_time", "tsa": "_timestamp", "tza": "_timestamptz", "ua": "_uuid",
+    "ja": "_json", "jba": "_jsonb", "ina": "_inet", "cia": "_citext", "ea": "_mood", "hsa": "_hstore", "oa": "_oid",
+    "po": "polygon", "pth": "path",
+}  # fmt: skip
+RECORDED = [(column, variant) for column in TYPES for variant in MODES if variant in PLACEHOLDERS[column]]
+
+
+def column_of(name: str) -> CatalogColumn:
+    kind = TYPES[name]
+    element = SqlType(2, "pg_catalog", kind[1:]) if kind.startswith("_") else None
+    return CatalogColumn(name, 1, SqlType(1, "pg_catalog", kind, element=element), attstorage="e")
+
+
+@pytest.mark.parametrize(("column", "variant"), RECORDED)
+def test_recorded_columns_left_untouched(column: str, variant: str) -> None:
+    """What Debezium sent for an untouched column is a form that is found, or a null that is known to hide a value."""
+    recorded = PLACEHOLDERS[column][variant]
+    schema = recorded_schema(recorded["schema"])
+    hides = hides_value(schema, column_of(column), MODES[variant])
+    assert hides == (recorded["value"] is None)
+    if hides:
+        assert hides_value(schema, None, MODES[variant])
+    else:
+        placeholder = Placeholder("hex:ff00" if variant == "c4" else P)
+        assert found(schema, wire(schema, recorded["value"]), placeholder) == [0]
+
+
+@pytest.mark.parametrize("column", [name for name in TYPES if PLACEHOLDERS[name]["b"]["value"] is not None])
+def test_recorded_columns_without_schemas(column: str) -> None:
+    """Without schemas the forms are found in the types that inference gives."""
+    value = PLACEHOLDERS[column]["b"]["value"]
+    values = pa.array([value, None])
+    schema = STRING if isinstance(value, str) else array_of(STRING if isinstance(value[0], str) else Schema("int64"))
+    assert found(schema, values, embedded=False) == [0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "typmod", "hides"),
+    [("numeric", -1, True), ("numeric", ((10 << 16) | 2) + 4, False), ("varbit", 24, False), ("varbit", -1, True)],
+)
+def test_short_values_are_never_left_out(kind: str, typmod: int, hides: bool) -> None:
+    """A null of a type whose values always fit in the row is a null."""
+    column = CatalogColumn("c", 1, SqlType(1, "pg_catalog", kind), typmod, attstorage="m")
+    assert hides_value(Schema("bytes"), column, HandlingModes()) is hides
+
+
+def test_nulls_of_columns_stored_in_line_are_trusted() -> None:
+    """Fixed-length and plain-storage columns, and tables with REPLICA IDENTITY FULL, always carry their values."""
+    kind = SqlType(1, "pg_catalog", "polygon")
+    assert not hides_value(Schema("struct"), CatalogColumn("c", 1, kind, attstorage="p"), HandlingModes())
+    assert not hides_value(Schema("struct"), CatalogColumn("c", 1, kind, attlen=16, attstorage="e"), HandlingModes())
+    recoverable = CatalogColumn("c", 1, kind, attstorage="e", recoverable=True)
+    assert not hides_value(Schema("struct"), recoverable, HandlingModes())
