@@ -1,0 +1,213 @@
+"""The options of the lakehouse sink (``merge.md``) and ``SinkConnectorConfig``, what a task works with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.config.layout import group, key
+from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
+from headrace.config.values import AbstractConfig
+from headrace.core.config_def import Importance, Type, at_least, between, one_of, regexes
+
+_HIGH, _LOW = Importance.HIGH, Importance.LOW
+
+_TABLES = group(
+    "Tables",
+    key("table.namespace", Type.STRING, "headrace", "Namespace of the tables: lake.<namespace>.<name>.", _HIGH),
+    key(
+        "collection.name.format",
+        Type.STRING,
+        "${topic}",
+        "Name of a topic's table, as in Debezium's JDBC sink: ${topic} (dots become underscores), ${source.name}, "
+        "${source.db}, ${source.schema}, ${source.table}.",
+        _HIGH,
+    ),
+    key("table.format", Type.STRING, "iceberg", "Format of the tables.", _HIGH, one_of("iceberg", "delta")),
+    key(
+        "table.format.version",
+        Type.INT,
+        "3",
+        "Iceberg format version: 3 has deletion vectors, 2 is for engines that cannot read those yet.",
+        validator=between(2, 3),
+    ),
+    key(
+        "insert.mode",
+        Type.STRING,
+        "upsert",
+        "upsert keeps a table equal to its source; insert would keep history.",
+        validator=one_of("upsert", "insert"),
+    ),
+    key(
+        "primary.key.fields",
+        Type.LIST,
+        "",
+        "Columns that make up the row key, instead of those of the database's catalog or the record key.",
+    ),
+    key(
+        "schema.evolution",
+        Type.STRING,
+        "basic",
+        "basic adds and widens columns as events bring them; none fails the task instead.",
+        validator=one_of("none", "basic"),
+    ),
+    key("field.include.list", Type.LIST, "", "Columns to write; key columns are always written.", validator=regexes),
+    key("field.exclude.list", Type.LIST, "", "Columns to leave out.", validator=regexes),
+    key(
+        "tombstone.retention.ms",
+        Type.LONG,
+        "604800000",
+        "How long a delete is remembered so that a late event of the row cannot bring it back.",
+        validator=at_least(0),
+    ),
+)
+_BATCHING = group(
+    "Batching",
+    key(
+        "batch.max.records",
+        Type.INT,
+        "500000",
+        "A table's batch is closed at this many events at the latest.",
+        validator=at_least(1),
+    ),
+    key(
+        "batch.max.bytes",
+        Type.LONG,
+        "67108864",
+        "A table's batch is closed at this many bytes of record values; bounds memory.",
+        validator=at_least(1024),
+    ),
+    key(
+        "batch.linger.ms",
+        Type.LONG,
+        "1000",
+        "Longest time that an event waits for its batch to fill while the writer is free.",
+        validator=at_least(0),
+    ),
+)
+_SOURCE = group(
+    "Source",
+    key(
+        "source.position.epoch",
+        Type.INT,
+        "0",
+        "Raise it by one after a failover or restore that makes the source's positions start again.",
+        validator=between(0, 99999),
+    ),
+    key(
+        "source.position.regression.ms",
+        Type.LONG,
+        "3600000",
+        "An event whose position is lower than the stored one but whose source time is newer by more than this fails "
+        "the task: it looks like a source whose positions have started again.",
+        validator=at_least(0),
+    ),
+    key(
+        "unavailable.value.placeholder",
+        Type.STRING,
+        "__debezium_unavailable_value",
+        "What the source connector sends for a value that it does not know; must equal its setting (hex: is accepted).",
+    ),
+    key(
+        "binary.handling.mode",
+        Type.STRING,
+        "bytes",
+        "The source connector's setting; tells how binary columns and their placeholders arrive.",
+        _LOW,
+        one_of("bytes", "base64", "base64-url-safe", "hex"),
+    ),
+    key(
+        "hstore.handling.mode",
+        Type.STRING,
+        "json",
+        "The source connector's setting.",
+        _LOW,
+        one_of("json", "map"),
+    ),
+    key(
+        "decimal.handling.mode",
+        Type.STRING,
+        "precise",
+        "The source connector's setting.",
+        _LOW,
+        one_of("precise", "double", "string"),
+    ),
+    key(
+        "time.precision.mode",
+        Type.STRING,
+        "adaptive",
+        "The source connector's setting.",
+        _LOW,
+        one_of("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
+    ),
+    key(
+        "interval.handling.mode",
+        Type.STRING,
+        "numeric",
+        "The source connector's setting.",
+        _LOW,
+        one_of("numeric", "string"),
+    ),
+)
+SINK_OPTIONS = _TABLES + _BATCHING + _SOURCE + POST_PROCESSORS + RESELECT_OPTIONS
+"""The connector's own options."""
+
+CONNECTOR_OPTIONS = FRAMEWORK_OPTIONS + SINK_OPTIONS
+
+LATER = {
+    "ordering.field": "ordering by a field comes with a later release",
+    "lob.enabled": "Oracle comes with a later release",
+    "signal.data.collection": "signal tables come with a later release",
+    "reselect.cache.rocksdb.path": "a cache on disk comes with a later release",
+    "reselect.cache.rocksdb.cleanup": "a cache on disk comes with a later release",
+}
+"""Keys that a later release brings: refused with that reason, never silently accepted."""
+
+LATER_VALUES = {
+    ("insert.mode", "insert"): "history tables come with a later release; use upsert",
+    ("table.format", "delta"): "Delta tables come with a later release; use iceberg",
+    ("reselect.read.from", "replica"): "reading from standbys comes with a later release; use primary",
+}
+
+CLIENT_OVERRIDES = ("consumer.override.", "producer.override.", "admin.override.")
+
+
+class SinkConnectorConfig(AbstractConfig):
+    """A connector's parsed options with bare reselect keys. Made from a configuration that validation has accepted."""
+
+    __slots__ = ("converters",)
+
+    def __init__(
+        self, originals: Mapping[str, str], bare: Mapping[str, str], converters: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        """``bare`` has bare reselect keys; ``converters`` holds the options of the ``key`` and ``value`` converters."""
+        super().__init__(originals, CONNECTOR_OPTIONS.parse(bare))
+        self.converters = {side: dict(options) for side, options in converters.items()}
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+        return self.get_string("name")
+
+    @property
+    def group_id(self) -> str:
+        """The connector's consumer group (``connect.md`` section 5)."""
+        return self.originals.get("consumer.override.group.id") or f"connect-{self.name}"
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that are named; empty where ``topics_regex`` is set."""
+        return self.get_list("topics")
+
+    @property
+    def topics_regex(self) -> str:
+        """The regular expression for topics, matched against the whole name; empty where topics are named."""
+        return self.get_string("topics.regex")
+
+    def schemas_enabled(self, side: str) -> bool:
+        """Whether documents of ``side`` (``key`` or ``value``) carry their schema."""
+        return self.converters[side].get("schemas.enable", "true").strip().lower() != "false"
+
+    def client_overrides(self, client: str) -> dict[str, str]:
+        """What the connector overrides of ``client`` (``consumer``, ``producer`` or ``admin``)."""
+        return self.originals_with_prefix(f"{client}.override.")

@@ -1,0 +1,95 @@
+"""Converters: which there are, what they are called, and their options (``connect.md`` sections 11 and 12)."""
+
+from __future__ import annotations
+
+from headrace.core.config_def import ConfigDef, ConfigKey, Importance, Type, Width, at_least, one_of
+
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+SIMPLE_HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+
+JSON_CONVERTER_KEYS = ConfigDef(
+    (
+        ConfigKey(
+            "converter.type",
+            Type.STRING,
+            None,
+            Importance.LOW,
+            "Whether the converter serves keys, values or headers. Filled in from the place where it is configured.",
+            validator=one_of("key", "value", "header"),
+        ),
+        ConfigKey(
+            "schemas.enable",
+            Type.BOOLEAN,
+            "true",
+            Importance.HIGH,
+            "Whether every document carries its schema, as Debezium writes it by default. With false the documents are "
+            "plain JSON, and types come from the table and from inference.",
+            "Schemas",
+            0,
+            Width.MEDIUM,
+            "Enable Schemas",
+        ),
+        ConfigKey(
+            "schemas.cache.size",
+            Type.INT,
+            "1000",
+            Importance.HIGH,
+            "How many different schemas are kept parsed. A schema text that repeats byte for byte is parsed once.",
+            "Schemas",
+            1,
+            Width.MEDIUM,
+            "Schema Cache Size",
+            at_least(0),
+        ),
+        ConfigKey(
+            "decimal.format",
+            Type.STRING,
+            "BASE64",
+            Importance.LOW,
+            "How decimals are written: BASE64 or NUMERIC. A sink reads both, whatever stands here.",
+            "Serialization",
+            0,
+            Width.MEDIUM,
+            "Decimal Format",
+            one_of("base64", "numeric"),
+        ),
+        ConfigKey(
+            "replace.null.with.default",
+            Type.BOOLEAN,
+            "true",
+            Importance.LOW,
+            "Whether a null in a field that has a default is read as that default.",
+            "Serialization",
+            1,
+            Width.MEDIUM,
+            "Replace null with default",
+        ),
+    )
+)
+
+CONVERTERS: dict[str, ConfigDef] = {JSON_CONVERTER: JSON_CONVERTER_KEYS}
+"""Key and value converters by class."""
+
+HEADER_CONVERTERS: dict[str, ConfigDef] = {SIMPLE_HEADER_CONVERTER: ConfigDef(()), JSON_CONVERTER: JSON_CONVERTER_KEYS}
+"""Header converters by class; only Debezium's key-change headers are read, and those are JSON or plain text."""
+
+LATER_CONVERTERS = (
+    "org.apache.kafka.connect.storage.StringConverter",
+    "org.apache.kafka.connect.converters.ByteArrayConverter",
+    "io.confluent.connect.avro.AvroConverter",
+    "io.confluent.connect.protobuf.ProtobufConverter",
+    "io.confluent.connect.json.JsonSchemaConverter",
+    "io.apicurio.registry.utils.converter.AvroConverter",
+    "io.apicurio.registry.utils.converter.ProtobufConverter",
+    "io.apicurio.registry.utils.converter.ExtJsonConverter",
+)
+"""Known to Kafka Connect users, not read by this version: refused with that reason instead of 'not found'."""
+
+
+def converter_class(name: str, known: dict[str, ConfigDef]) -> str | None:
+    """The full class for a full name, simple name or alias (``JsonConverter``, ``Json``); None if there is no such."""
+    for full in known:
+        simple = full.rpartition(".")[2]
+        if name in (full, simple, simple.removesuffix("Converter")):
+            return full
+    return None

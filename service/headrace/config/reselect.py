@@ -1,0 +1,186 @@
+"""The options of reselect, its cache and its database (``reselect.md`` section 3).
+
+They may stand bare or under Debezium's prefixes ``post.processors.<name>.`` and ``<name>.``.
+"""
+
+from __future__ import annotations
+
+from headrace.config.layout import group, key
+from headrace.core.config_def import (
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    Type,
+    Width,
+    at_least,
+    between,
+    one_of,
+    regexes,
+    unique_entries,
+)
+
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+_RESELECT = group(
+    "Reselect",
+    key(
+        "reselect.columns.include.list",
+        Type.LIST,
+        "",
+        "Regular expressions for the columns to reselect, matched against schema.table:column. Not with exclude.",
+        validator=regexes,
+    ),
+    key(
+        "reselect.columns.exclude.list",
+        Type.LIST,
+        "",
+        "Regular expressions for the columns not to reselect.",
+        validator=regexes,
+    ),
+    key(
+        "reselect.unavailable.values",
+        Type.BOOLEAN,
+        "true",
+        "Whether placeholders are filled from the database; with false only by fold, cache and the stored row.",
+    ),
+    key(
+        "reselect.null.values",
+        Type.BOOLEAN,
+        "true",
+        "Whether nulls are looked up as well. Debezium's default; costly without an include list.",
+    ),
+    key("reselect.use.event.key", Type.BOOLEAN, "false", "Whether rows are found by the message key's fields."),
+    key("reselect.key.columns", Type.STRING, "", "Row identity by table: schema.table:pk1,pk2;…"),
+    key(
+        "reselect.error.handling.mode",
+        Type.STRING,
+        "warn",
+        "What happens when a row cannot be read: warn keeps the stored cell, fail stops, dlq sends the record away.",
+        validator=one_of("warn", "fail", "dlq"),
+    ),
+    key(
+        "reselect.unresolved.insert.mode",
+        Type.STRING,
+        "auto",
+        "What becomes of a cell without value in a row that is not stored yet: auto, null, fail or dlq.",
+        validator=one_of("auto", "null", "fail", "dlq"),
+    ),
+    key(
+        "reselect.unknown.null.mode",
+        Type.STRING,
+        "keep",
+        "Without a database: whether a null that may hide an unchanged value keeps the stored cell or is written.",
+        validator=one_of("keep", "null"),
+    ),
+    key(
+        "reselect.source.reads",
+        Type.STRING,
+        "all",
+        "all queries every missing cell, missing-rows only where no row is stored, none never.",
+        validator=one_of("all", "missing-rows", "none"),
+    ),
+    key(
+        "reselect.read.from",
+        Type.STRING,
+        "primary",
+        "Which server answers. Standbys come with a later release.",
+        validator=one_of("primary"),
+    ),
+    key(
+        "reselect.visibility.check",
+        Type.STRING,
+        "on",
+        "Whether an answer counts only if the event's transaction is visible to it; off for restored databases.",
+        validator=one_of("on", "off"),
+    ),
+    key(
+        "reselect.visibility.timeout.ms",
+        Type.LONG,
+        "10000",
+        "How long to wait for a transaction to become visible.",
+        validator=at_least(0),
+    ),
+    key("reselect.batch.max.keys", Type.INT, "1000", "Rows of one SELECT.", _LOW, at_least(1)),
+    key("reselect.batch.max.bytes", Type.LONG, "67108864", "Bytes that one SELECT may bring.", _LOW, at_least(1024)),
+    key("reselect.catalog.refresh.ms", Type.LONG, "60000", "How often the catalog is read again.", _LOW, at_least(0)),
+)
+_CACHE = group(
+    "Reselect Cache",
+    key("reselect.cache.enabled", Type.BOOLEAN, "false", "Whether column values are remembered between batches."),
+    key(
+        "reselect.cache.type",
+        Type.STRING,
+        "memory",
+        "Which cache; Debezium's class name of the memory cache is accepted.",
+    ),
+    key("reselect.cache.max.size", Type.INT, "10000", "Rows to remember.", validator=at_least(1)),
+    key(
+        "reselect.cache.ttl.ms",
+        Type.LONG,
+        "600000",
+        "How long a value counts; 0 is without end.",
+        validator=at_least(0),
+    ),
+    key("reselect.cache.max.columns.per.row", Type.INT, "200", "Columns to remember per row.", _LOW, at_least(1)),
+    key("reselect.cache.max.bytes", Type.LONG, "268435456", "Bytes to remember in all.", validator=at_least(0)),
+    key("reselect.cache.max.value.bytes", Type.LONG, "8388608", "A larger value is not remembered.", _LOW, at_least(0)),
+    key("reselect.cache.table.max.bytes", Type.LONG, None, "Bytes that one table may take; no limit if unset.", _LOW),
+)
+_DATABASE = group(
+    "Reselect Database",
+    key(
+        "reselect.database.hostname",
+        Type.STRING,
+        "",
+        "Host of the source database; empty turns reselect off.",
+        _HIGH,
+    ),
+    key("reselect.database.port", Type.INT, "5432", "Port of the source database.", validator=between(1, 65535)),
+    key("reselect.database.user", Type.STRING, "", "User that may SELECT from the captured tables.", _HIGH),
+    key("reselect.database.password", Type.PASSWORD, None, "Password of that user.", _HIGH),
+    key("reselect.database.dbname", Type.STRING, "", "Name of the database.", _HIGH),
+    key(
+        "reselect.database.sslmode",
+        Type.STRING,
+        "prefer",
+        "How TLS is used, in libpq's words.",
+        validator=one_of("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+    ),
+    key("reselect.database.sslrootcert", Type.STRING, "", "File with the certificate authorities to trust."),
+    key("reselect.database.pool.max.size", Type.INT, "4", "Connections at most.", _LOW, at_least(1)),
+    key(
+        "reselect.database.connect.timeout.ms",
+        Type.LONG,
+        "10000",
+        "How long to wait for a connection.",
+        _LOW,
+        at_least(1),
+    ),
+    key(
+        "reselect.database.query.timeout.ms",
+        Type.LONG,
+        "30000",
+        "How long one SELECT may take.",
+        validator=at_least(1),
+    ),
+)
+
+POST_PROCESSORS = ConfigDef(
+    (
+        ConfigKey(
+            "post.processors",
+            Type.LIST,
+            "",
+            _MEDIUM,
+            "Debezium's way to name the reselect post processor; its options then stand under "
+            "post.processors.<name>. or <name>.",
+            "Reselect",
+            0,
+            Width.LONG,
+            "Post processors",
+            unique_entries,
+        ),
+    )
+)
+RESELECT_OPTIONS = _RESELECT + _CACHE + _DATABASE
+"""What may also stand under a post processor's prefix."""

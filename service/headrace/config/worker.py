@@ -1,0 +1,290 @@
+"""The worker's options (``connect.md`` section 7) and ``WorkerConfig``, what becomes of a ``worker.properties``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
+from headrace.config.layout import group, key
+from headrace.config.values import AbstractConfig
+from headrace.core.config_def import ConfigDef, Importance, Type, at_least, between, one_of, suggestion
+from headrace.core.errors import ConfigError
+
+_HIGH, _LOW = Importance.HIGH, Importance.LOW
+DEFAULT_PORT = 8083
+
+_IDENTITY = group(
+    "Identity",
+    key("bootstrap.servers", Type.LIST, None, "Kafka brokers to connect to first, as host:port.", _HIGH),
+    key(
+        "group.id",
+        Type.STRING,
+        None,
+        "Name of the Connect cluster. Workers of one cluster share configurations, states and connectors.",
+        _HIGH,
+    ),
+    key("client.id", Type.STRING, "", "Prefix of the client ids that brokers see in logs and quotas.", _LOW),
+)
+_STORAGE = group(
+    "Storage",
+    key(
+        "config.storage.topic",
+        Type.STRING,
+        None,
+        "Compacted topic with one partition for connector configurations and target states.",
+        _HIGH,
+    ),
+    key(
+        "config.storage.replication.factor",
+        Type.SHORT,
+        "3",
+        "Copies of the config topic; -1 takes the broker's default.",
+        _LOW,
+        at_least(-1),
+    ),
+    key("status.storage.topic", Type.STRING, None, "Compacted topic for the states of connectors and tasks.", _HIGH),
+    key(
+        "status.storage.replication.factor",
+        Type.SHORT,
+        "3",
+        "Copies of the status topic; -1 takes the broker's default.",
+        _LOW,
+        at_least(-1),
+    ),
+    key("status.storage.partitions", Type.INT, "5", "Partitions of the status topic.", _LOW, at_least(1)),
+)
+_REST = group(
+    "REST",
+    key(
+        "listeners",
+        Type.LIST,
+        f"http://:{DEFAULT_PORT}",
+        "Address of the REST API: http://host:port. An empty host listens everywhere; port 0 takes a free one.",
+        _HIGH,
+    ),
+    key(
+        "rest.advertised.host.name",
+        Type.STRING,
+        None,
+        "Host that clients and Location headers use, and the first part of worker_id.",
+    ),
+    key(
+        "rest.advertised.port",
+        Type.INT,
+        None,
+        "Port that goes with rest.advertised.host.name.",
+        validator=between(1, 65535),
+    ),
+    key(
+        "rest.request.timeout.ms",
+        Type.LONG,
+        "90000",
+        "After this time a request is answered with 500 Request timed out.",
+        _LOW,
+        at_least(1),
+    ),
+)
+_CONVERTERS = group(
+    "Converters",
+    key("key.converter", Type.CLASS, JSON_CONVERTER, "Converter of record keys where a connector names none.", _HIGH),
+    key(
+        "value.converter", Type.CLASS, JSON_CONVERTER, "Converter of record values where a connector names none.", _HIGH
+    ),
+    key("header.converter", Type.CLASS, SIMPLE_HEADER_CONVERTER, "Converter of record headers.", _LOW),
+)
+_LAKE = group(
+    "Lakehouse",
+    key(
+        "warehouse",
+        Type.STRING,
+        "warehouse",
+        "Where the tables live: a local path for the embedded catalog 'lake', or an object-store URL together with "
+        "spark.sql.catalog.lake.* for another catalog.",
+        _HIGH,
+    ),
+    key(
+        "lakehouse.threads",
+        Type.INT,
+        "4",
+        "Tables that are written at the same time; about two per core is best.",
+        validator=at_least(1),
+    ),
+)
+_TIMING = group(
+    "Timing",
+    key(
+        "task.shutdown.graceful.timeout.ms",
+        Type.LONG,
+        "60000",
+        "How long a task may take to finish the write in flight when it is stopped. Kafka Connect's default is 5000; "
+        "a table commit may need longer.",
+        validator=at_least(0),
+    ),
+    key(
+        "task.start.timeout.ms",
+        Type.LONG,
+        "60000",
+        "A task that has not joined its consumer group after this time is started again with back-off.",
+        _LOW,
+        at_least(1),
+    ),
+    key(
+        "task.retry.backoff.max.ms",
+        Type.LONG,
+        "60000",
+        "Longest pause before a task that failed for a passing reason is started again.",
+        _LOW,
+        at_least(1),
+    ),
+)
+_TRACKING = group(
+    "Topic tracking",
+    key("topic.tracking.enable", Type.BOOLEAN, "true", "Whether GET /connectors/{name}/topics is kept up.", _LOW),
+    key("topic.tracking.allow.reset", Type.BOOLEAN, "true", "Whether the list of topics may be reset.", _LOW),
+)
+_POLICY = group(
+    "Overrides",
+    key(
+        "connector.client.config.override.policy",
+        Type.STRING,
+        "All",
+        "Whether connectors may set consumer.override.* and the like: All or None.",
+        validator=one_of("all", "none"),
+    ),
+)
+
+WORKER_OPTIONS = _IDENTITY + _STORAGE + _REST + _CONVERTERS + _LAKE + _TIMING + _TRACKING + _POLICY
+
+PASS_THROUGH = ("consumer.", "producer.", "admin.", "spark.", "key.converter.", "value.converter.", "header.converter.")
+"""Keys that go on as they are to Kafka's clients, to Spark and to converters."""
+
+CLIENT_SECURITY = ("security.", "sasl.", "ssl.")
+"""Top-level client keys: they hold for the worker's own clients, and for consumers that say nothing else."""
+
+WITHOUT_EFFECT = {
+    "plugin.path": "connectors are Python entry points",
+    "plugin.discovery": "connectors are Python entry points",
+    "offset.storage.topic": "a sink's offsets stand in its consumer group and in the table commits",
+    "offset.storage.partitions": "a sink's offsets stand in its consumer group and in the table commits",
+    "offset.storage.replication.factor": "a sink's offsets stand in its consumer group and in the table commits",
+    "offset.storage.file.filename": "a sink's offsets stand in its consumer group and in the table commits",
+    "config.storage.partitions": "the config topic always has one partition",
+    "offset.flush.interval.ms": "offsets are committed after every table commit",
+    "offset.flush.timeout.ms": "offsets are committed after every table commit",
+    "internal.topics.automatic.creation.enable": "missing storage topics are created",
+    "scheduled.rebalance.max.delay.ms": "tasks are shared by their consumer groups",
+    "session.timeout.ms": "set consumer.session.timeout.ms",
+    "heartbeat.interval.ms": "set consumer.heartbeat.interval.ms",
+    "rebalance.timeout.ms": "set consumer.rebalance.timeout.ms",
+    "exactly.once.source.support": "there are no source connectors here",
+    "admin.listeners": "logger endpoints come with a later release",
+    "metric.reporters": "metrics are served on /metrics",
+    "auto.include.jmx.reporter": "metrics are served on /metrics",
+}
+"""Keys of a Kafka Connect worker that mean nothing here: accepted with a warning, so that a file can be moved over."""
+
+LATER = {
+    "rest.extension.classes": "REST extensions, and with them basic authentication, come with a later release",
+    "access.control.allow.origin": "CORS comes with a later release",
+    "access.control.allow.methods": "CORS comes with a later release",
+    "response.http.headers.config": "extra response headers come with a later release",
+    "rest.advertised.listener": "set rest.advertised.host.name and rest.advertised.port",
+    "connector.client.config.override.allowlist": "the Allowlist policy comes with a later release",
+}
+"""Keys that a later release brings: refused, because an operator who sets them relies on them."""
+
+_DISTRIBUTED = ("group.id", "config.storage.topic", "status.storage.topic")
+_FREE_PREFIXES = (*PASS_THROUGH, *CLIENT_SECURITY, "config.providers")
+
+
+class WorkerConfig(AbstractConfig):
+    """A worker's parsed options, and what follows from them."""
+
+    __slots__ = ("distributed", "ignored")
+
+    def __init__(self, properties: Mapping[str, str], *, distributed: bool = True) -> None:
+        """Check ``properties``. Raises ConfigError that lists every problem at once."""
+        problems = [*_unknown(properties), *_invalid(properties), *_missing(properties, distributed)]
+        if problems:
+            raise ConfigError("The worker configuration is invalid:\n" + "\n".join(f"  {line}" for line in problems))
+        super().__init__(properties, WORKER_OPTIONS.parse(properties))
+        self.distributed = distributed
+        self.ignored = {name: WITHOUT_EFFECT[name] for name in properties if name in WITHOUT_EFFECT}
+        self.listener()
+
+    @property
+    def group_id(self) -> str | None:
+        """The Connect cluster's group; None in standalone mode."""
+        return self.get_string("group.id") if self.distributed else None
+
+    def listener(self) -> tuple[str, int]:
+        """Host and port to listen on; an empty host means every interface. Raises ConfigError."""
+        listeners = self.get_list("listeners")
+        if len(listeners) != 1:
+            raise ConfigError("listeners: exactly one http://host:port is served", key="listeners")
+        try:
+            url = urlsplit(listeners[0].lower())
+            port = DEFAULT_PORT if url.port is None else url.port
+        except ValueError as error:
+            raise ConfigError(f"listeners: {listeners[0]!r} is not http://host:port", key="listeners") from error
+        if url.scheme != "http":
+            raise ConfigError(
+                "listeners: only http:// is served; put a proxy or an ingress in front for TLS", key="listeners"
+            )
+        return url.hostname or "", port
+
+    def client_properties(self, client: str) -> dict[str, str]:
+        """Kafka client properties for ``client`` (``consumer``, ``producer``, ``admin``): shared ones, then its own."""
+        shared = {name: value for name, value in self.originals.items() if name.startswith(CLIENT_SECURITY)}
+        shared["bootstrap.servers"] = ",".join(self.get_list("bootstrap.servers"))
+        if self.get_string("client.id"):
+            shared["client.id"] = self.get_string("client.id")
+        return shared | self.originals_with_prefix(f"{client}.")
+
+    def spark_properties(self) -> dict[str, str]:
+        """The ``spark.*`` keys as they are."""
+        return {name: value for name, value in self.originals.items() if name.startswith("spark.")}
+
+
+def _unknown(properties: Mapping[str, str]) -> list[str]:
+    problems = []
+    for name in properties:
+        if name in LATER:
+            problems.append(f"{name}: not supported yet: {LATER[name]}.")
+        elif name.startswith("config.providers"):
+            problems.append(f"{name}: not supported yet: config providers come with a later release.")
+        elif not is_known(name):
+            problems.append(f"{name}: unknown option. {suggestion(name, [*WORKER_OPTIONS.names(), *WITHOUT_EFFECT])}")
+    return problems
+
+
+def is_known(name: str) -> bool:
+    """Whether ``name`` may stand in a worker configuration."""
+    return name in WORKER_OPTIONS or name in WITHOUT_EFFECT or name in LATER or name.startswith(_FREE_PREFIXES)
+
+
+def _invalid(properties: Mapping[str, str]) -> list[str]:
+    return [message for info in WORKER_OPTIONS.validate(properties) for message in info.value.errors]
+
+
+def _missing(properties: Mapping[str, str], distributed: bool) -> list[str]:
+    needed = ["bootstrap.servers", *(_DISTRIBUTED if distributed else ())]
+    return [
+        f'Missing required configuration "{name}" which has no default value.'
+        for name in needed
+        if not properties.get(name, "").strip()
+    ]
+
+
+def select_known(properties: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Split keys from the environment into those that are options and the names of the rest.
+
+    A pod's environment is not the operator's alone (Kubernetes adds ``CONNECT_SERVICE_HOST`` for a service called
+    connect), so what is unknown there is reported instead of refused.
+    """
+    known = {name: value for name, value in properties.items() if is_known(name)}
+    return known, sorted(set(properties) - set(known))
+
+
+__all__ = ["WORKER_OPTIONS", "ConfigDef", "WorkerConfig", "is_known", "select_known"]
