@@ -5,6 +5,8 @@ They may stand bare or under Debezium's prefixes ``post.processors.<name>.`` and
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from headrace.config.layout import group, key
 from headrace.core.config_def import (
     ConfigDef,
@@ -15,6 +17,7 @@ from headrace.core.config_def import (
     at_least,
     between,
     one_of,
+    parse_list,
     regexes,
     unique_entries,
 )
@@ -184,3 +187,49 @@ POST_PROCESSORS = ConfigDef(
 )
 RESELECT_OPTIONS = _RESELECT + _CACHE + _DATABASE
 """What may also stand under a post processor's prefix."""
+
+POST_PROCESSOR_TYPE = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
+_TYPES = (POST_PROCESSOR_TYPE, "ReselectColumnsPostProcessor", "ReselectColumns")
+
+
+def to_bare(properties: Mapping[str, str | None]) -> tuple[dict[str, str | None], list[tuple[str, str]]]:
+    """Reselect options under a post processor's prefix become bare ones; everything else stays as it is.
+
+    Also returns what is wrong with the prefixes: (option, message).
+    """
+    bare: dict[str, str | None] = {}
+    problems = list(_processor_problems(properties))
+    prefixes = post_processor_prefixes(properties)
+    for name, value in properties.items():
+        option = _without_prefix(name, prefixes)
+        if option in bare or (option != name and option in properties):
+            problems.append((name, f"'{option}' is set twice, bare or under a post processor's prefix; keep one."))
+        bare[option] = value
+    return bare, problems
+
+
+def post_processor_prefixes(properties: Mapping[str, str | None]) -> list[str]:
+    """The prefixes of the named post processors, the long form and the old short one (DBZ-9170)."""
+    names = parse_list(properties.get("post.processors") or "")
+    return [prefix for name in names if name for prefix in (f"post.processors.{name}.", f"{name}.")]
+
+
+def _without_prefix(name: str, prefixes: list[str]) -> str:
+    for prefix in prefixes:
+        option = name.removeprefix(prefix)
+        if option != name and option in RESELECT_OPTIONS:
+            return option
+    return name
+
+
+def _processor_problems(properties: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+    names = [name for name in parse_list(properties.get("post.processors") or "") if name]
+    if len(names) > 1:
+        yield "post.processors", "Only one post processor, the reselect one, is supported."
+    for name in names:
+        option = f"post.processors.{name}.type"
+        kind = properties.get(option) or properties.get(f"{name}.type")
+        if kind is None:
+            yield option, f'Missing required configuration "{option}" which has no default value.'
+        elif kind not in _TYPES:
+            yield option, f"Invalid value {kind} for configuration {option}: the only type is {POST_PROCESSOR_TYPE}."

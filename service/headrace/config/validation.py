@@ -1,0 +1,265 @@
+"""Checks a connector's configuration as Kafka Connect does (``connect.md`` section 4) and makes a SinkConnectorConfig.
+
+Order of the answer: framework keys, the connector's own, client overrides, converter options, and last the keys that
+nobody knows. Those are errors here, with a suggestion: a misspelt key that is silently ignored has cost too many
+people a night. Every key that carries an error has a definition, because clients read it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from headrace.config.connector import (
+    CLIENT_OVERRIDES,
+    CONNECTOR_OPTIONS,
+    LATER,
+    LATER_VALUES,
+    SinkConnectorConfig,
+)
+from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, LATER_CONVERTERS, converter_class
+from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.config.reselect import post_processor_prefixes, to_bare
+from headrace.core.config_def import (
+    HIDDEN,
+    ConfigDef,
+    ConfigInfo,
+    ConfigInfos,
+    ConfigKey,
+    ConfigValue,
+    Importance,
+    Type,
+    suggestion,
+)
+
+Properties = Mapping[str, str | None]
+_NULL_VALUE = "Null value can not be supplied as the configuration value."
+_LEADING_GROUPS = ("Common", "Transforms", "Predicates", "Error Handling")
+_SECRET = re.compile(r"password|secret|jaas|credential|token|key\.pem", re.IGNORECASE)
+_KNOWN_CONVERTERS = {"key": CONVERTERS, "value": CONVERTERS, "header": HEADER_CONVERTERS}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDefaults:
+    """What a connector inherits from its worker, and what it may not collide with.
+
+    ``converters`` are the worker's ``*.converter`` keys with their prefixed options.
+    """
+
+    converters: Mapping[str, str]
+    version: str
+    group_id: str | None = None
+    overrides_allowed: bool = True
+
+
+def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
+    """Check ``properties``; never raises. Values of secrets come back as ``[hidden]``."""
+    definitions = _definitions(properties, defaults)
+    bare, doubles = to_bare(properties)
+    infos = {info.definition.name: info for info in definitions.validate(_known_values(bare, definitions))}
+    for name, message in chain(_problems(bare, infos, defaults), doubles):
+        infos[name] = _with_error(infos, name, message)
+    groups = dict.fromkeys((*_LEADING_GROUPS, *definitions.groups()))
+    connector = properties.get("connector.class") or ""
+    return ConfigInfos(connector, tuple(groups), tuple(infos.values()))
+
+
+def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
+    """The typed configuration of a connector whose ``properties`` have been found valid."""
+    bare, _ = to_bare(properties)
+    converters = {side: converter_options(properties, defaults, side) for side in ("key", "value")}
+    return SinkConnectorConfig(properties, {k: v for k, v in bare.items() if v is not None}, converters)
+
+
+def converter_options(properties: Properties, defaults: WorkerDefaults, side: str) -> dict[str, str]:
+    """The options that count for a converter: the connector's if it names a converter, else only the worker's."""
+    source = properties if f"{side}.converter" in properties else defaults.converters
+    prefix = f"{side}.converter."
+    return {
+        name[len(prefix) :]: value
+        for name, value in source.items()
+        if name.startswith(prefix) and value is not None and not name.endswith("plugin.version")
+    }
+
+
+def connector_definitions(defaults: WorkerDefaults) -> ConfigDef:
+    """The connector's own options, then the framework's, as ``GET /connector-plugins/{p}/config`` lists them."""
+    own = ConfigDef(tuple(key for key in CONNECTOR_OPTIONS.keys if key.name not in FRAMEWORK_OPTIONS))
+    return own + FRAMEWORK_OPTIONS.with_defaults({"connector.plugin.version": defaults.version})
+
+
+def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:
+    worker = {f"{side}.converter": defaults.converters.get(f"{side}.converter") for side in ("key", "value", "header")}
+    inherited = {name: value for name, value in worker.items() if value is not None}
+    options = CONNECTOR_OPTIONS.with_defaults({**inherited, "connector.plugin.version": defaults.version})
+    return options + ConfigDef(tuple(_overrides(properties))) + _converter_definitions(properties)
+
+
+def _overrides(properties: Properties) -> Iterator[ConfigKey]:
+    """Client overrides as given; those of producer and admin only where a dead letter queue uses them."""
+    with_queue = bool(properties.get("errors.deadletterqueue.topic.name"))
+    for prefix in CLIENT_OVERRIDES if with_queue else CLIENT_OVERRIDES[:1]:
+        yield from (_free_key(name) for name in properties if name.startswith(prefix))
+
+
+def _converter_definitions(properties: Properties) -> ConfigDef:
+    found = ConfigDef(())
+    for side in ("header", "key", "value"):
+        name = properties.get(f"{side}.converter")
+        full = converter_class(name, _KNOWN_CONVERTERS[side]) if name else None
+        if full is not None:
+            options = _KNOWN_CONVERTERS[side][full].with_prefix(f"{side}.converter.")
+            found += options.with_defaults({f"{side}.converter.converter.type": side})
+    return found
+
+
+def _free_key(name: str) -> ConfigKey:
+    """A definition for a key that is in no list."""
+    kind = Type.PASSWORD if _SECRET.search(name) else Type.STRING
+    return ConfigKey(name, kind, None, Importance.LOW, "", display_name=name)
+
+
+def _known_values(bare: Properties, definitions: ConfigDef) -> dict[str, str | None]:
+    return {name: value for name, value in bare.items() if name in definitions}
+
+
+def _with_error(infos: Mapping[str, ConfigInfo], name: str, message: str) -> ConfigInfo:
+    info = infos.get(name)
+    if info is None:
+        key = _free_key(name)
+        info = ConfigInfo(key, ConfigValue(name, HIDDEN if key.type is Type.PASSWORD else None))
+    return ConfigInfo(info.definition, info.value.with_error(message))
+
+
+def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
+    yield from ((name, _NULL_VALUE) for name, value in bare.items() if value is None)
+    given = {name: value for name, value in bare.items() if value is not None}
+    yield from _topic_problems(given)
+    yield from _converter_problems(given)
+    yield from _version_problems(given, defaults)
+    yield from _not_yet_problems(given)
+    yield from _reselect_problems(given)
+    yield from _group_problems(given, defaults)
+    yield from _unknown_problems(bare, infos)
+
+
+def _topic_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    named, pattern = given.get("topics", "").strip(), given.get("topics.regex", "").strip()
+    queue = given.get("errors.deadletterqueue.topic.name", "").strip()
+    if not named and not pattern:
+        yield from _on_both("Must configure one of topics or topics.regex")
+    elif named and pattern:
+        yield from _on_both("topics and topics.regex are mutually exclusive options, but both are set.")
+    elif queue:
+        yield from _queue_problems(queue, [entry.strip() for entry in named.split(",")] if named else [], pattern)
+
+
+def _on_both(message: str) -> Iterator[tuple[str, str]]:
+    yield "topics", message
+    yield "topics.regex", message
+
+
+def _queue_problems(queue: str, topics: Sequence[str], pattern: str) -> Iterator[tuple[str, str]]:
+    if queue in topics:
+        listed = ", ".join(topics)
+        yield (
+            "topics",
+            f"The DLQ topic '{queue}' may not be included in the list of topics ('topics=[{listed}]') "
+            "consumed by the connector",
+        )
+    elif pattern and _matches(pattern, queue):
+        yield (
+            "topics.regex",
+            f"The DLQ topic '{queue}' may not be matched by the regex for the topics ('topics.regex={pattern}') "
+            "consumed by the connector",
+        )
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        return re.fullmatch(pattern, text) is not None
+    except re.error:
+        return False
+
+
+def _converter_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for side, known in _KNOWN_CONVERTERS.items():
+        option = f"{side}.converter"
+        name = given.get(option)
+        if name is None or converter_class(name, known):
+            continue
+        if converter_class(name, dict.fromkeys(LATER_CONVERTERS, ConfigDef(()))):
+            yield option, f"Invalid value {name} for configuration {option}: {name} comes with a later release."
+        else:
+            yield option, f"Invalid value {name} for configuration {option}: Class {name} could not be found."
+
+
+def _version_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
+    wanted = given.get("connector.plugin.version", "").strip()
+    if wanted and wanted not in (defaults.version, "latest"):
+        message = (
+            f"Plugin {given.get('connector.class')} not found that matches the version range {wanted}, "
+            f"available versions: [{defaults.version}]"
+        )
+        yield "connector.class", message
+        yield "connector.plugin.version", message
+
+
+def _not_yet_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for option in ("transforms", "predicates"):
+        if given.get(option, "").strip():
+            shown = given[option]
+            yield option, f"Invalid value {shown} for configuration {option}: {option} come with a later release."
+    for (option, value), reason in LATER_VALUES.items():
+        if given.get(option, "").strip().lower() == value:
+            yield option, f"Invalid value {value} for configuration {option}: {reason}."
+    for option, reason in LATER.items():
+        if option in given:
+            yield option, f"{option} is not supported yet: {reason}."
+
+
+def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for lists in ("reselect.columns", "field"):
+        include, exclude = f"{lists}.include.list", f"{lists}.exclude.list"
+        if given.get(include) and given.get(exclude):
+            yield exclude, f"{include} and {exclude} are mutually exclusive options, but both are set."
+    if given.get("reselect.database.hostname"):
+        for option in ("reselect.database.user", "reselect.database.dbname"):
+            if not given.get(option):
+                yield option, f'Missing required configuration "{option}": reselect.database.hostname is set.'
+
+
+def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
+    override = given.get("consumer.override.group.id")
+    name = given.get("name", "")
+    if defaults.group_id is None:
+        pass
+    elif override == defaults.group_id:
+        conflict = f"Consumer group {override} conflicts with Connect worker group {defaults.group_id}"
+        yield "consumer.override.group.id", conflict
+    elif override is None and f"connect-{name}" == defaults.group_id:
+        yield (
+            "name",
+            f"Consumer group for sink connector named {name} conflicts with Connect worker group {defaults.group_id}",
+        )
+    if not defaults.overrides_allowed:
+        for option in given:
+            if option.startswith(CLIENT_OVERRIDES):
+                yield option, "The 'None' policy does not allow client overrides."
+
+
+def _unknown_problems(bare: Properties, infos: Mapping[str, ConfigInfo]) -> Iterator[tuple[str, str]]:
+    types = {f"{prefix}type" for prefix in post_processor_prefixes(bare)}
+    for name in bare:
+        if name not in infos and name not in LATER and name not in types and not _tolerated(name, bare):
+            yield name, f"Unknown configuration '{name}'. {suggestion(name, infos)}"
+
+
+def _tolerated(name: str, bare: Properties) -> bool:
+    """Keys without effect that Connect accepts: overrides of unused clients, options of a converter nobody names."""
+    if name.startswith(CLIENT_OVERRIDES):
+        return True
+    side, dot, _ = name.partition(".converter.")
+    return bool(dot) and side in _KNOWN_CONVERTERS and f"{side}.converter" not in bare
