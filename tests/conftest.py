@@ -1,0 +1,5 @@
+"""Registers the fixture families: one file each, ``fix_<what it starts>.py``."""
+
+pytest_plugins = [
+    "fix_stack",
+]

@@ -1,0 +1,60 @@
+"""The real systems, started once per run and only when a test asks for them.
+
+Tests share them, so each takes names of its own for topics, databases and connectors (``unique``).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headrace_dev import Stack
+from headrace_dev.kafka import Kafka
+from headrace_dev.postgres import Postgres
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def _stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """A stack in which nothing runs yet; keeps its logs when a test failed."""
+    stack = Stack()
+    yield stack
+    stack.stop(failed=request.session.testsfailed > 0)
+
+
+@pytest.fixture(scope="session")
+def stack_kafka(_stack: Stack) -> Kafka:
+    """A broker."""
+    _stack.start("kafka")
+    return _stack.kafka
+
+
+@pytest.fixture(scope="session")
+def stack_postgres(_stack: Stack) -> Postgres:
+    """A PostgreSQL with logical decoding."""
+    _stack.start("postgres")
+    return _stack.postgres
+
+
+@pytest.fixture(scope="session")
+def contrib_postgres(stack_postgres: Postgres) -> Postgres:
+    """A PostgreSQL that can create hstore, citext and the other contrib extensions."""
+    if not stack_postgres.has_contrib:
+        pytest.skip("needs Debian's postgresql with contrib: 'make system' as root installs it")
+    return stack_postgres
+
+
+@pytest.fixture(scope="session")
+def stack(_stack: Stack) -> Stack:
+    """Everything: broker, database, Connect with Debezium."""
+    _stack.start()
+    return _stack
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """Makes names that no other test of this run uses: ``unique("shop") -> "shop_7"``."""
+    return lambda stem: f"{stem}_{next(_numbers)}"

@@ -1,0 +1,57 @@
+"""The jar cache: what is fetched is what was pinned, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from headrace_dev import jars
+from headrace_dev.versions import BUNDLES
+
+
+@pytest.fixture
+def delivery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
+    """Files that the repository delivers for every bundle; its fetches are counted under ``fetches``."""
+    files = {"a.jar": b"a", "b.jar": b"b"}
+    pins = tmp_path / "jars.sha256"
+    pins.write_text("".join(f"{hashlib.sha256(body).hexdigest()}  kafka/{name}\n" for name, body in files.items()))
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(jars, "PINS", pins)
+
+    def fetch(bundle: str, expected: int, target: Path) -> None:
+        for name, body in files.items():
+            (target / name).write_bytes(body)
+
+    monkeypatch.setattr(jars, "_fetch", fetch)
+    return files
+
+
+def test_pinned_files_are_published(delivery: dict[str, bytes]) -> None:
+    """What matches its pin can be used, and stays."""
+    assert [path.name for path in jars.resolve("kafka")] == ["a.jar", "b.jar"]
+
+
+def test_a_bundle_is_fetched_once(delivery: dict[str, bytes]) -> None:
+    """The second time comes from the cache: even a repository that delivers rubbish is not asked."""
+    first = jars.resolve("kafka")
+    delivery["a.jar"] = b"rubbish"
+    assert jars.resolve("kafka") == first
+
+
+@pytest.mark.parametrize("change", [{"a.jar": b"rubbish"}, {"c.jar": b"one too many"}])
+def test_other_files_than_pinned_are_refused(delivery: dict[str, bytes], change: dict[str, bytes]) -> None:
+    """A changed or additional file is named, and nothing of the bundle gets into the cache."""
+    delivery |= change
+    with pytest.raises(jars.FetchError, match=next(iter(change))):
+        jars.folder("kafka")
+    assert list((jars.cache_folder() / "jars").iterdir()) == []
+
+
+@pytest.mark.parametrize("bundle", BUNDLES)
+def test_every_bundle_is_pinned(bundle: str) -> None:
+    """A version that was changed without 'make lock' is noticed before anything is fetched."""
+    pinned = jars.pinned(bundle)
+    for artifact in BUNDLES[bundle]:
+        assert any(name.startswith(f"{artifact.name}-{artifact.revision}") for name in pinned), artifact
