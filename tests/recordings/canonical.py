@@ -1,0 +1,308 @@
+"""What a lake column must hold for a value of PostgreSQL: from a dump's text to the exact value, per handling mode.
+
+``form(type, variant)`` says how one PostgreSQL type travels and is stored (``reselect.md`` section 8.2). Its ``read``
+makes the Connect value, ``lake`` the value of a typed column (dates as days, timestamps as microseconds, decimals of
+unlimited scale as text), ``bare`` what JsonConverter writes when it sends no schema. ``comparable`` brings an Arrow
+column to the same Python values. Nothing here uses Headrace's own decoding.
+
+What Debezium itself changes on the way (NaN, dates BC, arrays of arrays…) is not modelled here: ``differences.py``
+names it, cell by cell.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from recordings import postgres_text as text
+from recordings.canonical_time import TIMES
+from recordings.forms import Form, base64_text, same
+from recordings.records import DumpedTable, Variant
+
+NAN = "NaN"  # stands for the float, which does not equal itself
+
+DOMAINS = {
+    "pos_int": "integer",
+    "dom_of_dom": "integer",
+    "money3": "numeric(8,3)",
+    "short_text": "character varying(12)",
+}
+NO_CONVERTER = frozenset({"int4multirange", "tsquery", "pg_lsn", "addr", *(f"{domain}[]" for domain in DOMAINS)})
+NEVER_SENT = frozenset({"money[]", "interval[]"})
+GEOMETRIC = frozenset({"line", "lseg", "box", "path", "polygon", "circle"})  # converters came with Debezium 3.7
+
+_TYPE = re.compile(
+    r"(?P<base>[^(\[]+?)(?:\((?P<modifier>[-\d,]+)\))?(?P<zone> with(?:out)? time zone)?(?P<array>\[\])?"
+)
+_WIDE = Context(prec=3000)
+
+
+def columns(table: DumpedTable, of: Variant) -> Mapping[str, Form]:
+    """The columns that the lake table must have, by the name that Debezium gives them, with their forms."""
+    forms = {field_name(column, of): form(pg_type, of) for column, pg_type in table.types.items()}
+    return {name: found for name, found in forms.items() if found is not None}
+
+
+def field_name(column: str, of: Variant) -> str:
+    """The field's name: avro adjustment turns what Avro does not allow into ``_`` (per UTF-16 unit)."""
+    if not of.adjusted_names:
+        return column
+    units = "".join(char if re.match(r"\w", char, re.ASCII) else "_" * (1 + (ord(char) > 0xFFFF)) for char in column)
+    return f"_{units}" if units[0].isdigit() else units
+
+
+def expected(value: str | None, column: Form, of: Variant) -> Any:
+    """What the lake must hold for ``value`` of the dump."""
+    if value is None:
+        return None
+    read = column.read(value)
+    return plain(column.bare(read) if of.bare else column.lake(read))
+
+
+def comparable(values: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """An Arrow column as the plain Python values that ``expected`` gives."""
+    return [plain(value) for value in _integers(values).to_pylist(maps_as_pydicts="strict")]
+
+
+def _integers(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Dates and timestamps as their counts, at any depth: Python's own types end at the year 9999."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return array.view(_counted(array.type)) if _counted(array.type) != array.type else array
+
+
+def _counted(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(_counted(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(member.name, _counted(member.type)) for member in kind])
+    return kind
+
+
+def plain(value: Any) -> Any:
+    """A value that equals another one exactly when both mean the same: NaN has a name."""
+    if isinstance(value, float) and math.isnan(value):
+        return NAN
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+def form(pg_type: str, of: Variant) -> Form | None:
+    """How ``pg_type`` travels in a variant; None when Debezium sends no such column."""
+    match = _TYPE.fullmatch(pg_type)
+    assert match, f"unknown type {pg_type}"
+    if pg_type in NEVER_SENT or (pg_type in GEOMETRIC and of.release == "3.6"):
+        return None
+    if pg_type in NO_CONVERTER and not of.unknown_types:
+        return None
+    if match["array"]:
+        return _array(pg_type, of)
+    return _scalar(match["base"] + (match["zone"] or ""), match["modifier"], of)
+
+
+def _array(pg_type: str, of: Variant) -> Form | None:
+    """Arrays; ``bit(n)[]`` travels as if it were one bit string, and is always null (differences.py)."""
+    item = _unknown() if pg_type in NO_CONVERTER else form(pg_type.removesuffix("[]"), of)
+    assert item, f"no converter for the elements of {pg_type}"
+    return Form(
+        lambda value: _read_each(item.read, text.array(value)),
+        _each(item.lake),
+        _each(item.bare),
+        _each(item.seen),
+    )
+
+
+def _read_each(read: Callable[[str], Any], parts: list[Any]) -> list[Any]:
+    """The elements of an array; those of an inner array stand in an inner list."""
+    return [
+        _read_each(read, part) if isinstance(part, list) else None if part is None else read(part) for part in parts
+    ]
+
+
+def _each(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda items: None if items is None else [None if item is None else convert(item) for item in items]
+
+
+def _scalar(base: str, modifier: str | None, of: Variant) -> Form:
+    if base in NO_CONVERTER:
+        return _unknown()
+    if base in DOMAINS:
+        found = form(DOMAINS[base], of)
+        assert found
+        return found
+    if base in ("numeric", "money"):
+        return _numeric(_scale(base, modifier), of)
+    if base in TIMES:
+        return TIMES[base](int(modifier) if modifier else 6, of)
+    if base == "character":
+        return Form(lambda value: value.ljust(int(modifier or 1)))
+    if base in ("bit", "bit varying"):
+        return Form(lambda value: value == "1") if modifier == "1" else _bytes(text.bits)
+    return _MODAL[base](of) if base in _MODAL else _PLAIN.get(base, Form(str))
+
+
+def _unknown() -> Form:
+    """Types without a converter, with ``include.unknown.datatypes``: the text in the binary mode of that variant."""
+    return Form(lambda value: _url_safe(value.encode()))
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _scale(base: str, modifier: str | None) -> int | None:
+    """The scale on the wire; a negative one is read as eleven unsigned bits by the connector."""
+    if base == "money":
+        return 2
+    return None if modifier is None else int((*modifier.split(","), "0")[1]) & 0x7FF
+
+
+def _numeric(scale: int | None, of: Variant) -> Form:
+    if of.decimals == "double":
+        return Form(lambda value: float(_decimal(value)), bare=lambda value: NAN if math.isnan(value) else value)
+    if of.decimals == "string":
+        return Form(lambda value: _with_scale(_decimal(value), scale))
+    if scale is None:
+        return Form(_decimal, digits, _variable)
+    return Form(_decimal, digits if scale > 38 else same, lambda value: base64_text(unscaled(value, scale)))
+
+
+def _decimal(value: str) -> Decimal:
+    return Decimal(value.replace("$", "").replace(",", ""))
+
+
+def _with_scale(number: Decimal, scale: int | None) -> str:
+    if not number.is_finite():
+        return {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}[str(number)]
+    return format(number if scale is None else _WIDE.quantize(number, Decimal((0, (1,), -scale))), "f")
+
+
+def digits(number: Decimal) -> str:
+    """Plain digits without trailing zeros: how the lake stores a decimal that no decimal column holds."""
+    plain_digits = format(number, "f")
+    return plain_digits.rstrip("0").rstrip(".") if "." in plain_digits else plain_digits
+
+
+def _variable(number: Decimal) -> dict[str, Any]:
+    if not number.is_finite():
+        return {"scale": 0, "value": str(number)}  # never on the wire: differences.py
+    scale = max(0, -int(Decimal(digits(number)).as_tuple().exponent))  # trailing zeros are stripped
+    return {"scale": scale, "value": base64_text(unscaled(number, scale))}
+
+
+def unscaled(number: Decimal, scale: int) -> bytes:
+    """The unscaled integer as Java's ``BigInteger.toByteArray``: big endian, the shortest two's complement."""
+    value = int(_WIDE.scaleb(number, scale))
+    length = (value if value >= 0 else ~value).bit_length() // 8 + 1
+    return value.to_bytes(length, "big", signed=True)
+
+
+def _real(value: str) -> float:
+    return float(struct.unpack("f", struct.pack("f", float(value)))[0])
+
+
+# -- text and bytes ---------------------------------------------------------------------------------------------------
+
+
+def _bytes(read: Callable[[str], bytes]) -> Form:
+    return Form(read, bare=base64_text)
+
+
+def _bytea(of: Variant) -> Form:
+    if of.binary == "bytes":
+        return _bytes(_unhex)
+    encode = _BINARY_TEXTS[of.binary]
+    return Form(lambda value: encode(_unhex(value)))
+
+
+def _url_safe(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).decode()
+
+
+_BINARY_TEXTS: Mapping[str, Callable[[bytes], str]] = {
+    "hex": bytes.hex,
+    "base64": base64_text,
+    "base64-url-safe": _url_safe,
+}
+
+
+def _unhex(value: str) -> bytes:
+    return bytes.fromhex(value.removeprefix("\\x"))
+
+
+def _hstore(of: Variant) -> Form:
+    """As JSON the order of the keys is that of a Java hash map, so the stored text is read before it is compared."""
+    return Form(text.hstore, seen=same if of.hstore == "map" else lambda value: value and json.loads(value))
+
+
+def _inet(value: str) -> str:
+    """The dump's cast to text adds the full mask that the type's own output leaves out."""
+    return value.removesuffix("/128" if ":" in value else "/32")
+
+
+# -- geometry ---------------------------------------------------------------------------------------------------------
+
+
+def _point(point: tuple[float, float]) -> dict[str, Any]:
+    return {"x": point[0], "y": point[1], "wkb": text.point_wkb(point), "srid": None}
+
+
+def _line(value: str) -> dict[str, Any]:
+    return dict(zip("abc", text.numbers(value), strict=True))
+
+
+def _circle(value: str) -> dict[str, Any]:
+    x, y, radius = text.numbers(value)
+    return {"center": _point((x, y)), "radius": radius}
+
+
+def _geometry(wkb: bytes, kind: str, **extensions: str) -> dict[str, Any]:
+    return {"wkb": wkb, "srid": None, "extensions": {"type": kind, **extensions}}
+
+
+def _box(value: str) -> dict[str, Any]:
+    (right, top), (left, bottom) = text.points(value)
+    return _geometry(text.ring_wkb([(right, top), (right, bottom), (left, bottom), (left, top), (right, top)]), "box")
+
+
+def _path(value: str) -> dict[str, Any]:
+    closed = "true" if value.startswith("(") else "false"
+    return _geometry(text.line_wkb(text.points(value)), "path", closed=closed)
+
+
+def _encoded(value: Any) -> Any:
+    """A struct as JSON writes it: bytes in base64, at any depth."""
+    if isinstance(value, bytes):
+        return base64_text(value)
+    return {name: _encoded(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+_MODAL: Mapping[str, Callable[[Variant], Form]] = {"bytea": _bytea, "hstore": _hstore}
+
+_PLAIN: Mapping[str, Form] = {
+    "boolean": Form(lambda value: value in ("true", "t")),  # inside arrays t and f
+    **{kind: Form(int) for kind in ("smallint", "integer", "bigint", "oid")},
+    "real": Form(_real, bare=lambda value: float(str(np.float32(value)))),  # JSON has the shortest digits
+    "double precision": Form(float),
+    "inet": Form(_inet),
+    "point": Form(lambda value: _point(text.points(value)[0]), bare=_encoded),
+    "line": Form(_line),
+    "circle": Form(_circle, bare=_encoded),
+    "lseg": Form(lambda value: _geometry(text.line_wkb(text.points(value)), "lseg"), bare=_encoded),
+    "box": Form(_box, bare=_encoded),
+    "path": Form(_path, bare=_encoded),
+    "polygon": Form(lambda value: _geometry(text.ring_wkb(text.points(value)), "polygon"), bare=_encoded),
+}

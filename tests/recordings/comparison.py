@@ -1,0 +1,113 @@
+"""Compares what stands in a table with the dump of its database, cell by cell, with the named differences only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from recordings.canonical import columns, comparable, expected, field_name, plain
+from recordings.differences import REFUSED, TABLES, Difference, allowed
+from recordings.records import DumpedTable, RecordedRecord, Variant, dump, recording, topic_of
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The rows that one table must hold, by ``row_key``; ``sources`` are the dump's own rows behind them."""
+
+    table: DumpedTable
+    of: Variant
+    rows: Mapping[str, Row]
+    sources: Mapping[str, Mapping[str, str | None]]
+
+
+def compared_tables(of: Variant) -> Sequence[DumpedTable]:
+    """The tables of the dump that are compared cell by cell."""
+    return [table for name, table in dump(of.dump_file).items() if name not in TABLES]
+
+
+def records_of(table: DumpedTable, of: Variant) -> Sequence[RecordedRecord]:
+    """The records of one table's topic."""
+    return recording(of.name)[topic_of(table, of)]
+
+
+def row_key(row: Row, fields: Sequence[str]) -> str:
+    """The text by which rows of the dump and of a table are brought together."""
+    return json.dumps([row[name] for name in fields], default=repr, sort_keys=True)
+
+
+def expectation(table: DumpedTable, of: Variant, fields: Sequence[str]) -> Expectation:
+    """What ``table`` must hold, rows told apart by the record key's ``fields``."""
+    forms = columns(table, of)
+    names = {field_name(column, of): column for column in table.types}
+    rows: dict[str, Row] = {}
+    sources = {}
+    refused = REFUSED.get((of.name, table.name), ())
+    for source in table.rows:
+        if _identity(source) in refused:
+            continue
+        row = {name: expected(source[names[name]], column, of) for name, column in forms.items()}
+        rows[row_key(row, fields)] = row
+        sources[row_key(row, fields)] = source
+    assert len(rows) == len(table.rows) - len(refused), f"{table.name}: two rows of the dump share a key"
+    return Expectation(table, of, rows, sources)
+
+
+def rows_of(content: pa.Table, fields: Sequence[str]) -> Mapping[str, Row]:
+    """The rows of a lake table by ``row_key``. Fails when two rows share a key: a merge never leaves that."""
+    names = [name for name in content.column_names if not name.startswith("__headrace_")]
+    cells = [comparable(content.column(name)) for name in names]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+    found = {row_key(row, fields): row for row in rows}
+    assert len(found) == len(rows), f"{len(rows) - len(found)} duplicate rows"
+    return found
+
+
+def problems(
+    want: Expectation,
+    have: Mapping[str, Row],
+    *,
+    reselected: bool,
+    untold: Callable[[str, Any], bool] = lambda column, value: False,
+) -> list[str]:
+    """Everything that is neither equal nor a named difference; empty when the table is right.
+
+    ``untold(column, value)`` says that a cell tells nothing and is not compared.
+    """
+    found = [f"row {key} is missing" for key in want.rows.keys() - have.keys()]
+    found += [f"row {key} should not be there" for key in have.keys() - want.rows.keys()]
+    named = allowed(want.of, reselected=reselected)
+    forms = columns(want.table, want.of)
+    for key in want.rows.keys() & have.keys():
+        for name in forms.keys() | have[key].keys():
+            if name not in forms or name not in have[key]:
+                found.append(f"row {key}: column {name} is {'not expected' if name not in forms else 'missing'}")
+                continue
+            value = plain(forms[name].seen(have[key][name]))
+            if not untold(name, value):
+                found += _cell(want, key, name, value, named.get(_place(want, key, name)))
+    return sorted(found)
+
+
+def _place(want: Expectation, key: str, name: str) -> tuple[str, str, int]:
+    return want.table.name, name, _identity(want.sources[key])
+
+
+def _identity(source: Mapping[str, str | None]) -> int:
+    """The number by which a difference names a row; 0 where rows have none."""
+    identity = source.get("id") or ""
+    return int(identity) if identity.lstrip("-").isdigit() else 0
+
+
+def _cell(want: Expectation, key: str, name: str, value: Any, difference: Difference | None) -> list[str]:
+    truth = want.rows[key][name]
+    equal = value == truth and type(value) is type(truth)
+    if difference is None:
+        return [] if equal else [f"row {key}, {name}: {value!r:.120} instead of {truth!r:.120}"]
+    if equal:
+        return [f"row {key}, {name}: equals the dump, but is named as different ({difference.reason})"]
+    return [] if difference.holds(value) else [f"row {key}, {name}: {value!r:.120}, but {difference.reason}"]

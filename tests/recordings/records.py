@@ -1,0 +1,190 @@
+"""Recordings of a real Debezium connector as Kafka records: by topic, cut into batches, delivered twice, published.
+
+The recordings stand in ``tests/fixtures/postgres`` (its README says how each variant was configured). A ``Variant``
+is that configuration: which handling modes the connector had, and whether keys and values carry their schemas.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import lzma
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+POSTGRES = Path(__file__).parent.parent / "fixtures" / "postgres"
+
+VARIANTS = ("a", "b", "b36", "c1", "c2", "c3", "c4", "c5")
+
+DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRecord:
+    """One record of a recording; has the shape of ``headrace.ports.Record``."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How the connector of one recording was configured. ``bare`` values carry no schema."""
+
+    name: str
+    prefix: str
+    decimals: str
+    times: str
+    binary: str
+    hstore: str
+    intervals: str
+    unknown_types: bool
+    adjusted_names: bool
+    placeholder: str
+    key_schemas: bool
+    bare: bool
+    release: str
+
+    @property
+    def dump_file(self) -> Path:
+        """The final state of the database that this variant recorded."""
+        return POSTGRES / ("dump-inventory2.json" if self.release == "3.6" else "dump.json")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedTable:
+    """One table of a dump: rows of PostgreSQL's canonical text, ``types`` by column name in column order."""
+
+    name: str
+    schema: str
+    table: str
+    key: tuple[str, ...]
+    types: Mapping[str, str]
+    rows: Sequence[Mapping[str, str | None]]
+
+
+@cache
+def variant(name: str) -> Variant:
+    """The configuration of the recording called ``name``."""
+    config = json.loads((POSTGRES / "configs" / f"{name}.json").read_text())["config"]
+    return Variant(
+        name=name,
+        prefix=config["topic.prefix"],
+        decimals=config.get("decimal.handling.mode", "precise"),
+        times=config.get("time.precision.mode", "adaptive"),
+        binary=config.get("binary.handling.mode", "bytes"),
+        hstore=config.get("hstore.handling.mode", "json"),
+        intervals=config.get("interval.handling.mode", "numeric"),
+        unknown_types=config.get("include.unknown.datatypes") == "true",
+        adjusted_names=config.get("field.name.adjustment.mode") == "avro",
+        placeholder=config.get("unavailable.value.placeholder", DEFAULT_PLACEHOLDER),
+        key_schemas=config["key.converter.schemas.enable"] == "true",
+        bare=config["value.converter.schemas.enable"] == "false",
+        release="3.6" if "3.6" in config.get("connector.plugin.version", "") else "3.7",
+    )
+
+
+@cache
+def recording(name: str) -> Mapping[str, tuple[RecordedRecord, ...]]:
+    """The records of one variant by topic, each in order of its offsets."""
+    topics: dict[str, list[RecordedRecord]] = {}
+    with lzma.open(POSTGRES / "recordings" / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            record = _record(json.loads(line))
+            topics.setdefault(record.topic, []).append(record)
+    return {topic: tuple(records) for topic, records in topics.items()}
+
+
+@cache
+def dump(path: Path) -> Mapping[str, DumpedTable]:
+    """The tables of a dump by ``schema.table``."""
+    tables = json.loads(path.read_text(encoding="utf-8"))
+    return {name: _table(name, document) for name, document in tables.items()}
+
+
+def topic_of(table: DumpedTable, of: Variant) -> str:
+    """The topic that Debezium gives to ``table``: characters that Kafka does not allow become ``_``."""
+    return f"{of.prefix}.{_legal(table.schema)}.{_legal(table.table)}"
+
+
+def batches(records: Sequence[RecordedRecord], cuts: Sequence[int]) -> Iterator[Sequence[RecordedRecord]]:
+    """``records`` cut before each index of ``cuts``; no piece is empty."""
+    edges = sorted({0, len(records), *(cut for cut in cuts if 0 < cut < len(records))})
+    for begin, end in itertools.pairwise(edges):
+        yield records[begin:end]
+
+
+def delivered_again(
+    records: Sequence[RecordedRecord], begin: int, end: int
+) -> tuple[Sequence[RecordedRecord], Sequence[RecordedRecord]]:
+    """What a consumer that loses its offset sees: everything before ``end``, then everything from ``begin`` again."""
+    return records[:end], records[begin:]
+
+
+def publish(bootstrap: str, records: Sequence[RecordedRecord]) -> None:
+    """Send ``records`` to a broker, one partition per topic, so that offsets are the recorded ones."""
+    from confluent_kafka import Producer  # only the stack tests have a broker
+
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
+    failures: list[str] = []
+    for record in records:
+        producer.produce(
+            record.topic,
+            key=record.key,
+            value=record.value,
+            partition=record.partition,
+            timestamp=record.timestamp,
+            headers=list(record.headers),
+            on_delivery=lambda error, message: failures.append(f"{message.topic()}: {error}") if error else None,
+        )
+        producer.poll(0)
+    left = producer.flush(60)
+    if left or failures:
+        raise RuntimeError(f"{left} records not sent, {len(failures)} refused: {failures[:3]}")
+
+
+def _record(document: dict[str, Any]) -> RecordedRecord:
+    return RecordedRecord(
+        topic=document["topic"],
+        partition=document["partition"],
+        offset=document["offset"],
+        timestamp=document["timestamp"],
+        key=_bytes(document, "key"),
+        value=_bytes(document, "value"),
+        headers=tuple((name, _header(value)) for name, value in document["headers"]),
+    )
+
+
+def _bytes(document: dict[str, Any], name: str) -> bytes | None:
+    if f"{name}_b64" in document:
+        return base64.b64decode(document[f"{name}_b64"])
+    text = document[name]
+    return None if text is None else text.encode()
+
+
+def _header(value: Any) -> bytes:
+    return base64.b64decode(value["b64"]) if isinstance(value, dict) else str(value).encode()
+
+
+def _table(name: str, document: dict[str, Any]) -> DumpedTable:
+    return DumpedTable(
+        name=name,
+        schema=document["schema"],
+        table=document["table"],
+        key=tuple(document["primary_key"]),
+        types={column["name"]: column["type"] for column in document["columns"]},
+        rows=tuple(document["rows"]),
+    )
+
+
+def _legal(name: str) -> str:
+    return "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
