@@ -1,0 +1,69 @@
+# The contributor manual. A fresh machine needs Python 3.11, Java 17, make and git; every target brings in the rest.
+# Downloads are verified and kept in ~/.cache/headrace (HEADRACE_CACHE) and .venv; nothing listens anywhere but on 127.0.0.1.
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+READY := .venv/.ready
+export PYTHONPATH := dev:tests
+export PYTHONUNBUFFERED := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup jars system lock demo run test unit check format bench chaos soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup jars ## a shop database under live load, its tables in the lake, REST on 8083; ONCE=1: a minute, then compare
+	$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
+
+test: setup jars ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
+	$(BIN)/pytest -m "not long"
+
+unit: setup ## the tests that start nothing (under 10 s)
+	$(BIN)/pytest -q tests/unit
+
+check: setup ## ruff, mypy strict, the import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## let ruff put the code in form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup jars ## events/s and CPU seconds of Headrace and of a hand-written stream, the results of both checked
+	$(BIN)/python -m headrace_dev bench
+
+chaos: setup jars ## long lane: kill -9 under load again and again, then compare database and tables
+	$(BIN)/pytest -m "chaos" tests
+
+soak: setup jars ## long lane: hours in minutes: pause, resume and steady load with flat memory
+	$(BIN)/pytest -m "long and not chaos" tests
+
+run: setup ## a worker of your own: WORKER=config/worker.properties says where Kafka and the warehouse are
+	$(BIN)/headrace connect-distributed $(or $(WORKER),config/worker.properties)
+
+setup: $(READY) ## .venv with the locked packages (runs by itself when the lock changed)
+
+$(READY): requirements/dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --progress-bar on --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+jars: setup ## Kafka, Connect, Debezium and Iceberg from Maven Central (once per machine)
+	$(BIN)/python -m headrace_dev jars
+
+system: ## Debian's PostgreSQL with its extensions, where root may install it; tests that need it are skipped without
+	dev/install-postgresql
+
+lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 from versions.py
+	$(BIN)/uv pip compile -q pyproject.toml -o requirements/runtime.txt $(LOCK)
+	$(BIN)/uv pip compile -q pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt $(LOCK)
+	$(BIN)/python -m headrace_dev lock
+
+LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE)
+
+clean: ## remove what the targets made here (not the downloads of the machine)
+	rm -rf .venv .logs .demo build dist

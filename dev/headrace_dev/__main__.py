@@ -1,0 +1,56 @@
+"""``python -m headrace_dev``: what the Makefile calls."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from headrace_dev import Stack, jars
+from headrace_dev.java import JavaError
+from headrace_dev.jars import FetchError
+from headrace_dev.server import ServerError
+from headrace_dev.versions import BUNDLES
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; what a person can mend is told in a line, without a trace."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        return int(chosen.run(chosen))
+    except (JavaError, FetchError, ServerError) as error:
+        print(f"headrace_dev: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m headrace_dev", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+    commands.add_parser("jars", help="fetch every bundle that is not there yet").set_defaults(run=_jars)
+    commands.add_parser("lock", help="fetch every bundle anew and pin its files").set_defaults(run=_lock)
+    commands.add_parser("stack", help="run the stack until Enter or Ctrl-C").set_defaults(run=_stack)
+    return parser
+
+
+def _jars(_: argparse.Namespace) -> int:
+    for bundle in BUNDLES:
+        jars.folder(bundle)
+    return 0
+
+
+def _lock(_: argparse.Namespace) -> int:
+    jars.pin()
+    return 0
+
+
+def _stack(_: argparse.Namespace) -> int:
+    with Stack() as stack:
+        print(f"Kafka {stack.kafka.bootstrap_servers}   Connect {stack.connect.url}   PostgreSQL {stack.postgres.dsn()}")
+        input("Enter stops it. ")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
