@@ -85,8 +85,7 @@ class MemoryTable:
         """The whole table, own columns included, in no particular order."""
         schema = pa.schema([*(self._stored.schema or []), *VERSION_COLUMNS])
         rows = [row.cells | _version_cells(row.version) for row in self._stored.rows.values()]
-        columns = [pa.array([row[column.name] for row in rows], column.type) for column in schema]
-        return pa.table(columns, schema)
+        return pa.table([_column([row[column.name] for row in rows], column.type) for column in schema], schema)
 
     def insert_unversioned(self, key: str, cells: Mapping[str, Any]) -> None:
         """Put a row there as a bulk load by other means does: its version columns are null."""
@@ -216,6 +215,11 @@ class _Batch:
 
 def _states(column: Column) -> npt.NDArray[np.uint8] | None:
     return None if column.states is None or np.isin(column.states, _KNOWN).all() else column.states
+
+
+def _column(cells: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
+    # pyarrow cannot take null scalars of nested types.
+    return pa.array([cell if cell.is_valid else None for cell in cells], kind)
 
 
 def _version_cells(version: RowVersion | None) -> Cells:
