@@ -42,6 +42,7 @@ _PRIMITIVES = {
     "double": pa.float64(),
     "string": pa.string(),
     "bytes": pa.binary(),
+    "null": pa.null(),  # a column of which only nulls were seen, in JSON without schemas
 }
 
 
@@ -79,7 +80,7 @@ def _decimal_type(schema: Schema) -> pa.DataType:
 
 
 def build_array(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    """The column for ``values``, of type ``arrow_type(schema)``. Raises BadRecord with the index of a value that does not fit."""
+    """The column of ``values``: ``arrow_type(schema)``. Raises BadRecord with the index of one that does not fit."""
     build = _builder(schema)
     try:
         return build(schema, values)
@@ -127,8 +128,12 @@ def _plain(schema: Schema, values: Sequence[Any]) -> pa.Array:
 
 
 def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    micros = pc.multiply_checked(pa.array(values, pa.int64()), 1000)
-    return micros.view(arrow_type(schema))
+    millis = pa.array(values, pa.int64())
+    infinite = pc.or_(pc.equal(millis, INFINITY_MICROS), pc.equal(millis, NEGATIVE_INFINITY_MICROS))
+    if pc.any(infinite).as_py():  # infinity has the same count in every unit
+        finite = pc.multiply_checked(pc.if_else(infinite, 0, millis), 1000)
+        return pc.if_else(infinite, millis, finite).view(arrow_type(schema))
+    return pc.multiply_checked(millis, 1000).view(arrow_type(schema))
 
 
 def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
@@ -137,7 +142,7 @@ def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
     return pa.array(values, arrow_type(schema))
 
 
-# -- decimals ---------------------------------------------------------------------------------------------------------
+# -- decimals ----------------------------------------------------------------------------------------------
 
 
 def _decimals(schema: Schema, values: Sequence[Any]) -> pa.Array:
@@ -186,7 +191,7 @@ def _variable_scale(schema: Schema, values: Sequence[Any]) -> pa.Array:
     return pa.array([None if v is None else _decimal_text(v["value"], int(v["scale"])) for v in values], pa.string())
 
 
-# -- time ---------------------------------------------------------------------------------------------------------------
+# -- time --------------------------------------------------------------------------------------------------
 
 _ZONED = re.compile(
     r"([+-]?\d{4,})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:[.](\d{1,9}))?)?(?:Z|([+-])(\d\d):?(\d\d)(?::(\d\d))?)",
@@ -230,7 +235,7 @@ def days_from_civil(year: int, month: int, day: int) -> int:
     return era * 146097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719468
 
 
-# -- nested -------------------------------------------------------------------------------------------------------------
+# -- nested ------------------------------------------------------------------------------------------------
 
 
 def _lists(schema: Schema, values: Sequence[Any]) -> pa.Array:

@@ -39,8 +39,8 @@ class Operation(IntEnum):
 class CellState(IntEnum):
     """What is known about one cell (``reselect.md`` section 2.5).
 
-    DOUBTFUL is an UNKNOWN for which the batch has a last resort: ``values`` holds it (null for a NULL). It is read again
-    like an UNKNOWN; if that brings nothing, the last resort stands.
+    DOUBTFUL is an UNKNOWN for which the batch has a last resort: ``values`` holds it (null for a NULL). It is read
+    again like an UNKNOWN; if that brings nothing, the last resort stands.
 
     In ``Actions`` that go to a writer only VALUE, NULL, UNCHANGED (keep what the stored row has) and CARRIED (take what
     the stored row of ``carry_from`` has) are left.
@@ -127,10 +127,10 @@ class Versions:
 class Changes:
     """Change events of one table in order of arrival.
 
-    ``key`` is the canonical text of the row key (``core/keys.py``), null for a truncate. ``transaction`` is the
-    source's transaction id or -1. ``old_key`` maps the index of the second half of a key change to the key the row had
-    before; ``moved`` holds the indexes of first halves (deletes that carry the newkey header). Key columns are filled in
-    every row, deletes included.
+    ``key`` is the canonical text of the row key (``core/keys.py``). ``transaction`` is the source's transaction id or
+    -1. ``old_key`` maps the index of the second half of a key change to the key the row had before; ``moved`` holds the
+    indexes of first halves (deletes that carry the newkey header). Key columns are filled in every row, deletes
+    included. Truncates are not among them: a Truncate stands between two Changes.
     """
 
     table: TableId
@@ -145,6 +145,14 @@ class Changes:
 
     def __len__(self) -> int:
         return len(self.operation)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """All rows of a table that ``version`` outranks are gone."""
+
+    table: TableId
+    version: RowVersion
 
 
 @dataclass(frozen=True, slots=True)

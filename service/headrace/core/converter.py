@@ -1,0 +1,149 @@
+"""JsonConverter documents as typed values, schema by schema.
+
+With ``schemas.enable`` every document carries its schema, byte for byte the same from one record to the next. So the
+schema part is read once, remembered as the document's prefix, and afterwards recognised by comparing bytes; only the
+payload is decoded, by a msgspec type that was compiled from the schema and names just the fields that are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypedDict
+
+import msgspec
+
+from headrace.core.arrays import DECIMAL
+from headrace.core.errors import BadRecord
+from headrace.core.schema import Schema, schema_from_json
+
+ENVELOPE_ADVICE = (
+    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
+    "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
+)
+_REMEMBERED_SCHEMAS = 64  # per converter: a topic has a handful; more means that they do not repeat
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    schema: msgspec.Raw
+    payload: msgspec.Raw
+
+
+_document = msgspec.json.Decoder(_Document)
+_anything = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownSchema:
+    """A schema and the bytes that stand before the payload in every document that carries it."""
+
+    schema: Schema | None
+    prefix: bytes
+
+
+class JsonConverter:
+    """Splits documents into schema and payload. One instance per topic and side (key or value); not thread-safe."""
+
+    def __init__(self, schemas_enable: bool) -> None:
+        self._schemas_enable = schemas_enable
+        self._known: list[_KnownSchema] = []
+
+    def split(self, document: bytes) -> tuple[Schema | None, bytes]:
+        """The schema (None for schemaless) and the payload's bytes. Raises BadRecord."""
+        if not self._schemas_enable:
+            return None, document
+        for position, known in enumerate(self._known):
+            if document.startswith(known.prefix):
+                if position:  # most recent first: a topic changes its schema and goes on
+                    self._known.insert(0, self._known.pop(position))
+                return known.schema, document[len(known.prefix) : -1]
+        return self._split_unseen(document)
+
+    def _split_unseen(self, document: bytes) -> tuple[Schema | None, bytes]:
+        try:
+            parts = _document.decode(document)
+            described = _anything.decode(parts.schema)
+        except msgspec.DecodeError as error:
+            raise BadRecord(_json_error(document, error)) from error
+        schema = None if described is None else self._read(described)
+        prefix = b'{"schema":' + bytes(parts.schema) + b',"payload":'
+        payload = bytes(parts.payload)
+        if document == prefix + payload + b"}":  # JsonConverter's own layout, without spaces
+            self._known.insert(0, _KnownSchema(schema, prefix))
+            del self._known[_REMEMBERED_SCHEMAS:]
+        return schema, payload
+
+    @staticmethod
+    def _read(described: Any) -> Schema:
+        try:
+            return schema_from_json(described)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise BadRecord("the embedded schema is not a Connect schema") from error
+
+
+def _json_error(document: bytes, error: msgspec.DecodeError) -> str:
+    if isinstance(error, msgspec.ValidationError):
+        return ENVELOPE_ADVICE
+    # The position is told, the text is not: a message never shows data.
+    return f"Converting byte[] to Kafka Connect data failed due to serialization error: {error} ({len(document)} bytes)"
+
+
+def parse_plain(document: bytes) -> Any:
+    """Any JSON document as plain Python values. Raises BadRecord."""
+    try:
+        return _anything.decode(document)
+    except msgspec.DecodeError as error:
+        raise BadRecord(
+            f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
+        ) from error
+
+
+# -- types -------------------------------------------------------------------------------------------------
+
+
+def json_type(schema: Schema, *, numeric_decimals: bool = False) -> Any:
+    """The Python type that msgspec decodes a payload of this schema into: Connect values, base64 already undone.
+
+    ``numeric_decimals`` reads Decimals written as JSON numbers (``decimal.format=NUMERIC``), exactly.
+    """
+    if schema.type == "array" and schema.items is not None:
+        items = json_type(schema.items, numeric_decimals=numeric_decimals)
+        return list[items] | None  # type: ignore[valid-type] # built at run time
+    if schema.type == "map" and schema.keys is not None and schema.values is not None:
+        key = json_type(schema.keys, numeric_decimals=numeric_decimals)
+        value = json_type(schema.values, numeric_decimals=numeric_decimals)
+        if schema.keys.type == "string":  # only these make a JSON object; other maps are lists of pairs
+            return dict[str, value] | None  # type: ignore[valid-type] # built at run time
+        return list[tuple[key, value]] | None  # type: ignore[valid-type] # built at run time
+    if schema.type == "struct":
+        members = {m.name: json_type(m.schema, numeric_decimals=numeric_decimals) for m in schema.fields}
+        return TypedDict("Struct", members, total=False) | None  # type: ignore[operator] # built at run time
+    if schema.name == DECIMAL and numeric_decimals:
+        return Decimal | None
+    return _SCALARS[schema.type]
+
+
+_SCALARS: dict[str, Any] = {
+    "boolean": bool | None,
+    "int8": int | None,
+    "int16": int | None,
+    "int32": int | None,
+    "int64": int | None,
+    "float": float | str | None,
+    "double": float | str | None,
+    "string": str | None,
+    "bytes": bytes | None,
+}
+
+
+def row_type(schema: Schema, names: Sequence[str], *, numeric_decimals: bool = False) -> type[msgspec.Struct]:
+    """A msgspec struct for the fields ``names`` of a struct schema; ``msgspec.structs.astuple`` gives them in order."""
+    members = []
+    for index, name in enumerate(names):
+        field = schema.field(name)
+        if field is None:
+            raise BadRecord(f"the schema has no field {name!r}")
+        members.append((f"f{index}", json_type(field, numeric_decimals=numeric_decimals), None))
+    rename = {f"f{index}": name for index, name in enumerate(names)}
+    return msgspec.defstruct("Row", members, rename=rename, gc=False)

@@ -1,0 +1,204 @@
+"""The fold: many events become one action per key, column by column (``merge.md`` section 4, ``reselect.md`` 4.1).
+
+For each key and column the fold looks for the event that holds the cell. That search is done for all keys at once: with
+events ordered by key and arrival, "the last event up to here that says something" is a running maximum over indexes. No
+cell is copied before the search has ended; each column is then gathered in one take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.carry import STORED, Carried, carried_cells
+from headrace.core.events import NO_POSITION, Actions, CellState, Changes, Column, Operation, RowVersion, Versions
+from headrace.core.gate import NOTHING, Grouped, applying, group
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+NONE = -1
+"""No event: the index of a cell that no event of the batch holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnations:
+    """The applied events of a batch by key, and for each key where the row that stands at the end began.
+
+    ``index`` lists event indexes, key by key in order of arrival. ``last`` and ``begin`` are places in it, one per key:
+    the key's last event, and the first of the last incarnation (after a delete, or with a new image).
+    """
+
+    index: Ints
+    last: Ints
+    begin: Ints
+    fresh: Bools
+    deleted: Bools
+    codes: Ints
+
+
+def fold(
+    changes: Changes,
+    ledger: Mapping[str, RowVersion] = NOTHING,
+    stored: Mapping[str, RowVersion] = NOTHING,
+) -> Actions:
+    """One action per key that has an event that applies.
+
+    Each event counts against the row as folded so far, ``ledger`` and ``stored`` (``core/gate.py``). Any split of the
+    events into batches gives the same table.
+    """
+    grouped = group(changes)
+    applies = applying(changes, grouped, ledger, stored)
+    rows = _incarnations(changes, grouped, applies)
+    key = grouped.keys.take(pa.array(rows.codes))
+    carried = (
+        carried_cells(changes, rows.index, rows.begin, rows.last, rows.codes, grouped.keys) if changes.old_key else {}
+    )
+    return _actions(changes, rows, key, carried, ledger)
+
+
+def _incarnations(changes: Changes, grouped: Grouped, applies: Bools) -> Incarnations:
+    index, code = grouped.order[applies], grouped.code[applies]
+    operation = changes.operation[index]
+    starts = np.ones(len(index), np.bool_)
+    starts[1:] = code[1:] != code[:-1]
+    deletes = (operation == Operation.DELETE) | (operation == Operation.TOMBSTONE)
+    # An update after a delete, without an insert between them, is a new row as well.
+    after_delete = np.zeros(len(index), np.bool_)
+    after_delete[1:] = deletes[:-1] & ~starts[1:]
+    images = (operation == Operation.CREATE) | (operation == Operation.READ)
+    new = images | (after_delete & ~deletes)
+    begin = _latest(starts | new | deletes)
+    last = np.flatnonzero(np.append(starts[1:], True)) if len(index) else np.zeros(0, np.int64)
+    return Incarnations(index, last, begin[last], new[begin[last]], deletes[last], code[last])
+
+
+def _latest(flags: Bools) -> Ints:
+    """For each place the latest place up to it where ``flags`` is set, NONE before the first."""
+    places = np.where(flags, np.arange(len(flags)), NONE)
+    return np.maximum.accumulate(places) if len(places) else places
+
+
+def _actions(
+    changes: Changes,
+    rows: Incarnations,
+    key: pa.Array,
+    carried: Mapping[int, Carried],
+    ledger: Mapping[str, RowVersion],
+) -> Actions:
+    oldest = rows.last.copy()  # place of the oldest event that still has a cell in the action
+    columns = tuple(_fold_column(column, rows, oldest, carried) for column in changes.columns)
+    oldest[rows.deleted] = rows.last[rows.deleted]
+    last_index = rows.index[rows.last]
+    version = replace(changes.version.take(last_index), position=_row_positions(changes, rows, key, ledger))
+    first = changes.version.take(rows.index[oldest])
+    return Actions(
+        table=changes.table,
+        key_fields=changes.key_fields,
+        key=key,
+        delete=rows.deleted,
+        fresh=rows.fresh & ~rows.deleted,
+        version=version,
+        first_position=_first_positions(changes.version, rows, oldest),
+        first=first,
+        by_arrival=first.position == NO_POSITION,
+        carry_from=_carry_from(len(rows.last), carried),
+        transaction=changes.transaction[last_index],
+        columns=columns,
+    )
+
+
+def _fold_column(column: Column, rows: Incarnations, oldest: Ints, carried: Mapping[int, Carried]) -> Column:
+    if column.states is None:
+        return Column(column.name, column.schema, column.values.take(pa.array(rows.index[rows.last])))
+    states = column.states[rows.index]
+    known = _latest((states == CellState.VALUE) | (states == CellState.NULL))[rows.last]
+    doubted = _latest(states == CellState.UNKNOWN)[rows.last]
+    omitted = _latest(states == CellState.UNCHANGED)[rows.last]
+    is_known, is_doubted, is_omitted = (place >= rows.begin for place in (known, doubted, omitted))
+    source = np.where(is_known, rows.index[known], NONE)
+    contradiction = is_known & (states[known] == CellState.NULL) & (omitted > known)
+    folded = np.full(len(rows.last), CellState.ABSENT, np.uint8)
+    folded[rows.fresh] = CellState.NULL  # a new image without the column leaves it null
+    folded[is_omitted] = CellState.UNCHANGED
+    folded[is_doubted] = CellState.UNKNOWN
+    folded[is_known] = states[known][is_known]
+    folded[is_known & ((doubted > known) | contradiction)] = CellState.DOUBTFUL
+    np.minimum(oldest, known, out=oldest, where=is_known)
+    _carry(column, folded, source, carried)
+    folded[rows.deleted] = CellState.NULL
+    values = column.values.take(pa.array(source, mask=source == NONE))
+    return Column(column.name, column.schema, values, folded if _has_open_cells(folded) else None)
+
+
+def _has_open_cells(states: npt.NDArray[np.uint8]) -> bool:
+    return bool((states > CellState.NULL).any())
+
+
+def _carry(column: Column, folded: npt.NDArray[np.uint8], source: Ints, carried: Mapping[int, Carried]) -> None:
+    """Fill what a key change left out from the row under the old key."""
+    for place, row in carried.items():
+        if folded[place] in (CellState.UNCHANGED, CellState.UNKNOWN) and column.name in row.cells:
+            event, states = row.cells[column.name], column.states
+            unknown = folded[place] == CellState.UNKNOWN
+            if event == STORED or states is None:
+                # A null that may be real stays open: reselect decides, and only failing that it is carried.
+                folded[place] = CellState.UNKNOWN if unknown else CellState.CARRIED
+            else:
+                source[place] = event
+                folded[place] = CellState.DOUBTFUL if unknown else states[event]
+
+
+def _carry_from(count: int, carried: Mapping[int, Carried]) -> Ints:
+    origin = np.full(count, NONE, np.int64)
+    for place, row in carried.items():
+        origin[place] = row.origin
+    return origin
+
+
+def _row_positions(
+    changes: Changes, rows: Incarnations, key: pa.Array, ledger: Mapping[str, RowVersion]
+) -> npt.NDArray[np.bytes_]:
+    """The position that each row reflects: an event without one never lowers it (``merge.md`` section 2.2)."""
+    position = changes.version.position[rows.index]
+    starts = np.concatenate([[0], rows.last[:-1] + 1]) if len(rows.last) else rows.last
+    positioned = _latest(position != NO_POSITION)[rows.last] if len(rows.last) else rows.last
+    found = np.where(positioned >= starts, position[positioned], NO_POSITION) if len(rows.last) else position
+    if ledger:
+        found = _not_below_tombstones(found, key, ledger)
+    return found
+
+
+def _not_below_tombstones(
+    found: npt.NDArray[np.bytes_], key: pa.Array, ledger: Mapping[str, RowVersion]
+) -> npt.NDArray[np.bytes_]:
+    """A row without a position that stands where one was deleted goes on from the tombstone's position."""
+    without = np.flatnonzero(found == NO_POSITION)
+    raised = {
+        i: ledger[text].position
+        for i, text in zip(without, key.take(pa.array(without)).to_pylist(), strict=True)
+        if text in ledger
+    }
+    if not raised:
+        return found
+    width = max(found.dtype.itemsize, *(len(position) for position in raised.values()))
+    found = found.astype(f"S{width}")
+    for place, position in raised.items():
+        found[place] = position
+    return found
+
+
+def _first_positions(version: Versions, rows: Incarnations, oldest: Ints) -> npt.NDArray[np.bytes_]:
+    """The lowest position among the events that still have a cell: that of the first one that has a position."""
+    position = version.position[rows.index]
+    first = position[oldest]
+    for place in np.flatnonzero((first == NO_POSITION) & (oldest < rows.last)):
+        span = position[oldest[place] : rows.last[place] + 1]
+        positioned = np.flatnonzero(span != NO_POSITION)
+        if len(positioned):
+            first[place] = span[positioned[0]]
+    return first

@@ -1,0 +1,159 @@
+"""Which events apply: every event against the row as it stands, in order of arrival (``merge.md`` section 2).
+
+Nearly all keys of a batch are *orderly*: one partition, offsets and positions rising. Their events all apply, which is
+seen by comparing neighbours in whole columns. Only the others are walked one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.events import NO_POSITION, Changes, Operation, RowVersion, Versions
+from headrace.core.ranking import outranks, succeed
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+NOTHING: Mapping[str, RowVersion] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A batch's events by key: ``order`` lists their indexes, key by key, within a key in order of arrival.
+
+    ``code`` is the number of the key of each ordered event, ``keys`` the key texts by number.
+    """
+
+    order: Ints
+    code: Ints
+    keys: pa.StringArray
+
+    def starts(self) -> Bools:
+        """Where a new key begins."""
+        starts = np.ones(len(self.code), np.bool_)
+        starts[1:] = self.code[1:] != self.code[:-1]
+        return starts
+
+
+def group(changes: Changes) -> Grouped:
+    """The events of a batch by key, without tombstones that only repeat the delete before them."""
+    encoded = changes.key.dictionary_encode()
+    code = np.asarray(encoded.indices).astype(np.int64)
+    order = np.argsort(code, kind="stable")
+    return _without_echoes(changes, Grouped(order, code[order], encoded.dictionary))
+
+
+def _without_echoes(changes: Changes, grouped: Grouped) -> Grouped:
+    """A tombstone right after a ``d`` of the same key is that ``d`` (section 2.3)."""
+    operation = changes.operation[grouped.order]
+    echo = np.zeros(len(operation), np.bool_)
+    echo[1:] = (operation[1:] == Operation.TOMBSTONE) & (operation[:-1] == Operation.DELETE)
+    echo &= ~grouped.starts()
+    if not echo.any():
+        return grouped
+    return Grouped(grouped.order[~echo], grouped.code[~echo], grouped.keys)
+
+
+def applying(
+    changes: Changes, grouped: Grouped, ledger: Mapping[str, RowVersion], stored: Mapping[str, RowVersion]
+) -> Bools:
+    """Which of the ordered events apply.
+
+    ``ledger`` holds tombstones, which block only upserts below them (section 3); ``stored`` the versions of rows, which
+    every event must outrank. A key that is in neither has no row yet.
+    """
+    version = changes.version.take(grouped.order)
+    operation = changes.operation[grouped.order]
+    deletes = (operation == Operation.DELETE) | (operation == Operation.TOMBSTONE)
+    tombstones = _known(ledger, grouped.keys)
+    rows = _known(stored, grouped.keys)
+    suspect = _disorderly(version, grouped)
+    suspect[list(rows)] = True
+    suspect |= _needing_arrival(version, grouped, tombstones)
+    applies: Bools = deletes | (version.position == NO_POSITION) | _above(version, grouped, tombstones)
+    if suspect.any():
+        _walk_all(version, grouped, deletes, applies, suspect, tombstones, rows)
+    return applies
+
+
+def _above(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVersion]) -> Bools:
+    """Whether each event's position is above its key's tombstone; true where there is none."""
+    if not tombstones:
+        return np.ones(len(version), np.bool_)
+    floor = np.full(len(grouped.keys), NO_POSITION, version.position.dtype)
+    for code, tombstone in tombstones.items():
+        floor[code] = tombstone.position
+    above: Bools = version.position > floor[grouped.code]
+    return above
+
+
+def _needing_arrival(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVersion]) -> Bools:
+    """The keys, by number, where an event or the tombstone has no position, so that arrival decides."""
+    marked = np.zeros(len(grouped.keys), np.bool_)
+    if tombstones:
+        marked[list(tombstones)] = True
+        unpositioned = np.zeros(len(grouped.keys), np.bool_)
+        unpositioned[grouped.code[version.position == NO_POSITION]] = True
+        marked &= unpositioned
+        marked[[code for code, tombstone in tombstones.items() if not tombstone.position]] = True
+    return marked
+
+
+def _walk_all(
+    version: Versions,
+    grouped: Grouped,
+    deletes: Bools,
+    applies: Bools,
+    suspect: Bools,
+    tombstones: Mapping[int, RowVersion],
+    rows: Mapping[int, RowVersion],
+) -> None:
+    bounds = np.append(np.flatnonzero(grouped.starts()), len(deletes))
+    present = grouped.code[bounds[:-1]]
+    for place in np.flatnonzero(suspect[present]):
+        code = int(present[place])
+        span = (int(bounds[place]), int(bounds[place + 1]))
+        _walk(version, deletes, applies, span, tombstones.get(code), rows.get(code))
+
+
+def _known(versions: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[int, RowVersion]:
+    """The versions of the batch's keys, by key number."""
+    if not versions:
+        return {}
+    found = ((code, versions.get(key)) for code, key in enumerate(keys.to_pylist()))
+    return {code: version for code, version in found if version is not None}
+
+
+def _disorderly(version: Versions, grouped: Grouped) -> Bools:
+    """The keys, by number, of which not every event is plainly later than the one before it."""
+    same_key = ~grouped.starts()[1:]
+    later = (version.partition[1:] == version.partition[:-1]) & (version.offset[1:] > version.offset[:-1])
+    higher = version.position[1:] > version.position[:-1]
+    both_without = (version.position[1:] == NO_POSITION) & (version.position[:-1] == NO_POSITION)
+    doubtful = same_key & ~(later & (higher | both_without))
+    suspect = np.zeros(len(grouped.keys), np.bool_)
+    suspect[grouped.code[1:][doubtful]] = True
+    return suspect
+
+
+def _walk(
+    version: Versions,
+    deletes: Bools,
+    applies: Bools,
+    bounds: tuple[int, int],
+    tombstone: RowVersion | None,
+    row: RowVersion | None,
+) -> None:
+    """One key's events, one by one, against the row as it stands after each of them."""
+    current = row
+    for index in range(*bounds):
+        event = version.row(index)
+        blocked = tombstone is not None and not deletes[index] and not outranks(event, tombstone)
+        applies[index] = not blocked and (current is None or outranks(event, current))
+        if applies[index]:
+            current = succeed(event, current)

@@ -1,0 +1,96 @@
+"""Types for JSON without schemas: what can be read from the values alone.
+
+Used only where neither the record nor the database says more; the status tells so. Integers become int64, numbers with
+a fraction or exponent double, objects structs of what they hold. A column of nulls has type ``null``: it takes the type
+that the table has, and is left out if the table has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from headrace.core.errors import BadRecord
+from headrace.core.schema import Field, Schema
+
+_NULL = Schema("null", optional=True)
+_STRING = Schema("string", optional=True)
+_DOUBLE = Schema("double", optional=True)
+_NUMBERS = frozenset({"int64", "double"})
+_NOT_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})  # how JSON spells the doubles that it cannot write
+_MAYBE_NUMBER = replace(_STRING, name="NaN or text")
+
+
+def infer_schema(values: Iterable[Any]) -> Schema:
+    """The narrowest schema that holds all values. Raises BadRecord with the index of the first that does not fit."""
+    return _settled(_inferred(values))
+
+
+def _inferred(values: Iterable[Any]) -> Schema:
+    found = _NULL
+    for index, value in enumerate(values):
+        if value is not None:
+            merged = _merged(found, _schema_of(value))
+            if merged is None:
+                raise BadRecord("a value of another type than the column's other values", index=index)
+            found = merged
+    return found
+
+
+def _schema_of(value: Any) -> Schema:
+    if isinstance(value, bool):
+        return Schema("boolean", optional=True)
+    if isinstance(value, int):
+        return Schema("int64", optional=True)
+    if isinstance(value, float):
+        return _DOUBLE
+    if isinstance(value, str):
+        return _MAYBE_NUMBER if value in _NOT_NUMBERS else _STRING
+    if isinstance(value, list):
+        return Schema("array", optional=True, items=_inferred(value))
+    return Schema("struct", optional=True, fields=tuple(Field(k, _inferred([v])) for k, v in value.items()))
+
+
+def _merged(left: Schema, right: Schema) -> Schema | None:
+    if left == right or right.type == "null":
+        return left
+    if left.type == "null":
+        return right
+    if left.type in _NUMBERS and right.type in _NUMBERS:
+        return _DOUBLE
+    if _MAYBE_NUMBER in (left, right):
+        return _merged_text(right if left == _MAYBE_NUMBER else left)
+    if left.type == right.type == "array" and left.items is not None and right.items is not None:
+        items = _merged(left.items, right.items)
+        return None if items is None else Schema("array", optional=True, items=items)
+    if left.type == right.type == "struct":
+        return _merged_structs(left, right)
+    return None
+
+
+def _merged_text(other: Schema) -> Schema | None:
+    if other.type in _NUMBERS:
+        return _DOUBLE
+    return _STRING if other.type == "string" else None
+
+
+def _merged_structs(left: Schema, right: Schema) -> Schema | None:
+    fields: dict[str, Schema] = {member.name: member.schema for member in left.fields}
+    for member in right.fields:
+        merged = _merged(fields.get(member.name, _NULL), member.schema)
+        if merged is None:
+            return None
+        fields[member.name] = merged
+    return Schema("struct", optional=True, fields=tuple(Field(name, schema) for name, schema in fields.items()))
+
+
+def _settled(schema: Schema) -> Schema:
+    """The schema with every "NaN or text" taken as text."""
+    if schema == _MAYBE_NUMBER:
+        return _STRING
+    if schema.items is not None:
+        return replace(schema, items=_settled(schema.items))
+    if schema.fields:
+        return replace(schema, fields=tuple(Field(m.name, _settled(m.schema)) for m in schema.fields))
+    return schema
