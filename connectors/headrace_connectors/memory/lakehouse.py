@@ -218,8 +218,9 @@ def _states(column: Column) -> npt.NDArray[np.uint8] | None:
 
 
 def _column(cells: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
-    # pyarrow cannot take null scalars of nested types.
-    return pa.array([cell if cell.is_valid else None for cell in cells], kind)
+    if pa.types.is_nested(kind) and cells:  # pyarrow cannot build arrays from scalars with nested nulls
+        return pa.concat_arrays([pa.repeat(cell, 1) for cell in cells])
+    return pa.array(cells, kind)
 
 
 def _version_cells(version: RowVersion | None) -> Cells:
