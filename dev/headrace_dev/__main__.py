@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from headrace_dev import Stack, jars
-from headrace_dev.java import JavaError
 from headrace_dev.jars import FetchError
+from headrace_dev.java import JavaError
 from headrace_dev.server import ServerError
 from headrace_dev.versions import BUNDLES
 
@@ -47,7 +47,9 @@ def _lock(_: argparse.Namespace) -> int:
 
 def _stack(_: argparse.Namespace) -> int:
     with Stack() as stack:
-        print(f"Kafka {stack.kafka.bootstrap_servers}   Connect {stack.connect.url}   PostgreSQL {stack.postgres.dsn()}")
+        print(f"Kafka       {stack.kafka.bootstrap_servers}")
+        print(f"Connect     {stack.connect.url}")
+        print(f"PostgreSQL  {stack.postgres.dsn()}")
         input("Enter stops it. ")
     return 0
 

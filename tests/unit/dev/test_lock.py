@@ -1,0 +1,25 @@
+"""The lock files belong to pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+RUNTIME = PROJECT["project"]["dependencies"]
+DEVELOPMENT = PROJECT["dependency-groups"]["dev"]
+
+
+@pytest.mark.parametrize(("lock", "wanted"), [("runtime.txt", RUNTIME), ("dev.txt", [*RUNTIME, *DEVELOPMENT])])
+def test_locked_versions_satisfy_the_project(lock: str, wanted: list[str]) -> None:
+    """A dependency that was added or moved without 'make lock' is named."""
+    locked = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / "requirements" / lock).read_text(), re.MULTILINE))
+    for requirement in map(Requirement, wanted):
+        version = locked.get(canonicalize_name(requirement.name), "0")
+        assert requirement.specifier.contains(version), f"{requirement} but {lock} has {version}: run 'make lock'"
