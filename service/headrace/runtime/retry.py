@@ -1,0 +1,29 @@
+"""The one back-off: from 0.3 s, doubling, with jitter, up to a bound (as Kafka Connect's record retries begin)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
+
+from headrace.core.errors import remedy
+
+_INITIAL_SECONDS = 0.3
+
+
+def retrying(maximum_seconds: float, failed: Callable[[BaseException], None]) -> AsyncRetrying:
+    """Repeats a call while POLICY says that its error passes; any other error gets out.
+
+    ``failed`` hears of each error before the pause that follows it, which is at most ``maximum_seconds``.
+    """
+
+    def before_sleep(state: RetryCallState) -> None:
+        if state.outcome is not None and (error := state.outcome.exception()) is not None:
+            failed(error)
+
+    return AsyncRetrying(
+        retry=retry_if_exception(lambda error: isinstance(error, Exception) and remedy(error).retry),
+        wait=wait_exponential_jitter(initial=_INITIAL_SECONDS, max=maximum_seconds, jitter=_INITIAL_SECONDS),
+        before_sleep=before_sleep,
+        reraise=True,
+    )

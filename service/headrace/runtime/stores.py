@@ -1,0 +1,167 @@
+"""The worker's view of its two logs: ``ConfigStore`` (what is wanted) and ``StatusStore`` (what is seen).
+
+Configs are written through: a caller goes on when the record has been read back. Statuses are written behind: a task
+must be able to fail while Kafka is down, so the newest status of every key waits until the log takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace.core import config_state, status
+from headrace.core.config_state import ClusterConfigState
+from headrace.core.errors import Retriable
+from headrace.core.lifecycle import TargetState
+from headrace.core.status import Status, StatusState, TopicStatus
+from headrace.ports import CompactedLog, LogRecord
+
+log = logging.getLogger(__name__)
+_RETRY_SECONDS = 1.0
+
+
+class ConfigStore:
+    """Connector configurations, target states and task configurations (Kafka Connect's ``ConfigBackingStore``)."""
+
+    def __init__(self, log: CompactedLog) -> None:
+        self._log = log
+        self._changed: Callable[[str], None] | None = None
+        self.state = ClusterConfigState()
+
+    async def start(self, changed: Callable[[str], None]) -> None:
+        """Read everything, then call ``changed`` with the connector of every later record."""
+        await self._log.start(self._apply)
+        self._changed = changed
+
+    async def put_connector(self, name: str, config: Mapping[str, str], target: TargetState | None = None) -> None:
+        """Create or change a connector; ``target`` for a new one that does not start at once. Raises Retriable."""
+        await self._log.append(config_state.connector_records(name, config, target))
+
+    async def remove_connector(self, name: str) -> None:
+        """Forget a connector, its target state and its tasks. Raises Retriable."""
+        tasks = len(self.state.task_configs(name))
+        await self._log.append(config_state.removal_records(name, tasks))
+
+    async def put_target_state(self, name: str, target: TargetState) -> None:
+        """Say what is wanted of a connector. Raises Retriable."""
+        await self._log.append([config_state.target_state_record(name, target)])
+
+    async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
+        """Replace the connector's tasks. Raises Retriable."""
+        await self._log.append(config_state.task_records(name, configs))
+
+    async def close(self) -> None:
+        """Stop reading."""
+        self._changed = None
+        await self._log.close()
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        try:
+            name = self.state.apply(key, value)
+        except (ValueError, KeyError, TypeError):
+            log.error("The record with key %s in the config topic cannot be read; it is ignored", key)
+            return
+        if name is not None and self._changed is not None:
+            self._changed(name)
+
+
+class StatusStore:
+    """Statuses of connectors, tasks and topics (``StatusBackingStore``). What was put is read at once."""
+
+    def __init__(self, log: CompactedLog) -> None:
+        self._log = log
+        self._state = StatusState()
+        self._waiting: dict[str, bytes | None] = {}
+        self._wake = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read everything and begin to write."""
+        await self._log.start(self._apply)
+        self._writer = asyncio.create_task(self._write_forever(), name="status-writer")
+
+    def connector(self, name: str) -> Status | None:
+        """The connector's status, None if nothing is known of it."""
+        return self._state.connectors.get(name)
+
+    def task(self, name: str, number: int) -> Status | None:
+        """The task's status, None if nothing is known of it."""
+        return self._state.tasks.get((name, number))
+
+    def tasks(self, name: str) -> list[tuple[int, Status]]:
+        """The statuses of the connector's tasks, by number."""
+        return sorted((number, seen) for (owner, number), seen in self._state.tasks.items() if owner == name)
+
+    def topics(self, name: str) -> list[str]:
+        """The topics that the connector has read from."""
+        return [topic for (owner, topic) in self._state.topics if owner == name]
+
+    def connectors(self) -> list[str]:
+        """Every connector with a status."""
+        return list(self._state.connectors)
+
+    def put_connector(self, name: str, seen: Status | None) -> None:
+        """Set or remove the connector's status."""
+        self._put(status.connector_key(name), status.encode_status(seen))
+
+    def put_task(self, name: str, number: int, seen: Status | None) -> None:
+        """Set or remove the task's status."""
+        self._put(status.task_key(name, number), status.encode_status(seen))
+
+    def put_topic(self, seen: TopicStatus) -> None:
+        """Note that a connector reads from a topic."""
+        self._put(status.topic_key(seen.connector, seen.topic), status.encode_topic(seen))
+
+    def forget_topics(self, name: str) -> None:
+        """Start the list of the connector's topics afresh."""
+        for topic in self.topics(name):
+            self._put(status.topic_key(name, topic), None)
+
+    async def close(self, deadline_seconds: float = 5.0) -> None:
+        """Write what waits, if the log takes it in time, and stop."""
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                await self._write_waiting()
+        except (TimeoutError, Retriable) as error:
+            log.warning("%d statuses could not be written: %s", len(self._waiting), error)
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+        await self._log.close()
+
+    def _put(self, key: str, value: bytes | None) -> None:
+        self._state.apply(key, value)
+        self._waiting[key] = value
+        self._wake.set()
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        if key in self._waiting:
+            return  # an older status of our own comes back while a newer one waits
+        try:
+            self._state.apply(key, value)
+        except (ValueError, KeyError, TypeError):
+            log.error("The record with key %s in the status topic cannot be read; it is ignored", key)
+
+    async def _write_forever(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._write_waiting()
+            except Retriable as error:
+                log.warning("Statuses wait: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._wake.set()
+
+    async def _write_waiting(self) -> None:
+        while batch := dict(self._waiting):
+            records: list[LogRecord] = list(batch.items())
+            await self._log.append(records)
+            for key, value in batch.items():
+                if self._waiting.get(key, _GONE) == value:
+                    del self._waiting[key]
+
+
+_GONE: bytes = b"\x00gone"
+"""Differs from every value, and from the None of a removal."""
