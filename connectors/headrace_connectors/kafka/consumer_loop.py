@@ -1,0 +1,54 @@
+"""The event-loop thread that all Kafka clients of a worker share.
+
+Fetching, decompressing and heartbeats stay off the worker's main loop: the REST server answers quickly under full load,
+and a main loop that is blocked for seconds costs no group membership (``docs/why.md``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class ConsumerLoop:
+    """One daemon thread that runs an event loop from ``start`` to ``close``."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="headrace-kafka", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run ``work`` on the thread and wait for it here; a cancellation here cancels it there."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` on the thread, soon."""
+        self._loop.call_soon_threadsafe(callback)
+
+    def close(self) -> None:
+        """Cancel what still runs and end the thread. Idempotent."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._cancel_all()
+            self._loop.close()
+
+    def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))

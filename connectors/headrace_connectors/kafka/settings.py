@@ -1,0 +1,269 @@
+"""Kafka's Java property names as aiokafka arguments: one table, nothing passed on unread.
+
+A connector's clients get, later winning: the defaults below (measured, see ``docs/why.md``), the worker's own
+connection properties (``bootstrap.servers``, ``security.protocol``, ``sasl.*``, ``ssl.*``), the worker's ``consumer.*``
+and the connector's ``consumer.override.*`` (``producer.*`` and ``producer.override.*`` for the dead letter queue). A
+property that cannot be honoured is refused with the reason instead of being dropped in silence.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.core.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+Properties = Mapping[str, str]
+Argument = tuple[str, Callable[[str], Any]]
+
+_CONNECTION_PREFIXES = ("bootstrap.servers", "security.protocol", "sasl.", "ssl.")
+_TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
+
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.strip().lower() == "true"
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.strip() not in words:
+            raise ValueError(f"expected one of {', '.join(words)}")
+        return text.strip()
+
+    return parse
+
+
+CLIENT: Mapping[str, Argument] = {
+    "bootstrap.servers": ("bootstrap_servers", str.strip),
+    "client.id": ("client_id", str),
+    "security.protocol": ("security_protocol", _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    "sasl.mechanism": ("sasl_mechanism", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    "request.timeout.ms": ("request_timeout_ms", int),
+    "retry.backoff.ms": ("retry_backoff_ms", int),
+    "metadata.max.age.ms": ("metadata_max_age_ms", int),
+    "connections.max.idle.ms": ("connections_max_idle_ms", int),
+}
+CONSUMER: Mapping[str, Argument] = {
+    **CLIENT,
+    "group.id": ("group_id", str),
+    "group.instance.id": ("group_instance_id", str),
+    "session.timeout.ms": ("session_timeout_ms", int),
+    "heartbeat.interval.ms": ("heartbeat_interval_ms", int),
+    "rebalance.timeout.ms": ("rebalance_timeout_ms", int),
+    "auto.offset.reset": ("auto_offset_reset", _one_of("earliest", "latest", "none")),
+    "isolation.level": ("isolation_level", _one_of("read_committed", "read_uncommitted")),
+    "fetch.min.bytes": ("fetch_min_bytes", int),
+    "fetch.max.bytes": ("fetch_max_bytes", int),
+    "fetch.max.wait.ms": ("fetch_max_wait_ms", int),
+    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", int),
+    "max.poll.records": ("max_poll_records", int),
+    "check.crcs": ("check_crcs", _boolean),
+    "exclude.internal.topics": ("exclude_internal_topics", _boolean),
+    "client.rack": ("client_rack", str),
+}
+PRODUCER: Mapping[str, Argument] = {
+    **CLIENT,
+    "compression.type": ("compression_type", lambda text: None if text == "none" else text),
+    "linger.ms": ("linger_ms", int),
+    "batch.size": ("max_batch_size", int),
+    "max.request.size": ("max_request_size", int),
+}
+"""``acks`` and ``enable.idempotence`` are not here: a dead letter must be durable, so they are fixed."""
+
+REFUSED: Mapping[str, str] = {
+    "enable.auto.commit": "offsets are committed after the table commit, never by the consumer on its own",
+    "key.deserializer": "records are decoded by key.converter",
+    "value.deserializer": "records are decoded by value.converter",
+    "interceptor.classes": "interceptors are Java classes",
+    "partition.assignment.strategy": "a topic must belong to one task, which Headrace's own strategy ensures",
+    "group.protocol": "the client speaks the classic group protocol",
+    "ssl.engine.factory.class": "it is a Java class",
+    "sasl.kerberos.service.name": "Kerberos is not supported; use SCRAM or PLAIN",
+    "sasl.login.callback.handler.class": "it is a Java class; use SCRAM or PLAIN",
+    "acks": "a dead letter is acknowledged by all replicas",
+    "enable.idempotence": "dead letters are always written idempotently",
+}
+IGNORED: Mapping[str, str] = {
+    "max.poll.interval.ms": "a slow write never costs the membership here",
+    "default.api.timeout.ms": "the client has no such timeout",
+    "allow.auto.create.topics": "topics are subscribed by pattern, which never creates one",
+    "receive.buffer.bytes": "left to the operating system",
+    "send.buffer.bytes": "left to the operating system",
+    "reconnect.backoff.ms": "the client uses retry.backoff.ms",
+    "reconnect.backoff.max.ms": "the client uses retry.backoff.ms",
+    "client.dns.lookup": "every address of a host is tried",
+    "metric.reporters": "metrics are served at /metrics",
+}
+
+CONSUMER_DEFAULTS: Mapping[str, Any] = {
+    "enable_auto_commit": False,
+    "isolation_level": "read_committed",
+    "auto_offset_reset": "earliest",
+    "max_poll_interval_ms": _TEN_YEARS_MS,  # back-pressure and pause last longer than any default
+    "session_timeout_ms": 45_000,
+    "heartbeat_interval_ms": 3_000,
+    "rebalance_timeout_ms": 120_000,
+    "request_timeout_ms": 125_000,  # above the rebalance timeout: a JoinGroup is answered only at its end
+    "metadata_max_age_ms": 30_000,
+    "fetch_max_bytes": 8 * 1024 * 1024,
+    "max_partition_fetch_bytes": 1024 * 1024,
+    "max_poll_records": 4_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """How one task reads: aiokafka's arguments, the group, and the pattern that a topic's whole name must match."""
+
+    arguments: Mapping[str, Any]
+    group: str
+    pattern: str
+    reset: str
+
+
+def consumer_settings(worker: Properties, connector: str, task: int, config: Properties) -> ConsumerSettings:
+    """Settings of the consumer of ``connector``'s task. Raises ConfigError that names the property."""
+    properties = {
+        "group.id": f"connect-{connector}",
+        "client.id": f"connector-consumer-{connector}-{task}",
+        **_layered(worker, "consumer.", config, "consumer.override."),
+    }
+    arguments = {**CONSUMER_DEFAULTS, **_translate(properties, CONSUMER)}
+    return ConsumerSettings(arguments, arguments["group_id"], topic_pattern(config), arguments["auto_offset_reset"])
+
+
+def producer_arguments(worker: Properties, connector: str, task: int, config: Properties) -> dict[str, Any]:
+    """aiokafka's arguments for the dead letter queue's producer. Raises ConfigError that names the property."""
+    properties = {
+        "client.id": f"connector-dlq-producer-{connector}-{task}",
+        **_layered(worker, "producer.", config, "producer.override."),
+    }
+    return {**_translate(properties, PRODUCER), "acks": "all", "enable_idempotence": True}
+
+
+def client_arguments(properties: Properties) -> dict[str, Any]:
+    """The connection part alone, from plain client properties: for admin calls. Raises ConfigError."""
+    return _translate({key: value for key, value in properties.items() if _is_connection(key)}, CLIENT)
+
+
+def topic_pattern(config: Properties) -> str:
+    """The regular expression of the subscribed topics, anchored for the full match that Connect asks for.
+
+    Named topics become a pattern too: a consumer that subscribes by name makes a broker with automatic topic creation
+    re-create a deleted topic.
+    """
+    names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
+    regex = config.get("topics.regex", "")
+    if bool(names) == bool(regex):
+        raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
+    try:
+        re.compile(regex)
+    except re.error as error:
+        raise ConfigError(f"topics.regex is not a valid regular expression: {error}", "topics.regex") from error
+    return rf"\A(?:{regex or '|'.join(map(re.escape, names))})\Z"
+
+
+def _layered(worker: Properties, prefix: str, config: Properties, override: str) -> dict[str, str]:
+    own = {key: value for key, value in worker.items() if _is_connection(key)}
+    return {**own, **_under(prefix, worker), **_under(override, config)}
+
+
+def _is_connection(key: str) -> bool:
+    return key.startswith(_CONNECTION_PREFIXES)
+
+
+def _under(prefix: str, properties: Properties) -> dict[str, str]:
+    return {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
+
+
+def _translate(properties: Properties, table: Mapping[str, Argument]) -> dict[str, Any]:
+    arguments = _security(properties)
+    for key, text in properties.items():
+        if key in table:
+            name, parse = table[key]
+            arguments[name] = _parsed(key, text, parse)
+        elif not key.startswith(("ssl.", "sasl.jaas")) or key in REFUSED:
+            _refuse(key, table)
+    if "bootstrap_servers" not in arguments:
+        raise ConfigError("bootstrap.servers is not set", "bootstrap.servers")
+    return arguments
+
+
+def _parsed(key: str, text: str, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{key} has a wrong value: {error}", key) from error
+
+
+def _refuse(key: str, table: Mapping[str, Argument]) -> None:
+    if key in IGNORED:
+        log.warning("Property %s has no effect: %s", key, IGNORED[key])
+        return
+    if key in REFUSED:
+        raise ConfigError(f"{key} cannot be set: {REFUSED[key]}", key)
+    close = difflib.get_close_matches(key, table, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise ConfigError(f"{key} is not a property that this client knows{hint}", key)
+
+
+_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+
+
+def _security(properties: Properties) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    if "sasl.jaas.config" in properties:
+        arguments.update(_jaas(properties["sasl.jaas.config"]))
+    if properties.get("security.protocol", "PLAINTEXT").strip().endswith("SSL"):
+        arguments["ssl_context"] = _ssl_context(properties)
+    return arguments
+
+
+def _jaas(text: str) -> dict[str, str]:
+    """User and password of a Plain or Scram login module; the text itself never gets into a message."""
+    options = {name: next(filter(None, rest), "") for name, *rest in _JAAS_OPTION.findall(text)}
+    if "username" not in options or "password" not in options:
+        raise ConfigError(
+            'sasl.jaas.config needs a login module with username="…" and password="…"', "sasl.jaas.config"
+        )
+    unescaped = {name: re.sub(r"\\(.)", r"\1", options[name]) for name in ("username", "password")}
+    return {"sasl_plain_username": unescaped["username"], "sasl_plain_password": unescaped["password"]}
+
+
+def _ssl_context(properties: Properties) -> ssl.SSLContext:
+    _only_pem(properties)
+    try:
+        context = ssl.create_default_context(
+            cafile=properties.get("ssl.truststore.location"), cadata=properties.get("ssl.truststore.certificates")
+        )
+        if keystore := properties.get("ssl.keystore.location"):
+            context.load_cert_chain(Path(keystore), password=properties.get("ssl.key.password"))
+    except (OSError, ssl.SSLError) as error:
+        key = "ssl.keystore.location" if "ssl.keystore.location" in properties else "ssl.truststore.location"
+        raise ConfigError(f"the certificates of {key} cannot be read: {error}", key) from error
+    if properties.get("ssl.endpoint.identification.algorithm", "https").strip() == "":
+        context.check_hostname = False
+    return context
+
+
+def _only_pem(properties: Properties) -> None:
+    for store in ("truststore", "keystore"):
+        kind = properties.get(f"ssl.{store}.type", "PEM")
+        if kind.upper() != "PEM":
+            key = f"ssl.{store}.type"
+            raise ConfigError(f"{key}={kind} is a Java key store: convert it to PEM and set {key}=PEM", key)
+    if "ssl.keystore.key" in properties:
+        raise ConfigError(
+            "ssl.keystore.key inline is not supported: put it in a file and set ssl.keystore.location",
+            "ssl.keystore.key",
+        )
