@@ -7,14 +7,17 @@ Each port has a real version and a memory version (``headrace_connectors/memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from headrace.core.catalog import CatalogTable
 from headrace.core.errors import Stage
 from headrace.core.events import Actions, RowVersion, TableId
+from headrace.core.reselect import RowAnswer, RowRequest
+from headrace.core.schema import Schema
 
 
 class TopicPartition(NamedTuple):
@@ -189,63 +192,24 @@ class Lakehouse(Protocol):
         """Stop the session. Idempotent."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowRequest:
-    """Cells to read again: for each row the values of its key and the columns it needs.
+class RowSource(Protocol):
+    """The source database, as far as rows are read again. Safe to call from several threads.
 
-    ``key_values`` has one list per key column, all of the same length; ``needs`` one set of column names per row.
+    Every call may raise Retriable (connection lost, time-out, the event's transaction not visible yet) or Fatal (the
+    server refused: no grant, no such column); ConfigError when the settings or the server cannot be right.
     """
 
-    table: TableId
-    key_fields: tuple[str, ...]
-    key_values: tuple[Sequence[Any], ...]
-    columns: tuple[str, ...]
-    needs: Sequence[frozenset[str]]
-    transactions: Sequence[int]
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause when the database cannot be used (wrong password, TLS…)."""
 
+    def catalog(self, table: TableId) -> CatalogTable | None:
+        """What the database says about a table; None if there is no such table."""
 
-LogRecord = tuple[str, bytes | None]
-"""Key and value of a record of a compacted log; no value removes the key."""
+    def schema(self, catalog: CatalogTable) -> Schema:
+        """The ``after`` schema that Debezium sends for the table, for events that come without one."""
 
+    def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+        """Read the cells that ``request`` needs, in one statement and one snapshot, as Connect values."""
 
-class CompactedLog(Protocol):
-    """A keyed log of which the last value of every key counts: a compacted Kafka topic (``KafkaBasedLog``)."""
-
-    async def start(self, applied: Callable[[str, bytes | None], None]) -> None:
-        """Read the log to its end through ``applied``, then go on as records come, from whomever they come.
-
-        Raises ConfigError or Retriable when the log cannot be reached or made.
-        """
-
-    async def append(self, records: Sequence[LogRecord]) -> None:
-        """Write the records in order; when this returns ``applied`` has had them. Raises Retriable."""
-
-    async def close(self) -> None:
-        """Let go of the connections. Idempotent."""
-
-
-class GroupOffsets(Protocol):
-    """The committed offsets of consumer groups, seen from outside of the group."""
-
-    async def committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """The next offset of every partition that the group has committed; empty for an unknown group.
-
-        Raises Retriable when the brokers do not answer.
-        """
-
-
-class Stores(Protocol):
-    """Where a worker keeps what must survive it: configurations with target states, and statuses."""
-
-    configs: CompactedLog
-    statuses: CompactedLog
-    group_offsets: GroupOffsets
-
-    async def start(self) -> None:
-        """Connect. The logs are started by who reads them. Raises ConfigError or Retriable."""
-
-    async def cluster_id(self) -> str | None:
-        """The Kafka cluster's id, None where there is none."""
-
-    async def close(self) -> None:
-        """Close everything. Idempotent."""
+    def close(self) -> None:
+        """Let go of all connections. Idempotent."""

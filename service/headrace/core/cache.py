@@ -54,7 +54,7 @@ class ReselectColumnCache:
         self._clock = clock
         self._is_placeholder = is_placeholder
         self._tables: dict[object, int] = {}
-        self._key_schemas: dict[TableId, object] = {}
+        self._shapes: dict[TableId, object] = {}
         self._epochs: Counter[int] = Counter()
         self._generations: dict[Partition, int] = {}
         self._last_generation = 0
@@ -62,16 +62,20 @@ class ReselectColumnCache:
         self._markers: dict[RowKey, int] = {}
         self._open = 0
 
-    def begin(self, table: TableId, key_schema: object, fingerprints: Mapping[str, object]) -> CacheBatch:
-        """Start a batch of one table. A key schema other than the last one drops the table's rows.
+    def begin(self, table: TableId, shape: object, fingerprints: Mapping[str, object]) -> CacheBatch:
+        """Start a batch of one table. A shape (key, columns) other than the last one drops the table's rows.
 
         ``fingerprints`` says of each cacheable column what its values look like now; a cell with another one is a miss.
         """
-        if self._key_schemas.get(table, key_schema) != key_schema:
+        if self._shapes.get(table, shape) != shape:
             self.drop_table(table, "schema")
-        self._key_schemas[table] = key_schema
+        self._shapes[table] = shape
         self._open += 1
         return CacheBatch(self, self._number(table), fingerprints)
+
+    def holds(self, table: TableId) -> bool:
+        """Whether any row of a table is cached."""
+        return bool(self._store.keys(self._number(table)))
 
     def assign(self, partitions: Iterable[Partition]) -> None:
         """A new assignment: entries of an earlier one are dropped."""

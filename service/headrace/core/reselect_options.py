@@ -1,0 +1,234 @@
+"""The options of the reselect post-processor, and which columns they select.
+
+Names, defaults and the pattern syntax are Debezium's ``ReselectColumnsPostProcessor``'s (``reselect.md`` section 3);
+keys come bare, as ``post.processors.<name>.…`` or in the old form ``<name>.…``. Keys of our own stand beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headrace.core.catalog import HandlingModes
+from headrace.core.errors import ConfigError
+from headrace.core.events import TableId
+from headrace.core.unavailable import DEFAULT_PLACEHOLDER
+
+POST_PROCESSORS = "post.processors"
+PROCESSOR_TYPES = frozenset(
+    {"io.debezium.processors.reselect.ReselectColumnsPostProcessor", "ReselectColumnsPostProcessor", "ReselectColumns"}
+)
+CACHE_ALIASES = {
+    "io.debezium.processors.reselect.cache.MemoryReselectColumnCache": "memory",
+    "MemoryReselectColumnCache": "memory",
+}
+JAVA_ONLY = re.compile(r"\\[QEpPhHvVRXGkzZ]|&&")
+"""Regex syntax that Java has and Python lacks or reads otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """``reselect.database.*``: where rows are read again. The password is in no text form of it."""
+
+    hostname: str
+    port: int = 5432
+    user: str = ""
+    password: str = field(default="", repr=False)
+    dbname: str = ""
+    sslmode: str = "prefer"
+    sslrootcert: str = ""
+    sslcert: str = ""
+    sslkey: str = ""
+    pool_max_size: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ReselectOptions:
+    """One connector's reselect options; a field's name is its key without ``reselect.``, times in milliseconds."""
+
+    columns_include_list: str = ""
+    columns_exclude_list: str = ""
+    unavailable_values: bool = True
+    null_values: bool = True
+    use_event_key: bool = False
+    error_handling_mode: str = "warn"
+    source_reads: str = "all"
+    read_from: str = "primary"
+    batch_max_keys: int = 1000
+    batch_max_bytes: int = 64 << 20
+    unresolved_insert_mode: str = "auto"
+    unknown_null_mode: str = "keep"
+    visibility_check: bool = True
+    visibility_timeout_ms: int = 10_000
+    catalog_refresh_ms: int = 60_000
+    cache_enabled: bool = False
+    cache_type: str = "memory"
+    cache_max_size: int = 10_000
+    cache_ttl_ms: int = 600_000
+    cache_max_columns_per_row: int = 200
+    cache_max_bytes: int = 256 << 20
+    cache_max_value_bytes: int = 8 << 20
+    cache_table_max_bytes: int = 0
+    database: DatabaseOptions | None = None
+    database_query_timeout_ms: int = 30_000
+    unavailable_value_placeholder: str = DEFAULT_PLACEHOLDER
+    modes: HandlingModes = field(default_factory=HandlingModes)
+    errors_retry_timeout_ms: int = 0
+    errors_retry_delay_max_ms: int = 60_000
+
+    @staticmethod
+    def from_properties(properties: Mapping[str, str]) -> ReselectOptions:
+        """Read a connector's configuration. Raises ConfigError that names the key."""
+        return _read(_Properties(properties))
+
+
+class ColumnFilter:
+    """``reselect.columns.include.list`` and ``.exclude.list``: each part a regex over ``schema.table:column``.
+
+    Matching is whole-text and ASCII case-insensitive, as in Debezium (section 3.3). Without lists all columns match.
+    """
+
+    def __init__(self, include: str = "", exclude: str = "") -> None:
+        if include and exclude:
+            raise ConfigError(
+                "reselect.columns.include.list and reselect.columns.exclude.list are both set; keep one of them",
+                "reselect.columns.exclude.list",
+            )
+        self._include = _patterns(include, "reselect.columns.include.list")
+        self._exclude = _patterns(exclude, "reselect.columns.exclude.list")
+
+    def matches(self, table: TableId, column: str) -> bool:
+        """Whether a column is selected. ``table.schema`` is empty for databases without schemas (MySQL)."""
+        name = f"{table.schema or table.database}.{table.table}:{column}"
+        if self._include:
+            return any(pattern.fullmatch(name) for pattern in self._include)
+        return not any(pattern.fullmatch(name) for pattern in self._exclude)
+
+
+def _patterns(text: str, key: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(_compile(part, key) for part in _split(text, key))
+
+
+def _compile(part: str, key: str) -> re.Pattern[str]:
+    if JAVA_ONLY.search(part) or "&&" in part:
+        raise ConfigError(f"{key}: {part!r} uses regular expression syntax that only Java has; write it without", key)
+    try:
+        return re.compile(part, re.IGNORECASE | re.ASCII)
+    except re.error as error:
+        raise ConfigError(f"{key}: {part!r} is not a regular expression: {error}", key) from error
+
+
+def _split(text: str, key: str) -> Iterator[str]:
+    r"""Parts between commas; ``\,`` is a comma, every other backslash pair stays as it is."""
+    part, letters = "", iter(text)
+    for letter in letters:
+        if letter == "\\":
+            escaped = next(letters, None)
+            if escaped is None:
+                raise ConfigError(f"{key}: the list ends in a lone backslash", key)
+            part += "," if escaped == "," else letter + escaped
+        elif letter == ",":
+            yield from [part.strip()] if part.strip() else []
+            part = ""
+        else:
+            part += letter
+    yield from [part.strip()] if part.strip() else []
+
+
+# -- reading a configuration ------------------------------------------------------------------------------------------
+
+
+class _Properties:
+    """A connector's configuration, with the post-processor's keys under their bare names."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._values = dict(properties)
+        for name in filter(None, (part.strip() for part in properties.get(POST_PROCESSORS, "").split(","))):
+            self._unprefix(properties, name)
+
+    def _unprefix(self, properties: Mapping[str, str], name: str) -> None:
+        prefixes = (f"{name}.", f"{POST_PROCESSORS}.{name}.")
+        kind = next((properties[p + "type"] for p in reversed(prefixes) if p + "type" in properties), None)
+        if kind not in PROCESSOR_TYPES:
+            key = f"{POST_PROCESSORS}.{name}.type"
+            said = "is missing" if kind is None else f"is {kind!r}"
+            raise ConfigError(f"{key} {said}; it must be {min(PROCESSOR_TYPES, key=len)} or Debezium's class name", key)
+        for prefix in prefixes:
+            bare = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
+            self._values.update({key: value for key, value in bare.items() if key.startswith("reselect.")})
+
+    def text(self, key: str, default: str = "") -> str:
+        return self._values.get(key, default).strip()
+
+    def flag(self, key: str, default: bool) -> bool:
+        word = self.text(key, str(default)).lower()
+        if word not in ("true", "false"):
+            raise ConfigError(f"{key} is {word!r}; it must be true or false", key)
+        return word == "true"
+
+    def number(self, key: str, default: int) -> int:
+        text = self.text(key, str(default))
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f"{key} is {text!r}; it must be a whole number", key) from None
+
+    def word(self, key: str, *words: str) -> str:
+        """One of ``words``, of which the first is the default."""
+        word = self.text(key, words[0]).lower()
+        if word not in words:
+            raise ConfigError(f"{key} is {word!r}; it must be one of {', '.join(words)}", key)
+        return word
+
+    def database(self) -> DatabaseOptions | None:
+        prefix = "reselect.database."
+        if not self.text(prefix + "hostname"):
+            return None
+        names = ("hostname", "user", "password", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey")
+        texts = {name: self.text(prefix + name) for name in names if self.text(prefix + name)}
+        port, pool = self.number(prefix + "port", 5432), self.number(prefix + "pool.max.size", 4)
+        return DatabaseOptions(**texts, port=port, pool_max_size=pool)  # type: ignore[arg-type]  # names of text fields
+
+    def modes(self) -> HandlingModes:
+        return HandlingModes.from_properties(self._values)
+
+
+def _read(given: _Properties) -> ReselectOptions:
+    options = ReselectOptions(
+        columns_include_list=given.text("reselect.columns.include.list"),
+        columns_exclude_list=given.text("reselect.columns.exclude.list"),
+        unavailable_values=given.flag("reselect.unavailable.values", True),
+        null_values=given.flag("reselect.null.values", True),
+        use_event_key=given.flag("reselect.use.event.key", False),
+        error_handling_mode=given.word("reselect.error.handling.mode", "warn", "fail"),
+        source_reads=given.word("reselect.source.reads", "all", "missing-rows", "none"),
+        read_from=given.word("reselect.read.from", "primary"),
+        batch_max_keys=given.number("reselect.batch.max.keys", 1000),
+        batch_max_bytes=given.number("reselect.batch.max.bytes", 64 << 20),
+        unresolved_insert_mode=given.word("reselect.unresolved.insert.mode", "auto", "null", "fail"),
+        unknown_null_mode=given.word("reselect.unknown.null.mode", "keep", "null"),
+        visibility_check=given.word("reselect.visibility.check", "on", "off") == "on",
+        visibility_timeout_ms=given.number("reselect.visibility.timeout.ms", 10_000),
+        catalog_refresh_ms=given.number("reselect.catalog.refresh.ms", 60_000),
+        cache_enabled=given.flag("reselect.cache.enabled", False),
+        cache_type=_cache_type(given.text("reselect.cache.type", "memory")),
+        cache_max_size=given.number("reselect.cache.max.size", 10_000),
+        cache_ttl_ms=given.number("reselect.cache.ttl.ms", 600_000),
+        cache_max_columns_per_row=given.number("reselect.cache.max.columns.per.row", 200),
+        cache_max_bytes=given.number("reselect.cache.max.bytes", 256 << 20),
+        cache_max_value_bytes=given.number("reselect.cache.max.value.bytes", 8 << 20),
+        cache_table_max_bytes=given.number("reselect.cache.table.max.bytes", 0),
+        database=given.database(),
+        database_query_timeout_ms=given.number("reselect.database.query.timeout.ms", 30_000),
+        unavailable_value_placeholder=given.text("unavailable.value.placeholder", DEFAULT_PLACEHOLDER),
+        modes=given.modes(),
+        errors_retry_timeout_ms=given.number("errors.retry.timeout", 0),
+        errors_retry_delay_max_ms=given.number("errors.retry.delay.max.ms", 60_000),
+    )
+    ColumnFilter(options.columns_include_list, options.columns_exclude_list)
+    return options
+
+
+def _cache_type(name: str) -> str:
+    return CACHE_ALIASES.get(name, name)

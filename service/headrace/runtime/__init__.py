@@ -1,0 +1,1 @@
+"""Running tasks: what moves the values of the core between the ports."""

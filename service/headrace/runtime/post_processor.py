@@ -1,0 +1,316 @@
+"""The reselect post-processor at work: rules, cache and database behind the pure plan of ``core/reselect.py``.
+
+One per task; each table's thread calls ``resolve`` for its own batches, so everything shared stands behind a lock,
+which is never held while the database is asked. A table's batch ends with ``committed`` or ``failed``: only then do
+other batches see what it put into the cache.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_delay,
+    stop_any,
+    stop_never,
+    stop_when_event_set,
+    wait_exponential_jitter,
+)
+
+from headrace.core.cache import CacheBatch, MemoryReselectColumnCache, ReselectColumnCache
+from headrace.core.cache_rows import CacheLimits, Partition
+from headrace.core.catalog import CatalogTable
+from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace.core.events import Actions, TableId
+from headrace.core.reselect import (
+    ReselectOptions,
+    ReselectPlan,
+    RowAnswer,
+    RowRequest,
+    TableRules,
+    check_no_placeholder,
+    complete,
+    plan,
+    table_rules,
+)
+from headrace.core.schema import Schema
+from headrace.core.unavailable import Placeholder
+from headrace.ports import RowSource
+
+log = logging.getLogger(__name__)
+
+MAY_CACHE: Callable[[str], bool] = lambda topic: True  # noqa: E731 - a default that says what it is
+
+
+class ReselectMetrics(Protocol):
+    """Where the post-processor counts (``reselect.md`` section 9). Called from several threads."""
+
+    def count(self, table: TableId, kind: str, result: str, number: int) -> None:
+        """``kind`` is cells, resolved, requests, writes, drops, contradictions or guard; ``result`` its label."""
+
+    def query(self, table: TableId, result: str, seconds: float, keys: int) -> None:
+        """One SELECT; ``result`` is ok, transient or permanent."""
+
+
+class NoMetrics:
+    """Counts nothing."""
+
+    def count(self, table: TableId, kind: str, result: str, number: int) -> None:
+        """Nothing."""
+
+    def query(self, table: TableId, result: str, seconds: float, keys: int) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A catalog entry and when it must be looked at again (monotonic seconds)."""
+
+    catalog: CatalogTable | None
+    until: float
+
+
+class ReselectColumnsPostProcessor:
+    """Fills the cells that the source left out, from cache and database, before a batch is written.
+
+    ``source`` is None when no database is configured. ``may_cache`` is False for topics that hide events (compacted, or
+    filtered before Headrace). ``clock`` gives monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        options: ReselectOptions,
+        source: RowSource | None = None,
+        *,
+        metrics: ReselectMetrics | None = None,
+        may_cache: Callable[[str], bool] = MAY_CACHE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._source = source
+        self._metrics = metrics or NoMetrics()
+        self._may_cache = may_cache
+        self._clock = clock
+        self._placeholder = Placeholder(options.unavailable_value_placeholder)
+        self._cache = _cache(options, self._placeholder, lambda: int(clock() * 1000))
+        self._lock = threading.Lock()
+        self._batches: dict[TableId, CacheBatch] = {}
+        self._catalogs: dict[TableId, _Known] = {}
+        self._closed = threading.Event()
+        if options.null_values and source is not None and not options.columns_include_list:
+            log.warning(
+                "reselect.null.values=true without reselect.columns.include.list reads a row again for every null of "
+                "every column; set reselect.null.values=false or list the columns"
+            )
+
+    # -- the batch of a table -----------------------------------------------------------------------------------------
+
+    def resolve(self, actions: Actions) -> Actions:
+        """Decide every open cell of a table's batch; see ``core/reselect.complete`` for what it raises.
+
+        May be called again for the same batch (a retry, or rows that turned out to have nothing to keep).
+        """
+        catalog = self.table(actions.table)
+        rules = self._rules(actions, catalog)
+        with self._lock:
+            planned = plan(actions, rules, self._batch(actions.table, rules))
+        answer, failure = self._ask(planned, catalog)
+        with self._lock:
+            completed = complete(planned, answer, failure)
+        self._report(planned, check_no_placeholder(completed, self._placeholder))
+        return completed.actions
+
+    def committed(self, table: TableId) -> None:
+        """The table's batch is durable: let others see its cache entries."""
+        with self._lock:
+            batch = self._batches.pop(table, None)
+            if batch is not None:
+                batch.publish()
+
+    def failed(self, table: TableId) -> None:
+        """The table's batch was not written: forget what it put into the cache."""
+        with self._lock:
+            batch = self._batches.pop(table, None)
+            if batch is not None:
+                batch.discard()
+
+    def truncated(self, table: TableId) -> None:
+        """A truncate of the table was written, or rows of it were replaced by other means."""
+        with self._lock:
+            if self._cache is not None:
+                self._cache.drop_table(table, "truncate")
+
+    # -- assignment ---------------------------------------------------------------------------------------------------
+
+    def assigned(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Partitions were given to this task, or their offsets were set: what was cached of them is void."""
+        with self._lock:
+            if self._cache is not None:
+                self._cache.assign([Partition(*partition) for partition in partitions])
+
+    def revoked(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Partitions belong to somebody else now."""
+        with self._lock:
+            if self._cache is not None:
+                self._cache.revoke([Partition(*partition) for partition in partitions])
+
+    def close(self) -> None:
+        """End waiting retries and let go of the database. Idempotent."""
+        self._closed.set()
+        if self._source is not None:
+            self._source.close()
+
+    # -- the catalog --------------------------------------------------------------------------------------------------
+
+    def table(self, table: TableId) -> CatalogTable | None:
+        """What the database says about a table, looked at again every ``reselect.catalog.refresh.ms``.
+
+        None without a database or without such a table. Raises Retriable when it cannot be asked and was not before.
+        """
+        known = self._catalogs.get(table)
+        if self._source is None or (known is not None and self._clock() < known.until):
+            return None if known is None else known.catalog
+        try:
+            catalog = self._retrying()(self._source.catalog, table)
+        except Retriable:
+            if known is None:
+                raise
+            log.warning("the catalog entry of %s.%s could not be refreshed", table.schema, table.table)
+            catalog = known.catalog
+        self._catalogs[table] = _Known(catalog, self._clock() + self._options.catalog_refresh_ms / 1000)
+        return catalog
+
+    def schema(self, table: TableId) -> Schema | None:
+        """The ``after`` schema that Debezium would send for a table, for JSON without schemas."""
+        catalog = self.table(table)
+        return None if catalog is None or self._source is None else self._source.schema(catalog)
+
+    def _rules(self, actions: Actions, catalog: CatalogTable | None) -> TableRules:
+        return table_rules(
+            actions.table,
+            actions.columns,
+            actions.key_fields,
+            self._options,
+            catalog,
+            has_source=self._source is not None and catalog is not None,
+            may_cache=self._may_cache(actions.version.topic),
+        )
+
+    def _batch(self, table: TableId, rules: TableRules) -> CacheBatch | None:
+        """The overlay of the table's batch. A table that has cached rows needs one even if no column is cached now."""
+        if self._cache is None or not (rules.caches or table in self._batches or self._cache.holds(table)):
+            return None
+        batch = self._batches.get(table)
+        if batch is None:
+            batch = self._batches[table] = self._cache.begin(table, rules.shape, rules.fingerprints)
+        else:
+            batch.fingerprints = {**batch.fingerprints, **rules.fingerprints}
+        return batch
+
+    # -- the database -------------------------------------------------------------------------------------------------
+
+    def _ask(
+        self, planned: ReselectPlan, catalog: CatalogTable | None
+    ) -> tuple[RowAnswer | None, HeadraceError | None]:
+        """The answer to the plan's request, or why there is none, as ``reselect.error.handling.mode`` allows."""
+        if planned.request is None or self._source is None or catalog is None:
+            return None, None
+        try:
+            answer = self._fetch_all(self._source, catalog, planned.request)
+        except ConfigError:
+            raise
+        except (Retriable, Fatal) as error:
+            if self._options.error_handling_mode == "fail":
+                raise
+            log.warning("reselect of %d row(s) of %s failed: %s", len(planned.rows), catalog.table.table, error)
+            self._catalogs.pop(catalog.table, None)
+            return None, error
+        self._check_found(planned, answer)
+        return answer, None
+
+    def _fetch_all(self, source: RowSource, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+        step = max(self._options.batch_max_keys, 1)
+        parts = [request.slice(begin, begin + step) for begin in range(0, len(request), step)]
+        answers = [self._retrying()(self._fetch, source, catalog, part) for part in parts]
+        return RowAnswer(
+            np.concatenate([answer.found for answer in answers]),
+            tuple([value for answer in answers for value in answer.values[n]] for n in range(len(request.columns))),
+            all(answer.proven for answer in answers),
+        )
+
+    def _fetch(self, source: RowSource, catalog: CatalogTable, part: RowRequest) -> RowAnswer:
+        begin, result = self._clock(), "permanent"
+        try:
+            answer = source.fetch(catalog, part)
+            result = "ok"
+        except Retriable:
+            result = "transient"
+            raise
+        finally:
+            self._metrics.query(part.table, result, self._clock() - begin, len(part))
+        return answer
+
+    def _check_found(self, planned: ReselectPlan, answer: RowAnswer) -> None:
+        missing = int((~answer.found).sum())
+        if not missing:
+            return
+        table = planned.actions.table
+        self._metrics.count(table, "rows", "not_found", missing)
+        if self._options.error_handling_mode == "fail":
+            raise Fatal(
+                f"{missing} row(s) of {table.schema}.{table.table} are not in the source any more; they cannot be read "
+                "again. Set reselect.error.handling.mode=warn to go on with what is known"
+            )
+
+    def _retrying(self) -> Retrying:
+        timeout = self._options.errors_retry_timeout_ms
+        stop = stop_never if timeout < 0 else stop_after_delay(timeout / 1000)
+        return Retrying(
+            retry=retry_if_exception_type(Retriable),
+            stop=stop_any(stop, stop_when_event_set(self._closed)),
+            wait=wait_exponential_jitter(initial=0.3, max=self._options.errors_retry_delay_max_ms / 1000),
+            sleep=sleep_using_event(self._closed),
+            reraise=True,
+        )
+
+    # -- what happened ------------------------------------------------------------------------------------------------
+
+    def _report(self, planned: ReselectPlan, equal_to_placeholder: int) -> None:
+        table = planned.actions.table
+        for (kind, result), number in planned.counts.items():
+            if number:
+                self._metrics.count(table, kind, result, number)
+        if equal_to_placeholder:
+            self._metrics.count(table, "guard", "source_equals_placeholder", equal_to_placeholder)
+        if self._cache is None:
+            return
+        with self._lock:
+            counts = dict(self._cache.counts)
+            self._cache.counts.clear()
+        for (kind, result), number in counts.items():
+            self._metrics.count(table, kind, result, number)
+
+
+def _cache(options: ReselectOptions, placeholder: Placeholder, clock: Callable[[], int]) -> ReselectColumnCache | None:
+    if not options.cache_enabled:
+        return None
+    limits = CacheLimits(
+        max_rows=options.cache_max_size,
+        max_bytes=options.cache_max_bytes,
+        max_columns=options.cache_max_columns_per_row,
+        max_value_bytes=options.cache_max_value_bytes,
+        max_table_bytes=options.cache_table_max_bytes or None,
+        ttl=options.cache_ttl_ms,
+    )
+    if options.cache_type != "memory":
+        raise ConfigError(f"reselect.cache.type {options.cache_type!r} is not known; use memory", "reselect.cache.type")
+    return MemoryReselectColumnCache(limits, clock, placeholder.is_form)
