@@ -7,7 +7,7 @@ Each port has a real version and a memory version (``headrace_connectors/memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -213,3 +213,50 @@ class RowSource(Protocol):
 
     def close(self) -> None:
         """Let go of all connections. Idempotent."""
+
+
+LogRecord = tuple[str, bytes | None]
+"""Key and value of a record of a compacted log; no value removes the key."""
+
+
+class CompactedLog(Protocol):
+    """A keyed log of which the last value of every key counts: a compacted Kafka topic (``KafkaBasedLog``)."""
+
+    async def start(self, applied: Callable[[str, bytes | None], None]) -> None:
+        """Read the log to its end through ``applied``, then go on as records come, from whomever they come.
+
+        Raises ConfigError or Retriable when the log cannot be reached or made.
+        """
+
+    async def append(self, records: Sequence[LogRecord]) -> None:
+        """Write the records in order; when this returns ``applied`` has had them. Raises Retriable."""
+
+    async def close(self) -> None:
+        """Let go of the connections. Idempotent."""
+
+
+class GroupOffsets(Protocol):
+    """The committed offsets of consumer groups, seen from outside of the group."""
+
+    async def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        """The next offset of every partition that the group has committed; empty for an unknown group.
+
+        Raises Retriable when the brokers do not answer.
+        """
+
+
+class Stores(Protocol):
+    """Where a worker keeps what must survive it: configurations with target states, and statuses."""
+
+    configs: CompactedLog
+    statuses: CompactedLog
+    group_offsets: GroupOffsets
+
+    async def start(self) -> None:
+        """Connect. The logs are started by who reads them. Raises ConfigError or Retriable."""
+
+    async def cluster_id(self) -> str | None:
+        """The Kafka cluster's id, None where there is none."""
+
+    async def close(self) -> None:
+        """Close everything. Idempotent."""
