@@ -1,0 +1,240 @@
+"""PostgreSQL's text output, parsed exactly: arrays, dates, times, intervals, hstore, bits, shapes.
+
+The texts are those of the types' output functions under ``DateStyle=ISO``, ``IntervalStyle=postgres`` and
+``bytea_output=hex``, the same bytes that pgoutput sends. Nothing goes through Python's ``float``, ``datetime`` or
+``json`` where that would lose digits or range. Every function raises ValueError for a text that it cannot read.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from headrace.core.arrays import days_from_civil
+
+DAY_MICROS = 86_400_000_000
+
+_DATE = re.compile(r"(\d{4,})-(\d\d)-(\d\d)( BC)?", re.ASCII)
+_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII)
+_ZONE = re.compile(r"([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?", re.ASCII)
+_TIMESTAMP = re.compile(r"(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)([+-]\d\d(?::\d\d){0,2})?( BC)?", re.ASCII)
+_INTERVAL_UNIT = re.compile(r"([+-]?\d+) (year|mon|day)s?", re.ASCII)
+_INTERVAL_TIME = re.compile(r"([+-]?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?$", re.ASCII)
+_HSTORE = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:NULL|"((?:[^"\\]|\\.)*)")(?:, |$)', re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|Infinity|NaN)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class CivilDate:
+    """A day of the proleptic Gregorian calendar; year 0 is 1 BC."""
+
+    year: int
+    month: int
+    day: int
+
+    @property
+    def epoch_days(self) -> int:
+        """Days since 1970-01-01."""
+        return days_from_civil(self.year, self.month, self.day)
+
+    @property
+    def iso(self) -> str:
+        """ISO text; years above 9999 with a plus sign, as Java writes them."""
+        sign = "-" if self.year < 0 else "+" if self.year > 9999 else ""
+        return f"{sign}{abs(self.year):04d}-{self.month:02d}-{self.day:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An interval: its parts as PostgreSQL prints them, ``micros`` being the time of day part."""
+
+    years: int = 0
+    months: int = 0
+    days: int = 0
+    micros: int = 0
+
+
+def parse_date(text: str) -> CivilDate:
+    """``2024-02-29``, ``4713-01-01 BC``."""
+    match = _matched(_DATE, text)
+    year = int(match[1])
+    return CivilDate(1 - year if match[4] else year, int(match[2]), int(match[3]))
+
+
+def parse_time(text: str) -> int:
+    """``13:14:15.123456`` as microseconds; ``24:00:00`` is a whole day."""
+    match = _matched(_TIME, text)
+    seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
+    return seconds * 1_000_000 + int((match[4] or "").ljust(6, "0"))
+
+
+def parse_time_zone(text: str) -> tuple[int, int]:
+    """``13:14:15.5+02:30`` as microseconds of the day and the offset in seconds."""
+    split = max(text.rfind("+"), text.rfind("-"))
+    match = _matched(_ZONE, text[split:])
+    offset = int(match[2]) * 3600 + int(match[3] or 0) * 60 + int(match[4] or 0)
+    return parse_time(text[:split]), -offset if match[1] == "-" else offset
+
+
+def parse_timestamp(text: str) -> tuple[CivilDate, int]:
+    """``2024-02-29 13:14:15.5`` as date and microseconds of the day. With a zone it must be UTC, as sessions are."""
+    match = _matched(_TIMESTAMP, text)
+    if match[3] and parse_time_zone("00:00:00" + match[3])[1]:
+        raise ValueError("a timestamp with time zone that was not read in UTC")
+    return parse_date(match[1] + (match[4] or "")), parse_time(match[2])
+
+
+def parse_interval(text: str) -> Interval:
+    """``1 year 2 mons -3 days +04:05:06.789012``."""
+    parts = {unit: int(number) for number, unit in _INTERVAL_UNIT.findall(text)}
+    micros, time = 0, _INTERVAL_TIME.search(text)
+    if time is not None:
+        seconds = int(time[2]) * 3600 + int(time[3]) * 60 + int(time[4])
+        micros = seconds * 1_000_000 + int((time[5] or "").ljust(6, "0"))
+        micros = -micros if time[1] == "-" else micros
+    if not parts and time is None:
+        raise ValueError("not an interval")
+    return Interval(parts.get("year", 0), parts.get("mon", 0), parts.get("day", 0), micros)
+
+
+def fraction(micros: int, digits: int | None = None) -> str:
+    """The fraction of a second as text with its point: exactly ``digits``, or as few as say everything."""
+    if digits is None:
+        return f".{micros % 1_000_000:06d}".rstrip("0").rstrip(".")
+    return f".{micros % 1_000_000:06d}"[: digits + 1] if digits else ""
+
+
+def clock(micros: int) -> str:
+    """Hours, minutes and seconds of a day."""
+    seconds = micros // 1_000_000
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def parse_bits(text: str) -> bytes:
+    """``101`` as little-endian bytes up to the highest set bit."""
+    number = int(text, 2) if text else 0
+    return number.to_bytes((number.bit_length() + 7) // 8, "little")
+
+
+def parse_bytea(text: str) -> bytes:
+    r"""``\x00ff``."""
+    if not text.startswith("\\x"):
+        raise ValueError("bytea that was not read with bytea_output=hex")
+    return bytes.fromhex(text[2:])
+
+
+def parse_hstore(text: str) -> dict[str, str | None]:
+    """``"a"=>"1", "b"=>NULL`` in the order of the text."""
+    pairs: dict[str, str | None] = {}
+    end = 0
+    while end < len(text):
+        match = _HSTORE.match(text, end)
+        if match is None:
+            raise ValueError("not an hstore")
+        pairs[_unescaped(match[1])] = None if match[2] is None else _unescaped(match[2])
+        end = match.end()
+    return pairs
+
+
+def java_order(pairs: dict[str, str | None]) -> dict[str, str | None]:
+    """The pairs in the order of a Java ``HashMap``, which is the order in which Debezium writes them."""
+    buckets = 16
+    while len(pairs) > buckets * 3 // 4:
+        buckets *= 2
+    return dict(sorted(pairs.items(), key=lambda pair: _java_bucket(pair[0], buckets)))
+
+
+def _java_bucket(text: str, buckets: int) -> int:
+    number = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for unit in struct.unpack(f">{len(units) // 2}H", units):
+        number = (number * 31 + unit) & 0xFFFFFFFF
+    return (number ^ (number >> 16)) & (buckets - 1)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+
+
+# -- arrays -----------------------------------------------------------------------------------------------------------
+
+
+def parse_array(text: str) -> list[str | None]:
+    r"""``{a,"b \"c\"",NULL}`` as texts. Arrays of several dimensions are refused: Debezium cannot write them."""
+    if text.startswith("["):
+        text = text.partition("=")[2]
+    if not text.startswith("{") or not text.endswith("}"):
+        raise ValueError("not an array")
+    return list(_elements(text[1:-1])) if len(text) > 2 else []
+
+
+_ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}]+)', re.DOTALL)
+
+
+def _elements(text: str) -> Iterator[str | None]:
+    end = 0
+    while True:
+        match = _ELEMENT.match(text, end)
+        if match is None:
+            raise ValueError("an array of several dimensions, or not an array")
+        if match[1] is not None:
+            yield _unescaped(match[1])
+        else:
+            yield None if match[2].upper() == "NULL" else _unescaped(match[2])
+        end = match.end()
+        if end == len(text):
+            return
+        if text[end] != ",":
+            raise ValueError("not an array")
+        end += 1
+
+
+# -- shapes -----------------------------------------------------------------------------------------------------------
+
+Point = tuple[float, float]
+
+
+def numbers(text: str) -> list[float]:
+    """All numbers of a shape or vector, in order."""
+    return [float(number) for number in _NUMBER.findall(text)]
+
+
+def points(text: str) -> list[Point]:
+    """The points of a shape."""
+    flat = numbers(text)
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def wkb_point(point: Point) -> bytes:
+    """Well-known binary of a point, little-endian."""
+    return struct.pack("<BIdd", 1, 1, *point)
+
+
+def wkb_line(line: Iterable[Point]) -> bytes:
+    """Well-known binary of a line string."""
+    return struct.pack("<BI", 1, 2) + _wkb_points(list(line))
+
+
+def wkb_polygon(ring: list[Point]) -> bytes:
+    """Well-known binary of a polygon of one ring, which is closed."""
+    closed = ring if ring[0] == ring[-1] else [*ring, ring[0]]
+    return struct.pack("<BII", 1, 3, 1) + _wkb_points(closed)
+
+
+def box_ring(text: str) -> list[Point]:
+    """The corners of ``(x1,y1),(x2,y2)`` in the order in which Debezium writes them."""
+    (x1, y1), (x2, y2) = points(text)
+    return [(x1, y1), (x1, y2), (x2, y2), (x2, y1), (x1, y1)]
+
+
+def _wkb_points(line: list[Point]) -> bytes:
+    return struct.pack("<I", len(line)) + b"".join(struct.pack("<dd", *point) for point in line)
+
+
+def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    match = pattern.fullmatch(text)
+    if match is None:
+        raise ValueError("not in PostgreSQL's ISO form")
+    return match
