@@ -48,7 +48,7 @@ setup: $(READY) ## .venv with the locked packages (runs by itself when the lock 
 
 $(READY): requirements/dev.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --progress-bar on --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 

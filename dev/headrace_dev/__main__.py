@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from headrace_dev import Stack, jars
+from headrace_dev.demo.show import demo
 from headrace_dev.jars import FetchError
 from headrace_dev.java import JavaError
 from headrace_dev.server import ServerError
@@ -31,6 +32,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("jars", help="fetch every bundle that is not there yet").set_defaults(run=_jars)
     commands.add_parser("lock", help="fetch every bundle anew and pin its files").set_defaults(run=_lock)
     commands.add_parser("stack", help="run the stack until Enter or Ctrl-C").set_defaults(run=_stack)
+    demo_command = commands.add_parser("demo", help="a shop under live load, its tables in the lake")
+    demo_command.add_argument("--once", action="store_true", help="a minute of load, then compare every cell")
+    demo_command.set_defaults(run=lambda chosen: demo(once=chosen.once))
     return parser
 
 

@@ -1,0 +1,246 @@
+"""The shop's customers: a steady mix of transactions, until told to stop.
+
+Every kind of change that a sink has to get right is among them: inserts, updates that leave TOAST columns untouched,
+updates that replace them or set them to null, deletes, changes of simple and composite keys.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+TABLES = ("customers", "products", "orders", "order_items", "reviews")
+_SCHEMA = Path(__file__).with_name("schema.sql")
+_WORDS = (
+    *("amber", "brook", "cedar", "delta", "ember", "fjord", "grove", "heath", "inlet", "jetty"),
+    *("knoll", "ledge", "marsh", "nook", "oxbow", "pond", "quay", "reef"),
+)
+_STATES = ("paid", "packed", "shipped", "delivered")
+
+
+class Shop:
+    """What the customers know: which keys exist. All changes go through its methods, each one transaction."""
+
+    def __init__(self, connection: Connection, seed: int = 1) -> None:
+        self._connection = connection
+        self._random = random.Random(seed)
+        self._customers: list[int] = []
+        self._skus: list[str] = []
+        self._orders: list[int] = []
+        self._reviews: list[uuid.UUID] = []
+        self._next_number = 1
+        self._mix: tuple[tuple[int, Callable[[], None]], ...] = (
+            (8, self.register),
+            (25, self.order),
+            (25, self.advance_order),
+            (15, self.change_price),
+            (4, self.describe),
+            (8, self.review),
+            (10, self.vote),
+            (6, self.cancel_order),
+            (4, self.renumber_line),
+            (2, self.rename_product),
+            (2, self.withdraw_review),
+            (1, self.launch_product),
+        )
+
+    def open(self, customers: int = 500, products: int = 100, orders: int = 1000) -> None:
+        """Create the tables and fill the shelves, so that the connector has a snapshot to take."""
+        self._connection.execute(_SCHEMA.read_bytes())
+        for count, change in ((customers, self.register), (products, self.launch_product), (orders, self.order)):
+            for _ in range(count):
+                change()
+
+    def change(self) -> None:
+        """One transaction of the mix."""
+        weights, changes = zip(*self._mix, strict=True)
+        self._random.choices(changes, weights)[0]()
+
+    def register(self) -> None:
+        """A new customer."""
+        number = self._number()
+        preferences = Jsonb({"theme": self._word(), "mails": self._random.random() < 0.5, "größe": [1, None, 2.5]})
+        self._run(
+            "INSERT INTO customers VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            (
+                number,
+                self._words(2),
+                self._maybe(f"{self._word()}@example.org"),
+                self._amount(),
+                False,
+                preferences,
+                _now(),
+            ),
+        )
+        self._customers.append(number)
+
+    def launch_product(self) -> None:
+        """A new product with a long description and a picture."""
+        sku = f"{self._word()}-{self._number()}"
+        tags = self._maybe([self._word(), None, self._word()])
+        row = (
+            sku,
+            self._words(3),
+            self._amount(),
+            self._random.random() * 10,
+            tags,
+            self._text(),
+            self._picture(),
+            _now(),
+        )
+        self._run("INSERT INTO products VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", row)
+        self._skus.append(sku)
+
+    def order(self) -> None:
+        """An order of one to four lines."""
+        number = self._number()
+        due = self._maybe(date(2026, 1, 1) + timedelta(days=self._random.randrange(400)))
+        with self._connection.transaction():
+            self._run(
+                "INSERT INTO orders VALUES (%s, %s, %s, %s, %s, %s)",
+                (number, self._random.choice(self._customers), "new", _now(), due, self._maybe(self._words(5))),
+            )
+            for line in range(1, self._random.randint(2, 5)):
+                item = (number, line, self._random.choice(self._skus), self._random.randint(1, 9), self._amount())
+                self._run("INSERT INTO order_items VALUES (%s, %s, %s, %s, %s)", item)
+        self._orders.append(number)
+
+    def advance_order(self) -> None:
+        """An order moves on, and its customer pays."""
+        state = self._random.choice(_STATES)
+        with self._connection.transaction():
+            self._run("UPDATE orders SET state = %s WHERE id = %s", (state, self._random.choice(self._orders)))
+            paid = (self._amount(), self._random.choice(self._customers))
+            self._run("UPDATE customers SET balance = balance + %s, vip = NOT vip WHERE id = %s", paid)
+
+    def change_price(self) -> None:
+        """Description and picture stay as they are, so the event leaves them out: this is what reselect is for."""
+        change = (self._amount(), _now(), self._random.choice(self._skus))
+        self._run("UPDATE products SET price = %s, updated = %s WHERE sku = %s", change)
+
+    def describe(self) -> None:
+        """A new description, or none."""
+        self._run("UPDATE products SET description = %s WHERE sku = %s", (self._maybe(self._text()), self._sku()))
+
+    def rename_product(self) -> None:
+        """The key changes, the long columns do not travel, and every order line follows by cascade."""
+        place = self._random.randrange(len(self._skus))
+        renamed = f"{self._word()}-{self._number()}"
+        self._run("UPDATE products SET sku = %s WHERE sku = %s", (renamed, self._skus[place]))
+        self._skus[place] = renamed
+
+    def renumber_line(self) -> None:
+        """A part of a composite key changes."""
+        order = self._random.choice(self._orders)
+        self._run("UPDATE order_items SET line = line + 10 WHERE order_id = %s AND line < 3000", (order,))
+
+    def cancel_order(self) -> None:
+        """An order and its lines go."""
+        order = self._take(self._orders)
+        with self._connection.transaction():
+            self._run("DELETE FROM order_items WHERE order_id = %s", (order,))
+            self._run("DELETE FROM orders WHERE id = %s", (order,))
+
+    def review(self) -> None:
+        """A review, often a long one."""
+        number = uuid.UUID(int=self._random.getrandbits(128), version=4)
+        row = (number, self._random.choice(self._customers), self._random.randint(1, 5), self._maybe(self._text()), 0)
+        self._run("INSERT INTO reviews VALUES (%s, %s, %s, %s, %s)", row)
+        self._reviews.append(number)
+
+    def vote(self) -> None:
+        """Somebody finds a review helpful; its text stays."""
+        if self._reviews:
+            self._run("UPDATE reviews SET helpful = helpful + 1 WHERE id = %s", (self._random.choice(self._reviews),))
+
+    def withdraw_review(self) -> None:
+        """A review goes."""
+        if self._reviews:
+            self._run("DELETE FROM reviews WHERE id = %s", (self._take(self._reviews),))
+
+    def close(self) -> int:
+        """One last order in a transaction of its own; what stands before it in the log came before. Returns its id."""
+        self.order()
+        return self._orders[-1]
+
+    def _run(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._connection.execute(statement.encode(), values)
+
+    def _number(self) -> int:
+        self._next_number += 1
+        return self._next_number
+
+    def _sku(self) -> str:
+        return self._random.choice(self._skus)
+
+    def _take(self, keys: list[Any]) -> Any:
+        place = self._random.randrange(len(keys))
+        keys[place], keys[-1] = keys[-1], keys[place]
+        return keys.pop()
+
+    def _maybe(self, value: Any) -> Any:
+        return None if self._random.random() < 0.1 else value
+
+    def _word(self) -> str:
+        return self._random.choice(_WORDS)
+
+    def _words(self, count: int) -> str:
+        return " ".join(self._word() for _ in range(count))
+
+    def _text(self) -> str:
+        return self._words(self._random.randint(500, 1500))
+
+    def _picture(self) -> bytes:
+        return self._random.randbytes(self._random.randint(3000, 9000))
+
+    def _amount(self) -> Decimal:
+        return Decimal(self._random.randint(0, 99999)).scaleb(-2)
+
+
+class Load:
+    """Changes the shop at a steady pace in a thread of its own; a failure there is raised by ``stop``."""
+
+    def __init__(self, shop: Shop, transactions_per_second: int) -> None:
+        self.transactions = 0
+        self._shop = shop
+        self._pause = 1 / transactions_per_second
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="shop", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the transaction in hand. Raises what went wrong in the thread."""
+        self._ended.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        try:
+            while not self._ended.wait(max(0.0, due - time.monotonic())):
+                self._shop.change()
+                self.transactions += 1
+                due += self._pause
+        except psycopg.Error as error:
+            self._error = error
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

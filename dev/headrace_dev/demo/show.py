@@ -1,0 +1,229 @@
+"""``make demo``: PostgreSQL, Debezium, Kafka and a Headrace worker, a busy shop, and what becomes of it in the lake."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+from rich.console import Console
+from rich.live import Live
+
+from headrace_dev.connect import debezium_postgres
+from headrace_dev.demo import view
+from headrace_dev.demo.compare import database_rows, differences, key_columns, lake_rows, lake_table
+from headrace_dev.demo.load import TABLES, Connection, Load, Shop
+from headrace_dev.postgres import SUPERUSER
+from headrace_dev.server import LOOPBACK, wait_until
+from headrace_dev.stack import Stack
+from headrace_dev.worker import Worker
+
+NAME = "shop"
+FOLDER = Path(".demo")
+REST_PORT = 8083
+ONCE_SECONDS = 60
+TRANSACTIONS_PER_SECOND = 60
+SETTLE_SECONDS = 120
+_SHOWN_DIFFERENCES = 20
+
+
+def demo(*, once: bool) -> int:
+    """Run the demo until Ctrl-C, or with ``once`` for a minute and a comparison. Returns the exit status."""
+    begin = time.monotonic()
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    with _Demo() as running:
+        running.start()
+        print(f"first rows in the lake after {time.monotonic() - begin:.0f} s")
+        with contextlib.suppress(KeyboardInterrupt):
+            running.watch(ONCE_SECONDS if once else None)
+        if once:
+            return running.prove()
+    print(f"\nStopped. The tables stay until the next demo:\n{_how_to_query()}")
+    return 0
+
+
+class _Demo:
+    """The running parts; leaving the block stops them all."""
+
+    def __init__(self) -> None:
+        self._stack = Stack(logs=FOLDER / "logs")
+        self._exit = contextlib.ExitStack()
+        self._exit.push(self._stack)
+        self._folders = {table: FOLDER / "warehouse" / "headrace" / f"{NAME}_public_{table}" for table in TABLES}
+
+    def __enter__(self) -> _Demo:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._exit.__exit__(*error)  # type: ignore[arg-type]  # the same three values, passed on
+
+    def start(self) -> None:
+        """Everything up to the first row of every table."""
+        with _step("starting Kafka and PostgreSQL"):
+            self._stack.start("kafka", "postgres")
+        with (
+            _step("opening the shop; starting Kafka Connect with Debezium, and Headrace"),
+            ThreadPoolExecutor() as pool,
+        ):
+            waiting = [pool.submit(self._stack.start, "connect"), pool.submit(self._start_worker)]
+            self._open_shop()
+            for part in waiting:
+                part.result()
+        with _step("creating the connectors"):
+            source = debezium_postgres(self._stack.postgres, NAME, NAME, heartbeat__interval__ms="1000")
+            self._stack.connect.put_connector(NAME, source)
+            self._worker.put_connector(NAME, sink_config(self._stack))
+        with _step("waiting for the snapshot"):
+            wait_until(lambda: all(map(view.row_count, self._folders.values())), "row in every table", 120, pause=0.25)
+
+    def watch(self, seconds: float | None) -> None:
+        """Let the shop be busy and show what happens, for ``seconds`` or until Ctrl-C."""
+        load = Load(self._shop, TRANSACTIONS_PER_SECOND)
+        end = time.monotonic() + (seconds if seconds is not None else float("inf"))
+        load.start()
+        try:
+            with _display(f"{self._how_to_go_on()}") as show:
+                while time.monotonic() < end:
+                    show(view.take_sample(self._worker, self._folders, load.transactions))
+                    time.sleep(1)
+        finally:
+            load.stop()
+
+    def prove(self) -> int:
+        """Wait until all is applied, compare every cell, and say so in the last line. Returns the exit status."""
+        with _step("the load has ended; waiting until all of it is applied"):
+            self._settle(self._shop.close())
+        found = []
+        rows = 0
+        for table, folder in self._folders.items():
+            wanted = database_rows(self._connection, table)
+            rows += len(wanted)
+            found += list(differences(table, key_columns(self._connection, table), wanted, lake_rows(folder)))
+        for difference in found[:_SHOWN_DIFFERENCES]:
+            print(difference)
+        if found:
+            print(f"demo: {len(found)} of {rows} rows in {len(TABLES)} tables differ")
+            return 1
+        print(f"demo: {rows} rows in {len(TABLES)} tables equal in database and lakehouse")
+        return 0
+
+    def _settle(self, last_order: int) -> None:
+        """Debezium publishes in commit order, so when the last order stands in the lake, every event is in Kafka."""
+        wait_until(lambda: self._has_order(last_order), "last order in the lake", SETTLE_SECONDS, pause=0.5)
+        ends = self._end_offsets()
+        wait_until(lambda: _reached(self._worker.committed(NAME), ends), "end of the lag", SETTLE_SECONDS, pause=0.5)
+
+    def _has_order(self, order: int) -> bool:
+        table = lake_table(self._folders["orders"])
+        return table is not None and len(table.scan(f"id = {order}", selected_fields=("id",)).to_arrow()) == 1
+
+    def _end_offsets(self) -> dict[tuple[str, int], int]:
+        admin = self._stack.kafka.admin()
+        wanted = {TopicPartition(f"{NAME}.public.{table}", 0): OffsetSpec.latest() for table in TABLES}
+        return {(at.topic, at.partition): found.result().offset for at, found in admin.list_offsets(wanted).items()}
+
+    def _start_worker(self) -> None:
+        port = _first_free_port(REST_PORT)
+        self._worker = Worker(self._stack.root, self._stack.kafka, FOLDER / "warehouse", port=port)
+        self._exit.callback(self._worker.stop)
+        self._worker.start()
+
+    def _open_shop(self) -> None:
+        self._stack.postgres.create_database(NAME)
+        self._connection: Connection = self._exit.enter_context(self._stack.postgres.connect(NAME))
+        self._shop = Shop(self._connection)
+        self._shop.open()
+
+    def _how_to_go_on(self) -> str:
+        url = self._worker.url
+        return (
+            f"Headrace's REST API (Kafka Connect's): {url}\n"
+            f"  curl -s {url}/connectors/{NAME}/status\n"
+            f"  curl -s -X PUT {url}/connectors/{NAME}/pause      …/resume goes on\n"
+            f"  psql '{self._stack.postgres.dsn(NAME)}'      change something yourself\n"
+            f"Query a table while it is written:\n{_how_to_query()}\nCtrl-C stops everything."
+        )
+
+
+def sink_config(stack: Stack) -> Mapping[str, str]:
+    """The connector of the demo: what a user would send to ``PUT /connectors/shop/config``."""
+    return {
+        "connector.class": "headrace.LakehouseSinkConnector",
+        "tasks.max": "1",
+        "topics.regex": rf"{NAME}\.public\..*",
+        "post.processors": "reselector",
+        "post.processors.reselector.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
+        "post.processors.reselector.reselect.null.values": "false",
+        "post.processors.reselector.reselect.cache.enabled": "true",
+        "reselect.database.hostname": LOOPBACK,
+        "reselect.database.port": str(stack.postgres.port),
+        "reselect.database.user": SUPERUSER,
+        "reselect.database.password": "unused",
+        "reselect.database.dbname": NAME,
+    }
+
+
+def _reached(committed: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]) -> bool:
+    return all(committed.get(partition, 0) >= end for partition, end in ends.items())
+
+
+def _first_free_port(wanted: int) -> int:
+    for port in range(wanted, wanted + 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((LOOPBACK, port))
+            if port != wanted:
+                print(f"port {wanted} is taken: Headrace's REST API is on {port}")
+            return port
+    raise RuntimeError(f"no free port from {wanted} to {wanted + 99}")
+
+
+def _how_to_query() -> str:
+    newest = f"max(glob('{FOLDER}/warehouse/headrace/{NAME}_public_products/metadata/v*.json'), key=os.path.getmtime)"
+    return (
+        f'  .venv/bin/python -c "import os; from glob import glob; from pyiceberg.table import StaticTable; '
+        f'print(StaticTable.from_metadata({newest}).scan().to_arrow())"'
+    )
+
+
+@contextlib.contextmanager
+def _step(what: str) -> Iterator[None]:
+    begin = time.monotonic()
+    print(f"{what} …", flush=True)
+    yield
+    print(f"  done in {time.monotonic() - begin:.1f} s", flush=True)
+
+
+@contextlib.contextmanager
+def _display(help_text: str) -> Iterator[_Show]:
+    """A live panel on a terminal; elsewhere the help once, then a line every five seconds."""
+    if sys.stdout.isatty():
+        with Live(console=Console(), refresh_per_second=2) as live:
+            yield _Show(lambda now, before: live.update(view.panel(now, before, help_text)), every=1)
+    else:
+        print(help_text, flush=True)
+        yield _Show(lambda now, before: print(view.line(now, before), flush=True), every=5)
+
+
+class _Show:
+    """Shows every ``every``-th sample, with the one shown before it for the rates."""
+
+    def __init__(self, show: Callable[[view.Sample, view.Sample], None], every: int) -> None:
+        self._show = show
+        self._every = every
+        self._count = 0
+        self._before: view.Sample | None = None
+
+    def __call__(self, sample: view.Sample) -> None:
+        """Take the next sample."""
+        if self._count % self._every == 0:
+            self._show(sample, self._before or sample)
+            self._before = sample
+        self._count += 1

@@ -1,0 +1,110 @@
+"""The real worker as a process: ``headrace connect-distributed`` with a properties file, as an operator starts it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from headrace_dev import jars
+from headrace_dev.kafka import Kafka
+from headrace_dev.server import LOOPBACK, Server, free_ports, wait_until
+
+
+class Worker:
+    """A distributed worker; ``kill`` and ``start`` keep its connectors, which live in topics of ``kafka``."""
+
+    def __init__(
+        self,
+        root: Path,
+        kafka: Kafka,
+        warehouse: Path,
+        *,
+        name: str = "headrace",
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.url = f"http://{LOOPBACK}:{port or free_ports(1)[0]}"
+        self.warehouse = warehouse
+        folder = root / name
+        folder.mkdir(mode=0o755)
+        file = folder / "worker.properties"
+        settings = _settings(kafka.bootstrap_servers, self.url, warehouse) | dict(properties or {})
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        command = [sys.executable, "-m", "headrace", "connect-distributed", str(file)]
+        jar_folder = {"HEADRACE_JARS": str(jars.folder("iceberg"))}
+        self.server = Server(name, command, folder, environment=jar_folder | dict(environment or {}))
+
+    def start(self, seconds: float = 120.0) -> None:
+        """Start and wait until the worker takes requests."""
+        self.server.start(self._healthy, seconds)
+
+    def stop(self) -> None:
+        """SIGTERM: writes in flight are finished."""
+        self.server.stop(seconds=90)
+
+    def kill(self) -> None:
+        """``kill -9`` of the worker and its JVM."""
+        self.server.kill()
+
+    def put_connector(self, name: str, config: Mapping[str, str], seconds: float = 120.0) -> None:
+        """Create or change a connector over REST and wait until its tasks run. Raises RuntimeError with the answer."""
+        answer = httpx.put(f"{self.url}/connectors/{name}/config", json=dict(config), timeout=60)
+        if not answer.is_success:
+            raise RuntimeError(f"{name}: {answer.json().get('message', answer.text)}")
+        wait_until(lambda: self.states(name)[1:] and set(self.states(name)) == {"RUNNING"}, f"running {name}", seconds)
+
+    def call(self, method: str, path: str) -> Any:
+        """One REST call, such as ``call("PUT", "/connectors/shop/pause")``; the JSON answer, None if there is none."""
+        answer = httpx.request(method, f"{self.url}{path}", timeout=60)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def states(self, name: str) -> list[str]:
+        """The state of a connector, then those of its tasks; empty while the worker knows nothing of it."""
+        answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=30)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return []
+        status = answer.raise_for_status().json()
+        return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
+
+    def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """Every sample of ``/metrics`` by name and labels."""
+        text = httpx.get(f"{self.url}/metrics", timeout=10).raise_for_status().text
+        families = text_string_to_metric_families(text)
+        return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
+
+    def committed(self, name: str) -> dict[tuple[str, int], int]:
+        """The next offset of each topic and partition that a connector has committed."""
+        offsets = self.call("GET", f"/connectors/{name}/offsets")["offsets"]
+        return {
+            (entry["partition"]["kafka_topic"], entry["partition"]["kafka_partition"]): entry["offset"]["kafka_offset"]
+            for entry in offsets
+        }
+
+    def _healthy(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=5).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+
+def _settings(bootstrap_servers: str, url: str, warehouse: Path) -> dict[str, str]:
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": "headrace",
+        "config.storage.topic": "headrace-configs",
+        "config.storage.replication.factor": "1",
+        "status.storage.topic": "headrace-status",
+        "status.storage.replication.factor": "1",
+        "status.storage.partitions": "1",
+        "listeners": url,
+        "warehouse": str(warehouse.resolve()),
+        "spark.master": "local[2]",
+        "spark.driver.memory": "2g",
+    }
