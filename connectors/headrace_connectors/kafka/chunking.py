@@ -1,0 +1,60 @@
+"""How polls become chunks: their numbering, and how many records to ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.ports import Chunk, Record, TopicPartition
+
+CHUNK_BYTES = 8 * 1024 * 1024
+_FIRST_POLL = 500
+_SAMPLE = 16
+
+
+class ChunkNumbering:
+    """Numbers the chunks of one group member (``faust.md``, "The design", point 3).
+
+    ``epoch`` counts assignments from 1; within one, ``sequence`` counts chunks from 0 and each chunk of a partition
+    begins where the one before it ended. The first one begins at its first record.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self._sequence = 0
+        self._ends: dict[TopicPartition, int] = {}
+
+    def next_epoch(self) -> None:
+        """From here on, everything that is fetched belongs to a new assignment."""
+        self.epoch += 1
+        self._sequence = 0
+        self._ends.clear()
+
+    def chunk(self, partition: TopicPartition, records: Sequence[Record], end: int) -> Chunk:
+        """The next chunk; ``end`` is the fetch position behind ``records``, beyond gaps and transaction markers."""
+        begin = self._ends.get(partition, records[0].offset)
+        self._ends[partition] = end
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        return Chunk(self.epoch, sequence, partition, records, begin, end)
+
+
+class PollSize:
+    """How many records to poll, so that a chunk stays near ``CHUNK_BYTES`` however wide the rows are.
+
+    The client bounds only compressed bytes, and JSON with schemas shrinks to a tenth. Wider records count at once,
+    narrower ones step by step.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._record_bytes = CHUNK_BYTES / _FIRST_POLL
+
+    @property
+    def records(self) -> int:
+        """The bound of the next poll, at least 1."""
+        return max(1, min(self._most, int(CHUNK_BYTES / self._record_bytes)))
+
+    def observe(self, records: Sequence[Record]) -> None:
+        """Learn from what a poll brought."""
+        sample = records[::_SAMPLE]
+        seen = 1 + sum(len(record.value or b"") + len(record.key or b"") for record in sample) / len(sample)
+        self._record_bytes = max(seen, (self._record_bytes + seen) / 2)

@@ -1,0 +1,192 @@
+"""The Kafka feed of one sink task: a group member on the consumer thread, a Faust agent on the worker's loop.
+
+``GroupMember`` fetches; chunks cross to the worker's loop into the agent's bounded channel, and the agent gives them to
+the task one by one. Calls of the listener never overlap: on a revoke, chunks that wait are dropped (they come again),
+the ``put`` in hand and ``revoked`` may finish within the revoke timeout, and are cancelled after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+from aiokafka.errors import KafkaError
+
+from headrace.core.errors import Fenced, Retriable
+from headrace.ports import Chunk, FeedListener, TopicPartition
+from headrace_connectors.kafka.agent import FaustHost
+from headrace_connectors.kafka.consumer_loop import ConsumerLoop
+from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.member import GroupMember
+from headrace_connectors.kafka.preflight import check_brokers
+from headrace_connectors.kafka.settings import ConsumerSettings
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 60.0
+REVOKE_SECONDS = 60.0
+"""How long a batch in flight may hold up a rebalance: well below the group's rebalance timeout of 120 s."""
+
+
+class KafkaFeed:
+    """``headrace.ports.Feed`` over Kafka. Its methods are called on the worker's loop."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: ConsumerSettings,
+        host: FaustHost,
+        consumers: ConsumerLoop,
+        revoke_seconds: float = REVOKE_SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._consumers = consumers
+        self._revoke_seconds = revoke_seconds
+        self._agent = host.agent(name, self._take)
+        self._member = GroupMember(settings, _AcrossThreads(self))
+        self._epoch: int | None = None
+        self._putting: asyncio.Task[None] | None = None
+        self._rebalancing: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._failed = False
+
+    async def start(self, listener: FeedListener) -> None:
+        """Join the group and begin to fetch. Raises ConfigError, Fatal or Retriable with the cause; all is undone."""
+        self._listener = listener
+        self.loop = asyncio.get_running_loop()
+        await self._agent.start()
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._consumers.call(self._join())
+        except BaseException as error:
+            await self.stop()
+            if isinstance(error, TimeoutError):
+                raise Retriable(f"Kafka did not let us in within {START_SECONDS:g} s") from error
+            raise
+
+    async def stop(self) -> None:
+        """Leave the group. Idempotent; nothing is put afterwards."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._epoch = None
+        for task in (self._putting, self._rebalancing):
+            await _cancelled(task)
+        await self._consumers.call(self._member.stop())
+        await self._agent.stop()
+
+    def pause(self) -> None:
+        """Stop fetching but stay in the group; what was fetched already is still put."""
+        self._consumers.soon(lambda: self._member.pause(True))
+
+    def resume(self) -> None:
+        """Fetch again."""
+        self._consumers.soon(lambda: self._member.pause(False))
+
+    def throttle(self, topics: Collection[str]) -> None:
+        """Do not fetch from these topics until called again without them."""
+        chosen = frozenset(topics)
+        self._consumers.soon(lambda: self._member.throttle(chosen))
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit next offsets. Raises Fenced when a partition is somebody else's, Retriable when Kafka is silent."""
+        if self._stopped:
+            raise Fenced("the feed was stopped: its partitions belong to somebody else")
+        await self._consumers.call(self._member.commit(offsets))
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Records between the fetch position and the end of each assigned partition, a few seconds old at most."""
+        return self._member.lag
+
+    async def _join(self) -> None:
+        await check_brokers(self._settings.arguments)
+        try:
+            await self._member.start()
+        except KafkaError as error:
+            raise translated(error, "joining the group") from error
+
+    async def _take(self, chunk: Chunk) -> None:
+        """The agent's body: put what belongs to this assignment, drop the rest; never raise."""
+        if chunk.epoch != self._epoch or self._failed:
+            return
+        self._putting = asyncio.ensure_future(self._listener.put(chunk))
+        try:
+            await asyncio.wait({self._putting})
+        finally:
+            finished, self._putting = self._putting, None
+            finished.cancel()
+        if not finished.cancelled() and (error := finished.exception()) is not None:
+            self.fail(error)
+
+    async def deliver(self, chunk: Chunk) -> None:
+        """A chunk from the member."""
+        if not self._stopped:
+            await self._agent.put(chunk)
+
+    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Let the task finish within the revoke timeout."""
+        self._epoch = None
+        await self._rebalance(self._finish(partitions), f"Partitions {sorted(partitions)} were revoked")
+
+    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """Tell the task, then let chunks of ``epoch`` through."""
+        await self._rebalance(self._listener.assigned(epoch, partitions), f"Partitions {sorted(partitions)} came")
+        self._epoch = epoch
+
+    def fail(self, error: BaseException) -> None:
+        """Hand a failure on, once; nothing is put afterwards."""
+        if not (self._failed or self._stopped):
+            self._failed = True
+            self._listener.failed(error)
+
+    async def _finish(self, partitions: Collection[TopicPartition]) -> None:
+        if self._putting is not None:
+            await asyncio.wait({self._putting})
+        await self._listener.revoked(partitions)
+
+    async def _rebalance(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        if self._stopped or self._failed:
+            work.close()
+            return
+        self._rebalancing = asyncio.ensure_future(work)
+        done, _ = await asyncio.wait({self._rebalancing}, timeout=self._revoke_seconds)
+        if not done:
+            log.warning("%s; the batch in flight took longer than %g s and is dropped", what, self._revoke_seconds)
+            await _cancelled(self._rebalancing)
+            await _cancelled(self._putting)
+        elif not self._rebalancing.cancelled() and (error := self._rebalancing.exception()) is not None:
+            self.fail(error)
+        self._rebalancing = None
+
+
+class _AcrossThreads:
+    """The member's listener: every call goes over to the worker's loop and comes back when it is done there."""
+
+    def __init__(self, feed: KafkaFeed) -> None:
+        self._feed = feed
+
+    async def deliver(self, chunk: Chunk) -> None:
+        await self._over(self._feed.deliver(chunk))
+
+    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        await self._over(self._feed.revoked(partitions))
+
+    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        await self._over(self._feed.assigned(epoch, partitions))
+
+    def failed(self, error: BaseException) -> None:
+        self._feed.loop.call_soon_threadsafe(self._feed.fail, error)
+
+    async def _over(self, work: Coroutine[Any, Any, None]) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._feed.loop))
+
+
+async def _cancelled(task: asyncio.Task[None] | None) -> None:
+    """Cancel ``task`` and wait until it is over."""
+    if task is not None:
+        task.cancel()
+        with suppress(Exception, asyncio.CancelledError):
+            await task

@@ -1,0 +1,254 @@
+"""One consumer group member on the consumer thread: polls, numbers chunks, follows rebalances, commits.
+
+The rules come from ``faust.md`` ("The design", points 3 to 7 and 10) and were measured on a real broker:
+
+- Records, their epoch and the fetch position behind them are taken in one step of the event loop: ``getmany`` is never
+  wrapped in a task or a time-out, since one that is cancelled has moved the position already.
+- aiokafka stops handing out records in the same step in which it calls ``on_partitions_revoked``, so an epoch begins
+  there: whatever a poll returns later belongs to the next assignment, even before ``on_partitions_assigned`` was heard.
+- Pausing never stops polling: a poll of a partition that is nobody's returns nothing, but raises coordinator errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+import aiokafka
+from aiokafka.errors import KafkaError
+from mode import Service
+
+from headrace.core.errors import Retriable
+from headrace.ports import Chunk, TopicPartition
+from headrace_connectors.kafka.assignor import topic_assignor
+from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
+from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.settings import ConsumerSettings
+
+log = logging.getLogger(__name__)
+
+POLL_MS = 200
+GATE_SECONDS = 1.0
+WATCH_SECONDS = 2.0
+STALL_SECONDS = 180.0
+COMMIT_SLICE_SECONDS = 5.0
+COMMIT_SECONDS = 60.0
+STOP_SECONDS = 10.0
+NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
+"""A partition that nobody is ever assigned."""
+
+
+class MemberListener(Protocol):
+    """Who hears of a member; called on the consumer thread, one call at a time. None of these raises."""
+
+    async def deliver(self, chunk: Chunk) -> None:
+        """Take a chunk; returning late is the back-pressure."""
+
+    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Finish what is in flight, within a bound of its own."""
+
+    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """Chunks of ``epoch`` follow."""
+
+    def failed(self, error: BaseException) -> None:
+        """The member has stopped polling."""
+
+
+class GroupMember(Service):
+    """Owns one AIOKafkaConsumer. All methods are called on the consumer thread, except that ``lag`` may be read."""
+
+    def __init__(
+        self, settings: ConsumerSettings, listener: MemberListener, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self.lag: Mapping[TopicPartition, int] = {}
+        self._settings = settings
+        self._listener = listener
+        self._clock = clock
+        self._numbering = ChunkNumbering()
+        self._size = PollSize(settings.arguments["max_poll_records"])
+        self._assigned = asyncio.Event()
+        self._gate_moved = asyncio.Event()
+        self._paused = False
+        self._throttled: frozenset[str] = frozenset()
+        self._idle = True
+        self._heard = (0, 0.0)
+
+    async def on_start(self) -> None:
+        """Connect and join the group; the assignment comes later. Raises aiokafka's errors."""
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            **self._settings.arguments, partition_assignment_strategy=(topic_assignor(),)
+        )
+        try:
+            await self._consumer.start()
+            self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self._revoked, self._arrived))
+        except BaseException:
+            await self._consumer.stop()
+            raise
+        self._work = [self.add_future(self._guarded(self._poll)), self.add_future(self._guarded(self._watch))]
+
+    async def on_stop(self) -> None:
+        """Stop polling and leave the group; a broker that is down does not hold this up for long."""
+        for task in getattr(self, "_work", ()):
+            task.cancel()
+        if hasattr(self, "_consumer"):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._consumer.stop()
+
+    def pause(self, paused: bool) -> None:
+        """Close or open the gate."""
+        self._paused = paused
+        self._gate_moved.set()
+
+    def throttle(self, topics: frozenset[str]) -> None:
+        """Leave out ``topics`` from now on."""
+        self._throttled = topics
+        self._gate_moved.set()
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit next offsets. What is gone (topic deleted) is left out: aiokafka would retry it for ever."""
+        wanted = {aiokafka.TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        deadline = self._clock() + COMMIT_SECONDS
+        while wanted:
+            try:
+                async with asyncio.timeout(COMMIT_SLICE_SECONDS):
+                    return await self._commit_now(wanted)
+            except TimeoutError:
+                if self._clock() > deadline:
+                    raise Retriable(f"Kafka did not confirm offsets within {COMMIT_SECONDS:g} s") from None
+            wanted = await self._existing(wanted)
+        return None
+
+    async def _commit_now(self, wanted: Mapping[aiokafka.TopicPartition, int]) -> None:
+        try:
+            await self._consumer.commit(wanted)
+        except KafkaError as error:
+            raise translated(error, "committing offsets") from error
+
+    async def _existing(self, wanted: dict[aiokafka.TopicPartition, int]) -> dict[aiokafka.TopicPartition, int]:
+        try:
+            async with asyncio.timeout(COMMIT_SLICE_SECONDS):
+                topics = await self._consumer.topics()
+        except (KafkaError, TimeoutError):
+            return wanted
+        gone = {partition for partition in wanted if partition.topic not in topics}
+        if gone:
+            log.warning("Offsets of deleted topics are not committed: %s", sorted({each.topic for each in gone}))
+        return {partition: offset for partition, offset in wanted.items() if partition not in gone}
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            while not self.should_stop:
+                await work()
+        except Exception as error:
+            failure = translated(error, "fetching")
+            failure.__cause__ = error
+            self._listener.failed(failure)
+
+    async def _poll(self) -> None:
+        partitions = self._fetchable()
+        if partitions == (NOWHERE,):
+            await self._consumer.getmany(NOWHERE, timeout_ms=0)
+            return await self._wait_at_gate()
+        polled = await self._consumer.getmany(*partitions, timeout_ms=POLL_MS, max_records=self._size.records)
+        # No step between the poll and its positions: both are valid, so ``position`` returns without waiting.
+        chunks = [
+            self._numbering.chunk(TopicPartition(*partition), records, await self._consumer.position(partition))
+            for partition, records in polled.items()
+        ]
+        self._idle = not chunks
+        for chunk in chunks:
+            self._size.observe(chunk.records)
+            await self._hand_over(chunk)
+        return None
+
+    def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
+        """What to poll: nothing (NOWHERE), all that is assigned (an empty tuple), or what is not throttled."""
+        if self._paused:
+            return (NOWHERE,)
+        if not self._throttled:
+            return ()
+        assigned = self._consumer.assignment()
+        return tuple(each for each in assigned if each.topic not in self._throttled) or (NOWHERE,)
+
+    async def _wait_at_gate(self) -> None:
+        self._gate_moved.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GATE_SECONDS):
+                await self._gate_moved.wait()
+
+    async def _hand_over(self, chunk: Chunk) -> None:
+        await self._assigned.wait()
+        if chunk.epoch == self._numbering.epoch:
+            await self._listener.deliver(chunk)
+
+    async def _revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self._numbering.next_epoch()  # before the first await: see the top of the file
+        self._assigned.clear()
+        self.lag = {}
+        if partitions:
+            await self._listener.revoked(partitions)
+
+    async def _arrived(self, partitions: Collection[TopicPartition]) -> None:
+        if self._settings.reset == "latest":
+            await self._commit_first_positions(partitions)
+        await self._listener.assigned(self._numbering.epoch, partitions)
+        self._heard = (0, self._clock())
+        self._assigned.set()
+
+    async def _commit_first_positions(self, partitions: Collection[TopicPartition]) -> None:
+        """``latest`` would skip at the next start whatever arrives until the first commit."""
+        new = [each for each in map(_aiokafka, partitions) if await self._consumer.committed(each) is None]
+        if new:
+            await self._consumer.commit({each: await self._consumer.position(each) for each in new})
+
+    async def _watch(self) -> None:
+        """Refresh the lag; fail when the client has silently stopped fetching."""
+        await asyncio.sleep(WATCH_SECONDS if self.lag or not self._assigned.is_set() else WATCH_SECONDS / 8)
+        assigned = self._consumer.assignment()
+        if not (assigned and self._assigned.is_set()):
+            return
+        with suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(WATCH_SECONDS):
+                ends = await self._consumer.end_offsets(assigned)
+                behind = {each: ends[each] - await self._consumer.position(each) for each in assigned}
+                self.lag = {TopicPartition(*each): max(0, records) for each, records in behind.items()}
+        self._check_stall(assigned)
+
+    def _check_stall(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
+        """Time passes only while we wait for records: a task that is busy or paused does not fetch, and need not."""
+        polled = max((self._consumer.last_poll_timestamp(each) or 0 for each in assigned), default=0)
+        latest, since = self._heard
+        if polled != latest or not self._idle or self._fetchable() == (NOWHERE,):
+            self._heard = (polled, self._clock())
+        elif self._clock() - since > STALL_SECONDS:
+            raise Retriable(f"no fetch was answered for {STALL_SECONDS:g} s; are the brokers up?")
+
+
+class _Rebalances(aiokafka.ConsumerRebalanceListener):
+    """aiokafka's listener: revoked, then assigned, awaited by the coordinator."""
+
+    def __init__(
+        self,
+        revoked: Callable[[Collection[TopicPartition]], Awaitable[None]],
+        assigned: Callable[[Collection[TopicPartition]], Awaitable[None]],
+    ) -> None:
+        self._revoked = revoked
+        self._assigned = assigned
+
+    async def on_partitions_revoked(self, revoked: Collection[aiokafka.TopicPartition]) -> None:
+        """Called before every rebalance, the first included."""
+        await self._revoked([TopicPartition(*each) for each in revoked])
+
+    async def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
+        """Called when the group has settled."""
+        await self._assigned([TopicPartition(*each) for each in assigned])
+
+
+def _aiokafka(partition: TopicPartition) -> aiokafka.TopicPartition:
+    return aiokafka.TopicPartition(*partition)

@@ -1,0 +1,113 @@
+"""Why a broker cannot be reached: TCP, TLS, Kafka's protocol and SASL tried in turn, so that a message names the cause.
+
+A client only says "Unable to bootstrap", whatever is wrong. Each address of ``bootstrap.servers`` is tried; one that
+works is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from aiokafka import errors as kafka
+from aiokafka.conn import create_conn
+
+from headrace.core.errors import ConfigError, HeadraceError, Retriable
+
+STEP_SECONDS = 5.0
+_CONNECTION = (
+    "client_id", "ssl_context", "security_protocol", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password",
+)  # fmt: skip
+
+
+async def check_brokers(arguments: Mapping[str, Any]) -> None:
+    """Return if one broker of ``arguments`` lets us in; else raise ConfigError or Retriable with the cause."""
+    failures: list[HeadraceError] = []
+    for address in str(arguments["bootstrap_servers"]).split(","):
+        try:
+            await _check(address.strip(), arguments)
+        except HeadraceError as failure:
+            failures.append(failure)
+        else:
+            return
+    # A refusal says more about our settings than a broker that is merely down.
+    raise next((failure for failure in failures if isinstance(failure, ConfigError)), failures[0])
+
+
+async def _check(address: str, arguments: Mapping[str, Any]) -> None:
+    host, separator, port = address.rpartition(":")
+    if not (separator and port.isdigit()):
+        raise ConfigError(f"bootstrap.servers: {address!r} is not host:port", "bootstrap.servers")
+    host = host.strip("[]")
+    await _tcp(host, int(port), address)
+    if str(arguments.get("security_protocol", "")).endswith("SSL"):
+        await _tls(host, int(port), address, arguments["ssl_context"])
+    await _protocol(host, int(port), address, arguments)
+
+
+async def _tcp(host: str, port: int, address: str) -> None:
+    try:
+        async with asyncio.timeout(STEP_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except TimeoutError as error:
+        raise Retriable(f"Kafka broker {address} does not answer within {STEP_SECONDS:g} s: a firewall?") from error
+    except OSError as error:
+        raise Retriable(
+            f"Kafka broker {address} cannot be reached: {error.strerror or error}; is the broker up, and are host and "
+            "port in bootstrap.servers right?"
+        ) from error
+    await _close(writer)
+
+
+async def _tls(host: str, port: int, address: str, context: ssl.SSLContext) -> None:
+    try:
+        async with asyncio.timeout(STEP_SECONDS):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except ssl.SSLCertVerificationError as error:
+        raise ConfigError(
+            f"the certificate of Kafka broker {address} is not trusted: {error.verify_message}; is "
+            "ssl.truststore.location the right CA?",
+            "ssl.truststore.location",
+        ) from error
+    except (ssl.SSLError, OSError, TimeoutError) as error:
+        raise ConfigError(
+            f"Kafka broker {address} accepts TCP but no TLS handshake ({type(error).__name__}): does that port speak "
+            "TLS, as security.protocol says?",
+            "security.protocol",
+        ) from error
+    await _close(writer)
+
+
+async def _protocol(host: str, port: int, address: str, arguments: Mapping[str, Any]) -> None:
+    """ApiVersions, then SASL when it is asked for."""
+    connection = {key: arguments[key] for key in _CONNECTION if key in arguments}
+    mechanism = arguments.get("sasl_mechanism", "PLAIN")
+    try:
+        opened = await create_conn(host, port, request_timeout_ms=int(STEP_SECONDS * 1000), **connection)
+    except (kafka.AuthenticationFailedError, kafka.SaslAuthenticationFailed) as error:
+        raise ConfigError(
+            f"Kafka broker {address} refused user or password (SASL {mechanism}); correct sasl.jaas.config",
+            "sasl.jaas.config",
+        ) from error
+    except (kafka.UnsupportedSaslMechanismError, kafka.IllegalSaslStateError) as error:
+        raise ConfigError(
+            f"Kafka broker {address} does not offer SASL {mechanism} on this port; correct sasl.mechanism or "
+            "security.protocol",
+            "sasl.mechanism",
+        ) from error
+    except (kafka.KafkaError, OSError, TimeoutError) as error:
+        raise Retriable(
+            f"{address} accepts TCP but does not speak Kafka's protocol with us ({type(error).__name__}): is the port "
+            "a broker's, does security.protocol fit its listener, and is it fully started?"
+        ) from error
+    opened.close()
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError, asyncio.TimeoutError):
+        async with asyncio.timeout(1):
+            await writer.wait_closed()
