@@ -413,7 +413,8 @@ class TopicDecoder:
     ) -> tuple[Column, ...]:
         entry = self._catalog.table(table)
         by_name = {} if entry is None else {column.name: column for column in entry.columns}
-        may_omit = (operations == Operation.UPDATE) | (operations == Operation.CREATE)
+        # Snapshot reads too: there the placeholder is the row's own value, which looks just the same.
+        may_omit = (operations != Operation.DELETE) & (operations != Operation.TOMBSTONE)
         may_hide = operations == Operation.UPDATE
         may_hide[key_changes] = True
         columns = []

@@ -167,8 +167,9 @@ class Actions:
     - where ``by_arrival`` is set (that oldest event had no position): it arrived later than the stored row's event, the
       same topic and partition with a higher offset, or another partition with a later source time.
 
-    ``fresh`` rows are new incarnations that must not keep stored cells. ``carry_from`` is the index of the action whose
-    stored row CARRIED cells come from, or -1. ``transaction`` is that of the last event, -1 if unknown.
+    ``fresh`` rows are new incarnations that must not keep stored cells; of a delete it says that the row was made
+    within the same batch, so that there may be none to remove. ``carry_from`` is the index of the action whose stored
+    row CARRIED cells come from, or -1. ``transaction`` is that of the last event, -1 if unknown.
     """
 
     table: TableId

@@ -30,7 +30,8 @@ class Incarnations:
     """The applied events of a batch by key, and for each key where the row that stands at the end began.
 
     ``index`` lists event indexes, key by key in order of arrival. ``last`` and ``begin`` are places in it, one per key:
-    the key's last event, and the first of the last incarnation (after a delete, or with a new image).
+    the key's last event, and the first of the last incarnation (after a delete, or with a new image). ``fresh`` tells
+    that this incarnation is a new image; of a deleted row, that its first event in the batch was one.
     """
 
     index: Ints
@@ -74,7 +75,9 @@ def _incarnations(changes: Changes, grouped: Grouped, applies: Bools) -> Incarna
     new = images | (after_delete & ~deletes)
     begin = _latest(starts | new | deletes)
     last = np.flatnonzero(np.append(starts[1:], True)) if len(index) else np.zeros(0, np.int64)
-    return Incarnations(index, last, begin[last], new[begin[last]], deletes[last], code[last])
+    deleted = deletes[last]
+    fresh = np.where(deleted, images[starts], new[begin[last]])
+    return Incarnations(index, last, begin[last], fresh, deleted, code[last])
 
 
 def _latest(flags: Bools) -> Ints:
@@ -101,7 +104,7 @@ def _actions(
         key_fields=changes.key_fields,
         key=key,
         delete=rows.deleted,
-        fresh=rows.fresh & ~rows.deleted,
+        fresh=rows.fresh,
         version=version,
         first_position=_first_positions(changes.version, rows, oldest),
         first=first,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.events import NO_POSITION, Changes, Operation, RowVersion, Versions
+from headrace.core.keys import FLOOR_KEY
 from headrace.core.ranking import outranks, succeed
 
 Bools = npt.NDArray[np.bool_]
@@ -75,21 +76,30 @@ def applying(
     suspect = _disorderly(version, grouped)
     suspect[list(rows)] = True
     suspect |= _needing_arrival(version, grouped, tombstones)
-    applies: Bools = deletes | (version.position == NO_POSITION) | _above(version, grouped, tombstones)
+    applies: Bools = deletes | _above(version, grouped, tombstones)
+    if FLOOR_KEY in ledger:
+        applies &= deletes | _above_floor(version, ledger[FLOOR_KEY])
     if suspect.any():
         _walk_all(version, grouped, deletes, applies, suspect, tombstones, rows)
     return applies
 
 
 def _above(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVersion]) -> Bools:
-    """Whether each event's position is above its key's tombstone; true where there is none."""
+    """Whether each event's position is above its key's tombstone; true where either is without one."""
     if not tombstones:
         return np.ones(len(version), np.bool_)
     floor = np.full(len(grouped.keys), NO_POSITION, version.position.dtype)
     for code, tombstone in tombstones.items():
         floor[code] = tombstone.position
-    above: Bools = version.position > floor[grouped.code]
+    above: Bools = (version.position == NO_POSITION) | (version.position > floor[grouped.code])
     return above
+
+
+def _above_floor(version: Versions, floor: RowVersion) -> Bools:
+    """Whether each event outranks the last truncate."""
+    here = (version.partition == floor.partition) & (version.topic == floor.topic)
+    later = np.where(here, version.offset > floor.offset, version.source_time > floor.source_time)
+    return np.where(version.position == NO_POSITION, later, version.position > floor.position)
 
 
 def _needing_arrival(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVersion]) -> Bools:
@@ -154,6 +164,6 @@ def _walk(
     for index in range(*bounds):
         event = version.row(index)
         blocked = tombstone is not None and not deletes[index] and not outranks(event, tombstone)
-        applies[index] = not blocked and (current is None or outranks(event, current))
+        applies[index] &= not blocked and (current is None or outranks(event, current))
         if applies[index]:
             current = succeed(event, current)

@@ -1,0 +1,110 @@
+"""Questions about folded actions, and small changes to them, between fold and merge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.conform import conformed
+from headrace.core.events import Actions, CellState
+from headrace.core.inference import INFERRED
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+_OPEN = (CellState.UNCHANGED, CellState.UNKNOWN)
+
+
+def table_schema(actions: Actions) -> pa.Schema:
+    """The columns that a table needs for the actions."""
+    return pa.schema([pa.field(column.name, column.values.type) for column in actions.columns])
+
+
+def lake_columns(actions: Actions, stored: pa.Schema | None) -> Actions:
+    """The actions with columns of inferred type (JSON without schemas) typed as the table has them.
+
+    What has no type, in the batch or in the table, is left out: there is nothing to write yet.
+    """
+    if not any(column.schema.parameters == INFERRED for column in actions.columns):
+        return actions
+    known = {} if stored is None else {column.name: column.type for column in stored}
+    columns = []
+    for column in actions.columns:
+        values: pa.Array | None = column.values
+        if column.schema.parameters == INFERRED:
+            values = conformed(column.values, known.get(column.name))
+        if values is not None:
+            columns.append(replace(column, values=values))
+    return replace(actions, columns=tuple(columns))
+
+
+def open_rows(actions: Actions, standing: Bools | None = None) -> Bools:
+    """The upserts with a cell that nothing supplies: of a new image, or without a stored row to keep it from.
+
+    ``standing`` tells which actions have a stored row; without it only new images are looked at.
+    """
+    hollow = actions.fresh.copy() if standing is None else actions.fresh | ~standing
+    hollow &= ~actions.delete
+    found = np.zeros(len(actions), np.bool_)
+    if hollow.any():
+        for column in actions.columns:
+            if column.states is not None:
+                found |= hollow & np.isin(column.states, _OPEN)
+    return found
+
+
+def with_nulls_for_open_cells(actions: Actions, rows: Bools) -> Actions:
+    """The actions with NULL for every open cell of ``rows``."""
+    columns = []
+    for column in actions.columns:
+        states = column.states
+        if states is not None:
+            states = np.where(rows & np.isin(states, (*_OPEN, CellState.ABSENT)), CellState.NULL, states).astype(
+                np.uint8
+            )
+        columns.append(replace(column, states=states))
+    return replace(actions, columns=tuple(columns))
+
+
+def without_hollow_carries(actions: Actions, standing: Bools) -> Actions:
+    """The actions where cells that were to come from an old row that does not stand are open instead."""
+    origin = actions.carry_from
+    hollow = (origin >= 0) & ~standing[np.where(origin >= 0, origin, 0)] if len(standing) else origin >= 0
+    if not hollow.any():
+        return actions
+    columns = []
+    for column in actions.columns:
+        states = column.states
+        if states is not None:
+            carried = hollow & (states == CellState.CARRIED)
+            states = np.where(carried, CellState.UNCHANGED, states).astype(np.uint8)
+        columns.append(replace(column, states=states))
+    return replace(actions, columns=tuple(columns), carry_from=np.where(hollow, -1, origin))
+
+
+def take_actions(actions: Actions, index: Ints) -> Actions:
+    """The actions at ``index``. Carried cells would lose their origin: only for actions without any."""
+    places = pa.array(index)
+    return replace(
+        actions,
+        key=actions.key.take(places),
+        delete=actions.delete[index],
+        fresh=actions.fresh[index],
+        version=actions.version.take(index),
+        first_position=actions.first_position[index],
+        first=actions.first.take(index),
+        by_arrival=actions.by_arrival[index],
+        carry_from=actions.carry_from[index],
+        transaction=actions.transaction[index],
+        columns=tuple(
+            replace(
+                column,
+                values=column.values.take(places),
+                states=None if column.states is None else column.states[index],
+            )
+            for column in actions.columns
+        ),
+    )

@@ -1,0 +1,154 @@
+"""Several runs of changes as one, across schema changes that only add columns or widen types.
+
+A column that a run's schema does not have is ABSENT there. Runs whose types do not go together are not combined: they
+become batches of their own, and it is the table that says whether the later one fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.events import CellState, Changes, Column, TableId, Versions
+
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+
+
+def wider_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The narrower type's values fit into the result without loss; None if neither holds the other."""
+    if left == right or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if left in _INTEGERS and right in _INTEGERS:
+        return max(left, right, key=_INTEGERS.index)
+    if {left, right} == {pa.float32(), pa.float64()}:
+        return pa.float64()
+    if pa.types.is_decimal128(left) and pa.types.is_decimal128(right) and left.scale == right.scale:
+        return left if left.precision >= right.precision else right
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What runs that become one batch have in common."""
+
+    table: TableId
+    key_fields: tuple[str, ...]
+    types: Mapping[str, pa.DataType]
+
+
+def joined(shape: Shape | None, run: Changes) -> Shape | None:
+    """The shape of ``run`` added to runs of ``shape`` (None: to nothing). None if they do not go together."""
+    types = {column.name: column.values.type for column in run.columns}
+    if shape is None:
+        return Shape(run.table, run.key_fields, types)
+    if run.table != shape.table or run.key_fields != shape.key_fields:
+        return None
+    merged = dict(shape.types)
+    for name, kind in types.items():
+        wider = wider_type(merged.get(name, kind), kind)
+        if wider is None:
+            return None
+        merged[name] = wider
+    return Shape(shape.table, shape.key_fields, merged)
+
+
+def combine(runs: Sequence[Changes]) -> Changes:
+    """The runs as one, in order. All of them must be ``joined`` without a None."""
+    if len(runs) == 1:
+        return runs[0]
+    starts = np.cumsum([0, *(len(run) for run in runs)])
+    names = list(dict.fromkeys(column.name for run in runs for column in run.columns))
+    first = runs[0]
+    return Changes(
+        table=first.table,
+        key_fields=first.key_fields,
+        operation=np.concatenate([run.operation for run in runs]),
+        key=pa.concat_arrays([run.key for run in runs]),
+        version=_versions([run.version for run in runs]),
+        transaction=np.concatenate([run.transaction for run in runs]),
+        columns=tuple(_column(name, runs) for name in names),
+        old_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.old_key.items()},
+        moved=frozenset(int(s) + i for s, run in zip(starts, runs, strict=False) for i in run.moved),
+    )
+
+
+def split(changes: Changes, at: int) -> tuple[Changes, Changes]:
+    """The events before index ``at``, and the others."""
+    return _slice(changes, 0, at), _slice(changes, at, len(changes))
+
+
+def _slice(changes: Changes, begin: int, end: int) -> Changes:
+    part, version = slice(begin, end), changes.version
+    return Changes(
+        table=changes.table,
+        key_fields=changes.key_fields,
+        operation=changes.operation[part],
+        key=changes.key[part],
+        version=Versions(
+            version.topic,
+            version.position[part],
+            version.partition[part],
+            version.offset[part],
+            version.source_time[part],
+        ),
+        transaction=changes.transaction[part],
+        columns=tuple(
+            Column(c.name, c.schema, c.values[part], None if c.states is None else c.states[part])
+            for c in changes.columns
+        ),
+        old_key={index - begin: key for index, key in changes.old_key.items() if begin <= index < end},
+        moved=frozenset(index - begin for index in changes.moved if begin <= index < end),
+    )
+
+
+def _versions(parts: Sequence[Versions]) -> Versions:
+    return Versions(
+        parts[0].topic,
+        np.concatenate([part.position for part in parts]),
+        np.concatenate([part.partition for part in parts]),
+        np.concatenate([part.offset for part in parts]),
+        np.concatenate([part.source_time for part in parts]),
+    )
+
+
+def _column(name: str, runs: Sequence[Changes]) -> Column:
+    found = [next((column for column in run.columns if column.name == name), None) for run in runs]
+    present = [column for column in found if column is not None]
+    kind = _widest([column.values.type for column in present])
+    widest = next((column for column in reversed(present) if column.values.type == kind), present[-1])
+    arrays = [
+        pa.nulls(len(run), kind) if column is None else _cast(column.values, kind)
+        for run, column in zip(runs, found, strict=True)
+    ]
+    return Column(name, widest.schema, pa.concat_arrays(arrays), _states(runs, found))
+
+
+def _widest(kinds: Sequence[pa.DataType]) -> pa.DataType:
+    widest = kinds[0]
+    for kind in kinds[1:]:
+        widest = wider_type(widest, kind) or widest
+    return widest
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else values.cast(kind)
+
+
+def _states(runs: Sequence[Changes], found: Sequence[Column | None]) -> npt.NDArray[np.uint8] | None:
+    if all(column is not None and column.states is None for column in found):
+        return None
+    return np.concatenate([_states_of(run, column) for run, column in zip(runs, found, strict=True)])
+
+
+def _states_of(run: Changes, column: Column | None) -> npt.NDArray[np.uint8]:
+    if column is None:
+        return np.full(len(run), CellState.ABSENT, np.uint8)
+    if column.states is not None:
+        return column.states
+    return np.where(np.asarray(column.values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)

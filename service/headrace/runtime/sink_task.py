@@ -1,0 +1,350 @@
+"""The way of a record, from a chunk of Kafka records to the commit of its offset.
+
+    put      check the sequence -> decode (thread) -> bad records to the dead letter queue -> into the batch manager
+    _drain   per table: next batch -> TablePipeline.write (thread): fold, reselect, merge -> complete the batch
+    _commit  the group's offsets, over chunks of which every table is durable
+
+All methods run on the worker's event loop; decode and write run in threads and never on it. Reading is throttled, topic
+by topic, when a table's queue holds a full batch that its writer has not taken yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from tenacity import stop_after_delay
+
+from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
+from headrace.core.envelope import Decoded, EnvelopeOptions, Errant, TopicDecoder
+from headrace.core.errors import Fatal, Fenced, Retriable
+from headrace.core.naming import TableNaming
+from headrace.core.sequence import ChunkSequence
+from headrace.ports import (
+    Chunk,
+    Commit,
+    DeadLetterQueue,
+    ErrantRecord,
+    Feed,
+    Lakehouse,
+    Record,
+    TableOptions,
+    TopicPartition,
+)
+from headrace.runtime import failpoints
+from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.retry import retrying
+from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+WRITE_PATIENCE = 15.0
+"""Seconds for which a write that fails for a passing reason is repeated before the task itself is started again."""
+COMMIT_INTERVAL = 5.0
+"""Seconds after which offsets that moved without a batch, or could not be committed, are tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTaskOptions:
+    """What a connector's configuration says to its tasks."""
+
+    connector: str
+    group: str
+    namespace: str
+    naming: TableNaming
+    envelope: EnvelopeOptions
+    batches: BatchPolicy
+    tables: TableOptions
+    pipeline: PipelineOptions
+    tolerate_errors: bool = False
+    log_errors: bool = False
+
+
+class SinkTask:
+    """One task of a sink connector: a ``ports.FeedListener``, and the ``Task`` that a worker supervises."""
+
+    def __init__(
+        self,
+        options: SinkTaskOptions,
+        feed: Feed,
+        lakehouse: Lakehouse,
+        post_processor: ReselectColumnsPostProcessor,
+        dead_letter_queue: DeadLetterQueue | None,
+        executor: Executor,
+        on_failure: Callable[[BaseException], None],
+        observer: Observer = NO_OBSERVER,
+    ) -> None:
+        self._options = options
+        self._feed = feed
+        self._lakehouse = lakehouse
+        self._post_processor = post_processor
+        self._dead_letter_queue = dead_letter_queue
+        self._executor = executor
+        self._on_failure = on_failure
+        self._observer = observer
+        self._sequence = ChunkSequence()
+        self._batches = BatchManager(options.batches)
+        self._decoders: dict[str, TopicDecoder] = {}
+        self._pipelines: dict[str, TablePipeline] = {}
+        self._topics: dict[str, set[str]] = {}
+        self._drains: dict[str, asyncio.Task[None]] = {}
+        self._wake: dict[str, asyncio.Event] = {}
+        self._uncommitted: dict[TopicPartition, int] = {}
+        self._committer: asyncio.Task[None] | None = None
+        self._writing = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._idle = asyncio.Event()
+        self._gate_open = True
+        self._failed = False
+
+    # -- life cycle (the worker calls) ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Check the warehouse, join the group, begin to read. Raises ConfigError, Retriable or Fatal with the cause."""
+        await self._in_thread(self._lakehouse.check)
+        await self._feed.start(self)
+        self._committer = asyncio.create_task(self._commit_regularly(), name=f"{self._options.connector} offsets")
+
+    async def stop(self) -> None:
+        """Finish the write in flight, commit what is durable, leave the group. Idempotent."""
+        self._gate_open = False
+        self._feed.pause()
+        await self._quiet.wait()
+        for task in (*self._drains.values(), *([self._committer] if self._committer else [])):
+            task.cancel()
+        await asyncio.gather(*self._drains.values(), return_exceptions=True)
+        if not self._failed:
+            await self._commit()
+        await self._feed.stop()
+        self._post_processor.close()
+        if self._dead_letter_queue is not None:
+            await self._dead_letter_queue.close()
+
+    async def pause(self) -> None:
+        """Stop reading but stay in the group; what was read is still written and committed."""
+        self._feed.pause()
+        self._note_idle()
+        await self._idle.wait()
+        await self._commit()
+
+    async def resume(self) -> None:
+        """Read again."""
+        self._feed.resume()
+
+    # -- what the feed brings ------------------------------------------------------------------------------------------
+
+    async def put(self, chunk: Chunk) -> None:
+        """Decode a chunk and hand its changes to the batch manager."""
+        try:
+            if self._sequence.admit(chunk.epoch, chunk.sequence, chunk.partition, chunk.begin, chunk.end):
+                await self._take(chunk)
+        except Exception as error:
+            self.failed(error)
+
+    async def _take(self, chunk: Chunk) -> None:
+        with self._observer.stage(chunk.partition.topic, "decode"):
+            decoded = await self._in_thread(self._decoder(chunk.partition.topic).decode, chunk.records)
+        self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped, len(decoded.errant))
+        await self._report(chunk, decoded)
+        if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
+            return
+        pieces = [(self._table_name(chunk.partition.topic, piece), piece) for piece in decoded.pieces]
+        self._batches.add(chunk.partition, chunk.end, pieces, time.monotonic())
+        for table in {name for name, _ in pieces}:
+            self._awake(table)
+        self._moved(self._batches.settled())
+        self._throttle()
+
+    async def _report(self, chunk: Chunk, decoded: Decoded) -> None:
+        """Bad records: into the log and the dead letter queue; without tolerance the first one fails the task."""
+        if not decoded.errant:
+            return
+        errants = [_errant_record(chunk.records[errant.index], errant) for errant in decoded.errant]
+        if self._dead_letter_queue is not None:
+            await self._dead_letter_queue.report(errants)
+        for errant in errants if self._options.log_errors or not self._options.tolerate_errors else ():
+            log.error("%s", _describe(errant))
+        if not self._options.tolerate_errors:
+            raise Fatal(f"Tolerance exceeded in error handler: {_describe(errants[0])}") from errants[0].error
+
+    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """A new assignment: begin from the group's offsets with nothing in memory."""
+        self._sequence.begin(epoch)
+        self._batches.reset()
+        self._uncommitted.clear()
+        self._post_processor.assigned(partitions)
+        self._gate_open = True
+        log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
+
+    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Let the writes in flight finish and commit them; drop the rest, which its new owner reads again."""
+        self._gate_open = False
+        await self._quiet.wait()
+        await self._commit()
+        self._sequence.begin(self._sequence.epoch + 1)
+        self._batches.reset()
+        self._post_processor.revoked(partitions)
+
+    def failed(self, error: BaseException) -> None:
+        """Stop here: nothing more is written or committed, and the worker hears why. Only the first error counts."""
+        if not self._failed:
+            self._failed = True
+            self._gate_open = False
+            self._feed.pause()
+            self._note_idle()
+            self._on_failure(error)
+
+    # -- one table's writer --------------------------------------------------------------------------------------------
+
+    def _awake(self, table: str) -> None:
+        self._wake.setdefault(table, asyncio.Event()).set()
+        if table not in self._drains:
+            self._drains[table] = asyncio.create_task(self._drain(table), name=f"{self._options.connector} {table}")
+
+    async def _drain(self, table: str) -> None:
+        """Write the table's batches one after the other, each as soon as the writer is free and the batch is due."""
+        try:
+            while not self._failed:
+                batch = self._batches.next(table, time.monotonic()) if self._gate_open else None
+                if batch is None:
+                    await self._wait(table)
+                else:
+                    await self._write(batch)
+        except Exception as error:
+            self.failed(error)
+
+    async def _wait(self, table: str) -> None:
+        """Until something arrives for the table, or its queue is due by age."""
+        wake, due = self._wake[table], self._batches.due(table) if self._gate_open else None
+        wake.clear()
+        try:
+            async with asyncio.timeout(None if due is None else max(due - time.monotonic(), 0.0)):
+                await wake.wait()
+        except TimeoutError:
+            return
+
+    async def _write(self, batch: Batch) -> None:
+        epoch = self._sequence.epoch
+        self._writing += 1
+        self._quiet.clear()
+        self._throttle()
+        try:
+            await self._write_with_patience(batch)
+            if epoch == self._sequence.epoch:  # otherwise fenced: the new owner writes it again, without effect
+                self._moved(self._batches.complete(batch.id))
+                await self._commit()
+            await self._in_thread(self._pipeline(batch.table).maintain)
+        finally:
+            self._writing -= 1
+            if self._writing == 0:
+                self._quiet.set()
+            self._note_idle()
+
+    async def _write_with_patience(self, batch: Batch) -> None:
+        commit = Commit(batch.id, self._options.connector, self._options.group, _partitions(batch.offsets))
+        retry = retrying(WRITE_PATIENCE / 3, partial(self._write_failed, batch))
+        started = time.monotonic()
+        write = self._pipeline(batch.table).write
+        await retry.copy(stop=stop_after_delay(WRITE_PATIENCE))(self._in_thread, write, batch.content, commit)
+        self._observer.written(batch, time.monotonic() - started, time.time())
+
+    def _write_failed(self, batch: Batch, error: BaseException) -> None:
+        log.warning("%s: writing %s failed and is repeated: %s", self._options.connector, batch.table, error)
+
+    def _note_idle(self) -> None:
+        if self._failed or self._batches.idle:
+            self._idle.set()
+        else:
+            self._idle.clear()
+
+    def _throttle(self) -> None:
+        crowded = self._batches.crowded()
+        self._feed.throttle({topic for table in crowded for topic in self._topics.get(table, ())})
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    def _moved(self, offsets: Mapping[object, int]) -> None:
+        self._uncommitted.update(_partitions(offsets))
+
+    async def _commit(self) -> None:
+        """Commit what has moved. What cannot be committed for now is tried again with the next; refused is dropped."""
+        offsets, self._uncommitted = self._uncommitted, {}
+        if not offsets:
+            return
+        await self._in_thread(failpoints.reach, "before-offset-commit")
+        try:
+            await self._feed.commit(offsets)
+            self._observer.committed(offsets)
+        except Fenced as error:
+            log.warning("%s: offsets were refused, the records are read again: %s", self._options.connector, error)
+        except Retriable as error:
+            log.warning("%s: offsets could not be committed yet: %s", self._options.connector, error)
+            self._uncommitted = {**offsets, **self._uncommitted}
+
+    async def _commit_regularly(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(COMMIT_INTERVAL)
+                self._observer.lag(self._feed.lag())
+                await self._commit()
+        except Exception as error:
+            self.failed(error)
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _decoder(self, topic: str) -> TopicDecoder:
+        if topic not in self._decoders:
+            self._decoders[topic] = TopicDecoder(topic, self._options.envelope, self._post_processor)
+        return self._decoders[topic]
+
+    def _table_name(self, topic: str, piece: Piece) -> str:
+        name = self._options.naming.name(topic, piece.table)
+        self._topics.setdefault(name, set()).add(topic)
+        return name
+
+    def _pipeline(self, name: str) -> TablePipeline:
+        if name not in self._pipelines:
+            options = self._options
+            table = self._lakehouse.table(options.namespace, name, options.tables)
+            self._pipelines[name] = TablePipeline(
+                f"{options.namespace}.{name}",
+                table,
+                self._post_processor,
+                options.pipeline,
+                now=lambda: time.time_ns() // 1000,
+                stages=partial(self._observer.stage, name),
+            )
+        return self._pipelines[name]
+
+    async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args))
+
+
+def _partitions(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
+    return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
+
+
+def _errant_record(record: Record, errant: Errant) -> ErrantRecord:
+    converter = errant.stage.name.endswith("CONVERTER")
+    class_name = (
+        "org.apache.kafka.connect.json.JsonConverter" if converter else "org.apache.kafka.connect.sink.SinkTask"
+    )
+    return ErrantRecord(record, errant.stage, class_name, errant.error)
+
+
+def _describe(errant: ErrantRecord) -> str:
+    record = errant.record
+    return (
+        f"{record.topic}-{record.partition} at offset {record.offset}, stage {errant.stage}: {errant.error}. "
+        "Mend the record at its source, or set errors.tolerance=all with errors.deadletterqueue.topic.name"
+    )

@@ -1,0 +1,270 @@
+"""One table's batches on their way into the lake: fold -> reselect -> ledger -> merge -> verify.
+
+The fast path needs no read of the table: the merge itself tells by its counts whether everything applied. Where it did
+not (a replay after a crash, a late event), the stored positions of the batch's keys are read and the core folds those
+rows again, event by event, so that the result is exact (``merge.md`` section 5). Whatever then still did not apply is a
+defect or a second writer, and stops the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.actions import (
+    lake_columns,
+    open_rows,
+    table_schema,
+    take_actions,
+    with_nulls_for_open_cells,
+    without_hollow_carries,
+)
+from headrace.core.errors import Fatal
+from headrace.core.events import Actions, Changes, RowVersion, TableId, Truncate
+from headrace.core.fold import fold
+from headrace.core.keys import FLOOR_KEY
+from headrace.core.ranking import succeed
+from headrace.ports import Commit, LakeTable, MergeCounts
+from headrace.runtime import failpoints
+
+
+class PostProcessor(Protocol):
+    """Fills the cells that the source left out (``runtime/post_processor.py``). Called in the table's thread."""
+
+    def resolve(self, actions: Actions) -> Actions:
+        """The actions with every cell decided: VALUE, NULL, UNCHANGED (keep) or CARRIED."""
+
+    def committed(self, table: TableId) -> None:
+        """The table commit of the last ``resolve`` is durable."""
+
+    def failed(self, table: TableId) -> None:
+        """It is not, and the batch comes again."""
+
+    def truncated(self, table: TableId) -> None:
+        """All rows of the table are gone."""
+
+
+class Stages(Protocol):
+    """Where the time goes: ``stages("fold")`` measures what its block does."""
+
+    def __call__(self, stage: str) -> AbstractContextManager[None]:
+        """Measure one stage of one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOptions:
+    """What the connector says about applying changes. Times in microseconds."""
+
+    unresolved_insert_mode: str = "auto"
+    evolve: bool = True
+    position_regression: int = 3_600_000_000
+    tombstone_retention: int = 7 * 86_400_000_000
+
+
+class TablePipeline:
+    """Writes the batches of one table, one at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        table: LakeTable,
+        post_processor: PostProcessor,
+        options: PipelineOptions,
+        now: Callable[[], int],
+        stages: Stages,
+    ) -> None:
+        self._name = name
+        self._table = table
+        self._post_processor = post_processor
+        self._options = options
+        self._now = now
+        self._stages = stages
+        self._ledger: dict[str, RowVersion] | None = None
+
+    def write(self, content: Changes | Truncate, commit: Commit) -> None:
+        """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
+
+        Raises Retriable (call again with the same arguments) or Fatal. Nothing is half done: whatever was written
+        before an error does not apply a second time.
+        """
+        try:
+            if isinstance(content, Truncate):
+                self._truncate(content, commit)
+            else:
+                self._write_changes(content, commit)
+        except BaseException:
+            self._post_processor.failed(content.table)
+            self._ledger = None  # read it again: it may hold more than we know
+            raise
+        self._post_processor.committed(content.table)
+
+    def maintain(self) -> None:
+        """Compaction, snapshot expiry and ledger retention, if due."""
+        with self._stages("maintain"):
+            self._table.maintain(self._now(), self._options.tombstone_retention)
+
+    # -- the fast path ------------------------------------------------------------------------------------------------
+
+    def _write_changes(self, changes: Changes, commit: Commit) -> None:
+        with self._stages("fold"):
+            actions = fold(changes, self._tombstones())
+        actions = self._resolve(actions)
+        self._record_tombstones(actions)
+        failpoints.reach("after-ledger")
+        if open_rows(actions).any():
+            self._settle(changes, actions, commit)
+            return
+        counts = self._merge(actions, commit)
+        if not _all_applied(actions, counts):
+            self._settle(changes, actions, commit)
+
+    def _resolve(self, actions: Actions) -> Actions:
+        with self._stages("reselect"):
+            return self._post_processor.resolve(lake_columns(actions, self._table.schema()))
+
+    def _merge(self, actions: Actions, commit: Commit) -> MergeCounts:
+        with self._stages("merge"):
+            self._evolve(actions)
+            counts = self._table.merge(actions, commit)
+        failpoints.reach("after-table-commit")
+        return counts
+
+    def _evolve(self, actions: Actions) -> None:
+        wanted, stored = table_schema(actions), self._table.schema()
+        if stored is not None and not self._options.evolve and not set(wanted.names) <= set(stored.names):
+            new = sorted(set(wanted.names) - set(stored.names))
+            raise Fatal(f"{self._name}: new column(s) {', '.join(new)}, and schema.evolution is none")
+        self._table.evolve(wanted, actions.key_fields)
+
+    # -- tombstones ---------------------------------------------------------------------------------------------------
+
+    def _tombstones(self) -> dict[str, RowVersion]:
+        if self._ledger is None:
+            self._ledger = dict(self._table.ledger())
+        return self._ledger
+
+    def _record_tombstones(self, actions: Actions) -> None:
+        """Write the batch's deletes into the ledger, before the table (``merge.md`` section 3)."""
+        ledger = self._tombstones()
+        deleted = np.flatnonzero(actions.delete)
+        keys = actions.key.take(pa.array(deleted)).to_pylist()
+        new: dict[str, RowVersion] = {}
+        for key, index in zip(keys, deleted, strict=True):
+            version = succeed(actions.version.row(int(index)), ledger.get(key))
+            if version != ledger.get(key):
+                new[key] = version
+        if new:
+            with self._stages("ledger"):
+                self._evolve(actions)
+                self._table.record_tombstones(new, self._now())
+            ledger.update(new)
+
+    # -- truncates ----------------------------------------------------------------------------------------------------
+
+    def _truncate(self, truncate: Truncate, commit: Commit) -> None:
+        self._post_processor.truncated(truncate.table)
+        if self._table.schema() is None:
+            return  # nothing was ever written, so there is nothing to remove and nothing that could come late
+        ledger = self._tombstones()
+        floor = succeed(truncate.version, ledger.get(FLOOR_KEY))
+        if floor == ledger.get(FLOOR_KEY) and floor != truncate.version:
+            return
+        with self._stages("merge"):
+            self._table.record_tombstones({FLOOR_KEY: floor}, self._now())
+            ledger[FLOOR_KEY] = floor
+            failpoints.reach("after-ledger")
+            self._table.truncate(floor, commit)
+        failpoints.reach("after-table-commit")
+
+    # -- the exact path -----------------------------------------------------------------------------------------------
+
+    def _settle(self, changes: Changes, actions: Actions, commit: Commit) -> None:
+        """Fold the batch again against what is stored, and write what is left in a second commit."""
+        with self._stages("settle"):
+            stored = {} if self._table.schema() is None else self._table.stored(actions)
+            self._refuse_regression(changes, stored)
+            rest = fold(changes, self._tombstones(), stored)
+        standing = _standing(rest, stored)
+        rest = take_actions(rest, np.flatnonzero(~rest.delete | standing)) if _droppable(rest) else rest
+        rest = self._resolve(without_hollow_carries(rest, _standing(rest, stored)))
+        rest = self._decide_open_cells(rest, _standing(rest, stored))
+        if len(rest) == 0:
+            return
+        counts = self._merge(rest, commit)
+        self._refuse_unexplained(rest, counts, stored)
+
+    def _refuse_regression(self, changes: Changes, stored: Mapping[str, RowVersion]) -> None:
+        """Events far newer than a row with a higher position: the source's positions have started again (2.6)."""
+        for index, key in enumerate(changes.key.to_pylist()):
+            row, event = stored.get(key), changes.version.row(index)
+            if row is None or not event.position or event.position >= row.position:
+                continue
+            if event.source_time - row.source_time > self._options.position_regression:
+                raise Fatal(
+                    f"{self._name}: {_place(event)} has position {event.position.decode()}, the stored row has "
+                    f"{row.position.decode()} although it is older by "
+                    f"{(event.source_time - row.source_time) // 1_000_000} s: the source's positions seem to have "
+                    "started again; after a failover or restore raise source.position.epoch by one, otherwise raise "
+                    "source.position.regression.ms"
+                )
+
+    def _decide_open_cells(self, rest: Actions, standing: npt.NDArray[np.bool_]) -> Actions:
+        """``reselect.unresolved.insert.mode``: cells without a value and without a stored row to keep them from."""
+        hollow = open_rows(rest, standing)
+        if not hollow.any():
+            return rest
+        if self._options.unresolved_insert_mode == "null":
+            return with_nulls_for_open_cells(rest, hollow)
+        index = int(np.flatnonzero(hollow)[0])
+        event = rest.version.row(index)
+        raise Fatal(
+            f"{self._name}: {_place(event)} leaves out column(s) {', '.join(_open_columns(rest, index))} of a row "
+            "that is not in the table, and nothing could supply them; configure reselect.database.*, or set "
+            "reselect.unresolved.insert.mode=null"
+        )
+
+    def _refuse_unexplained(self, rest: Actions, counts: MergeCounts, stored: Mapping[str, RowVersion]) -> None:
+        upserts = int((~rest.delete).sum())
+        deletes = int((rest.delete & _standing(rest, stored)).sum())
+        if (counts.upserted, counts.deleted) != (upserts, deletes):
+            raise Fatal(
+                f"{self._name}: {upserts} upserts and {deletes} deletes were due, {counts.upserted} and "
+                f"{counts.deleted} applied, and no rule explains the difference: another writer may work on this "
+                "table; make sure that nobody else writes it, then restart the task"
+            )
+
+
+def _all_applied(actions: Actions, counts: MergeCounts) -> bool:
+    """Whether the counts prove that nothing was held back by the gate.
+
+    A delete that finds no row is the rule where the row was made within the same batch, so as many may be missing; one
+    that is held back is stale by definition, as its gate is its own position.
+    """
+    upserts = int((~actions.delete).sum())
+    missing = int(actions.delete.sum()) - counts.deleted
+    return counts.upserted == upserts and missing <= int((actions.delete & actions.fresh).sum())
+
+
+def _standing(actions: Actions, stored: Mapping[str, RowVersion]) -> npt.NDArray[np.bool_]:
+    """Which actions have a stored row."""
+    return np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
+
+
+def _droppable(rest: Actions) -> bool:
+    """Deletes of absent rows can be left out, unless a row carries cells: then indexes must stay as they are."""
+    return bool((rest.carry_from < 0).all())
+
+
+def _place(event: RowVersion) -> str:
+    return f"{event.topic}-{event.partition} at offset {event.offset}"
+
+
+def _open_columns(actions: Actions, index: int) -> list[str]:
+    rows = take_actions(actions, np.array([index]))
+    return [column.name for column in rows.columns if column.states is not None and column.states[0] > 1]

@@ -1,0 +1,107 @@
+"""The reference model: ``merge.md`` as plain Python over a dict, one event at a time, in the order of arrival.
+
+No cleverness, nothing shared with the code it checks but the vocabulary. The fold, the writers and every shortcut must
+give what this gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.core.events import CellState, Operation, RowVersion
+
+KEEP = (CellState.UNCHANGED, CellState.UNKNOWN, CellState.ABSENT)
+UPSERTS = (Operation.CREATE, Operation.UPDATE, Operation.READ)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change. ``cells`` maps column names to (state, value); ``old_key`` is set on second halves of key changes."""
+
+    operation: Operation
+    key: int
+    version: RowVersion
+    cells: dict[str, tuple[CellState, int | None]] = field(default_factory=dict)
+    old_key: int | None = None
+    moved: bool = False
+
+
+@dataclass
+class Row:
+    cells: dict[str, int | None]
+    version: RowVersion
+
+
+def later(new: RowVersion, old: RowVersion) -> bool:
+    """Section 2, rules 1 and 2."""
+    if new.position:
+        return not old.position or new.position > old.position
+    if (new.topic, new.partition) == (old.topic, old.partition):
+        return new.offset > old.offset
+    return new.source_time > old.source_time
+
+
+def merged(new: RowVersion, old: RowVersion | None) -> RowVersion:
+    """The version that stands after ``new`` has been applied: a position is never lowered."""
+    if old is None or new.position:
+        return new
+    return RowVersion(old.position, new.topic, new.partition, new.offset, new.source_time)
+
+
+class Model:
+    """A table. ``columns`` are its data columns besides the key."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        self.rows: dict[int, Row] = {}
+        self.tombstones: dict[int, RowVersion] = {}
+        self.floor: RowVersion | None = None
+        self._moved_away: dict[int, dict[str, int | None]] = {}
+
+    def apply(self, event: Event) -> None:
+        """One event."""
+        if event.operation in UPSERTS:
+            self._upsert(event)
+        elif event.operation is Operation.TRUNCATE:
+            self._truncate(event)
+        else:
+            self._delete(event)
+
+    def _upsert(self, event: Event) -> None:
+        row, tombstone = self.rows.get(event.key), self.tombstones.get(event.key)
+        for known in (tombstone, self.floor, row.version if row else None):
+            if known is not None and not later(event.version, known):
+                return
+        base = dict.fromkeys(self.columns)
+        if event.operation is Operation.UPDATE and row is not None:
+            base = dict(row.cells)
+        elif event.old_key is not None:
+            base |= self._moved_away.get(event.old_key, {})
+        if event.old_key is not None:
+            absent = [name for name in self.columns if event.cells[name][0] is CellState.ABSENT]
+            base |= dict.fromkeys(absent)
+        for name, (state, value) in event.cells.items():
+            if state not in KEEP:
+                base[name] = value
+        self.rows[event.key] = Row(base, merged(event.version, row.version if row else tombstone))
+
+    def _delete(self, event: Event) -> None:
+        row = self.rows.get(event.key)
+        if row is not None and not later(event.version, row.version):
+            return
+        gone = self.rows.pop(event.key, None)
+        if event.moved and event.operation is Operation.DELETE:  # its tombstone says nothing new
+            self._moved_away[event.key] = gone.cells if gone else {}
+        old = self.tombstones.get(event.key)
+        if old is None or later(event.version, old):
+            self.tombstones[event.key] = merged(event.version, old)
+
+    def _truncate(self, event: Event) -> None:
+        if self.floor is None or later(event.version, self.floor):
+            self.floor = event.version
+        standing = self.rows.items()
+        self.rows = {key: row for key, row in standing if not later(event.version, row.version)}
+
+    def table(self) -> dict[int, dict[str, int | None]]:
+        """The data by key."""
+        return {key: row.cells for key, row in self.rows.items()}
