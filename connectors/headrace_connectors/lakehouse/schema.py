@@ -142,7 +142,7 @@ def _widened(table: str, wanted: pa.Field, stored: pa.DataType) -> pa.Field:
         return wanted
     raise Fatal(
         f"{table}: column {wanted.name!r} is {sql_type(stored)} in the table and {sql_type(wanted.type)} in the "
-        "events, and the one cannot be widened to the other; exclude the column, or move the table away to start a new one"
+        "events, and the one cannot be widened to the other; exclude the column, or move the table away to start anew"
     )
 
 

@@ -1,0 +1,68 @@
+"""Errors of Spark and the table format, translated: what can be tried again, what needs an operator.
+
+Spark's messages may quote a statement, and so a key. Only the error's class and condition get through, and for errors
+of the storage the operating system's own words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.core.errors import Fatal, HeadraceError, Retriable
+
+
+class Conflict(Retriable):
+    """Somebody else committed to the table in between: the statement has to run again."""
+
+
+_KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
+    (r"No space left on device", Retriable, "no space left on the warehouse's device; free some, the batch is kept"),
+    (r"Disk quota exceeded", Retriable, "the warehouse's disk quota is used up; raise it, the batch is kept"),
+    (r"Read-only file system|Permission denied|AccessDenied|Mkdirs failed|Not a directory", Retriable,
+     "the warehouse cannot be written; check its path and the rights of the worker's user"),
+    (r"CommitStateUnknownException", Conflict, "it is not known whether the commit went in"),
+    (r"CommitFailedException|ValidationException|ConcurrentModification", Conflict,
+     "another writer changed the table in between"),
+    (r"MERGE_CARDINALITY_VIOLATION", Fatal,
+     "two rows of the table have the key of one change; remove the duplicates, or correct primary.key.fields"),
+    (r"OutOfMemoryError|Java heap space", Fatal,
+     "Spark ran out of memory; raise spark.driver.memory or lower batch.max.bytes"),
+    (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException", Retriable, "the table has been dropped; it is made anew"),
+    (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError|Connection reset by peer",
+     Fatal, "Spark's JVM has ended; see the log for its last words and restart the worker"),
+    (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed",
+     Retriable, "the storage or the catalog does not answer"),
+    (r"IOException|UncheckedIO", Retriable, "reading or writing the warehouse failed"),
+)  # fmt: skip
+_JAVA_CLASS = re.compile(r"\b(?:[a-z_]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
+
+
+@contextmanager
+def translated(table: str) -> Iterator[None]:
+    """Raise what Spark raises within as one of ``core/errors.py``, naming ``table``."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise translate(table, error) from error
+
+
+def translate(table: str, error: BaseException) -> HeadraceError:
+    """The error to raise for ``error``. Anything unknown is Fatal: going on would be a guess."""
+    text = str(error)
+    for pattern, kind, meaning in _KNOWN:
+        if re.search(pattern, text):
+            return kind(f"{table}: {meaning} ({_cause(error, text)})")
+    return Fatal(f"{table}: Spark refused the statement ({_cause(error, text)}); its log has the details")
+
+
+def _cause(error: BaseException, text: str) -> str:
+    """The innermost cause by name: Spark's error condition, or the last Java exception of the trace."""
+    condition = getattr(error, "getCondition", lambda: None)()
+    if condition:
+        return str(condition)
+    named = _JAVA_CLASS.findall(text)
+    return str(named[-1]) if named else type(error).__name__

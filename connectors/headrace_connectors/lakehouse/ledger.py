@@ -1,0 +1,89 @@
+"""The ledger of tombstones beside a table: deletes that later events of the same key must not undo.
+
+An append-only table of its own, ``<name>__headrace_tombstones`` (``merge.md`` section 3). What stands twice for a key
+is brought together when it is read, by the rules of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from headrace.core.events import OWN_PREFIX, RowVersion
+from headrace.core.keys import FLOOR_KEY
+from headrace.core.ranking import UNVERSIONED, succeed
+from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, column_list, quoted
+from headrace_connectors.lakehouse.table_session import TableSession
+
+SUFFIX = f"{OWN_PREFIX}tombstones"
+
+_SCHEMA = pa.schema([("key", pa.string()), *VERSION_COLUMNS, ("recorded_at", pa.timestamp("us", tz="UTC"))])
+_NAMES = ", ".join(map(quoted, _SCHEMA.names))
+
+
+class TombstoneLedger:
+    """``table`` is the ledger's own name, quoted; ``properties`` is the DDL of its table properties."""
+
+    def __init__(self, session: TableSession, table: str, properties: str) -> None:
+        self._session = session
+        self._table = table
+        self._properties = properties
+
+    def create(self) -> None:
+        """Start an empty ledger; what an earlier table of the same name left is void."""
+        self._session.run(f"DROP TABLE IF EXISTS {self._table}")
+        self._session.run(
+            f"CREATE TABLE {self._table} ({column_list(_SCHEMA)}) USING iceberg "
+            f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({self._properties})"
+        )
+
+    def load(self) -> dict[str, RowVersion]:
+        """All tombstones by canonical key."""
+        rows = self._session.arrow(f"SELECT {_NAMES} FROM {self._table}")
+        ledger: dict[str, RowVersion] = {}
+        for key, version in zip(rows["key"].to_pylist(), versions(rows), strict=True):
+            ledger[key] = succeed(version, ledger.get(key))
+        return ledger
+
+    def append(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
+        """Add tombstones, durably; ``now`` in microseconds."""
+        with self._session.staged(_rows(tombstones, now)) as view:
+            self._session.run(f"INSERT INTO {self._table} ({_NAMES}) SELECT {_NAMES} FROM {view}")
+
+    def expire(self, before: int) -> None:
+        """Forget what was recorded before a time in microseconds; the floor of a truncate stays."""
+        self._session.run(
+            f"DELETE FROM {self._table} WHERE recorded_at < timestamp_micros({before}L) AND key <> '{FLOOR_KEY}'"
+        )
+
+
+def _rows(tombstones: Mapping[str, RowVersion], now: int) -> pa.Table:
+    found = list(tombstones.values())
+    columns: list[Sequence[object]] = [
+        list(tombstones),
+        [version.position.decode() or None for version in found],
+        [version.topic for version in found],
+        [version.partition for version in found],
+        [version.offset for version in found],
+        [version.source_time for version in found],
+        [now] * len(found),
+    ]
+    arrays = [_typed(values, column.type) for values, column in zip(columns, _SCHEMA, strict=True)]
+    return pa.table(arrays, _SCHEMA)
+
+
+def _typed(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).view(kind)
+    return pa.array(values, kind)
+
+
+def versions(rows: pa.Table) -> list[RowVersion]:
+    """The version columns of a result, row by row; rows that nothing of ours wrote are UNVERSIONED."""
+    times = rows[VERSION_COLUMNS.names[-1]].combine_chunks().view(pa.int64()).to_pylist()
+    columns = [rows[name].to_pylist() for name in VERSION_COLUMNS.names[:-1]]
+    return [
+        UNVERSIONED if topic is None else RowVersion((position or "").encode(), topic, partition, offset, time)
+        for position, topic, partition, offset, time in zip(*columns, times, strict=True)
+    ]

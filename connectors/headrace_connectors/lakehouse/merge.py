@@ -1,0 +1,218 @@
+"""The SQL of a MERGE: the gates of ``Actions``, and which columns of the target a statement refers to. Pure.
+
+A statement refers to a target's column only if some row of the batch keeps its cell: reading the columns of a wide
+table costs three times as much (``spark.md``). One text serves all rows of the batch; boolean columns of the staged
+rows tell, row by row, which cells are kept or carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.core.events import OWN_PREFIX, RowVersion
+from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
+
+POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME = (quoted(name) for name in VERSION_COLUMNS.names)
+
+
+def staged(name: str) -> str:
+    """The name of a column that only the staged rows have."""
+    return f"{OWN_PREFIX}{name}"
+
+
+def _staged(name: str) -> str:
+    return "s." + quoted(staged(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the text of a statement depends on; the values themselves stand in the staged rows.
+
+    ``columns`` are the data columns of the batch, key columns included; ``absent`` those that only the table has.
+    ``kept`` and ``carried`` number (by place in ``columns``) the columns whose cells some row keeps or carries.
+    ``key_range`` is a condition on ``t`` that every key of the batch fulfils, or "". ``positioned``: every row has a
+    position, so that the stored one is never the higher.
+    """
+
+    topic: str
+    key_fields: tuple[str, ...]
+    columns: tuple[str, ...]
+    absent: tuple[str, ...] = ()
+    kept: frozenset[int] = frozenset()
+    carried: frozenset[int] = frozenset()
+    key_range: str = ""
+    positioned: bool = True
+    by_arrival: bool = False
+    deletes: bool = True
+    upserts: bool = True
+
+
+def text_literal(text: str) -> str:
+    """A Spark SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def merge_sql(table: str, view: str, shape: Shape) -> str:
+    """The MERGE that applies the staged rows of ``view`` to ``table`` (both quoted)."""
+    clauses = [f"MERGE INTO {table} AS t USING {_source(table, view, shape)} AS s ON {on_key(shape)}"]
+    gate = _gate(shape)
+    if shape.deletes:
+        clauses.append(f"WHEN MATCHED AND {_staged('delete')} AND {gate} THEN DELETE")
+    if shape.upserts:
+        clauses.append(f"WHEN MATCHED AND {_all(_upsert(shape), gate)} THEN UPDATE SET {_assignments(shape)}")
+        clauses.append(f"WHEN NOT MATCHED AND {_all(_upsert(shape), _complete(shape))} THEN INSERT {_insert(shape)}")
+    return "\n".join(clauses)
+
+
+def append_sql(table: str, view: str, shape: Shape) -> str:
+    """Append the upserts of a batch in which no row keeps anything, to a table that has no rows."""
+    names = [*map(quoted, shape.columns), *map(quoted, VERSION_COLUMNS.names)]
+    values = [*(f"s.{quoted(name)}" for name in shape.columns), *_versions(shape, stored=False)]
+    condition = f" WHERE NOT {_staged('delete')}" if shape.deletes else ""
+    return f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {view} AS s{condition}"
+
+
+def stored_sql(table: str, view: str, shape: Shape) -> str:
+    """The versions of the rows that stand under the staged keys, with the keys' canonical text."""
+    versions = ", ".join(f"t.{column}" for column in (POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME))
+    return (
+        f"SELECT /*+ BROADCAST(s) */ {_staged('key')} AS key, {versions} "
+        f"FROM {view} AS s JOIN {table} AS t ON {on_key(shape)}"
+    )
+
+
+def truncate_sql(table: str, floor: RowVersion) -> str:
+    """Delete the rows that ``floor`` outranks (``merge.md`` section 2)."""
+    if floor.position:
+        return f"DELETE FROM {table} WHERE {POSITION} IS NULL OR {POSITION} < {text_literal(floor.position.decode())}"
+    return (
+        f"DELETE FROM {table} WHERE {OFFSET} IS NULL OR "
+        f"CASE WHEN {TOPIC} <=> {text_literal(floor.topic)} AND {PARTITION} <=> {floor.partition} "
+        f"THEN {OFFSET} < {floor.offset}L ELSE {SOURCE_TIME} < timestamp_micros({floor.source_time}L) END"
+    )
+
+
+def on_key(shape: Shape) -> str:
+    """The key columns of ``t`` and ``s`` are equal, within the batch's range."""
+    return _all(*(f"t.{quoted(name)} = s.{quoted(name)}" for name in shape.key_fields), shape.key_range)
+
+
+def _all(*conditions: str) -> str:
+    return " AND ".join(condition for condition in conditions if condition)
+
+
+# -- which rows -------------------------------------------------------------------------------------------------------
+
+
+def _gate(shape: Shape) -> str:
+    """What ``Actions`` says: above the stored position, and later where arrival counts. Unversioned rows are below."""
+    higher = f"t.{POSITION} IS NULL OR {_staged('first_position')} > t.{POSITION}"
+    if not shape.positioned:
+        higher = f"{_staged('first_position')} IS NULL OR {higher}"
+    return _all(f"({higher})", _arrived_later(shape) if shape.by_arrival else "")
+
+
+def _arrived_later(shape: Shape) -> str:
+    same_partition = f"t.{TOPIC} <=> {text_literal(shape.topic)} AND t.{PARTITION} <=> {_staged('first_partition')}"
+    return (
+        f"(NOT {_staged('by_arrival')} OR t.{OFFSET} IS NULL OR CASE WHEN {same_partition} "
+        f"THEN {_staged('first_offset')} > t.{OFFSET} "
+        f"ELSE t.{SOURCE_TIME} IS NULL OR {_staged('first_source_time')} > t.{SOURCE_TIME} END)"
+    )
+
+
+def _upsert(shape: Shape) -> str:
+    """Upserts; one that carries cells of a row that does not stand applies to nothing."""
+    return _all(
+        f"NOT {_staged('delete')}" if shape.deletes else "true",
+        f"(NOT {_staged('carries')} OR {_staged('found')})" if shape.carried else "",
+    )
+
+
+def _complete(shape: Shape) -> str:
+    """Only a row that keeps nothing can be inserted."""
+    return f"NOT {_staged('keeps')}" if shape.kept else ""
+
+
+# -- which cells ------------------------------------------------------------------------------------------------------
+
+
+def _assignments(shape: Shape) -> str:
+    cells = [(name, _kept_or_new(shape, number)) for number, name in enumerate(shape.columns)]
+    # A new incarnation has nothing of the old row, also in columns that its event does not know.
+    cells += [(name, f"IF({_staged('fresh')}, NULL, t.{quoted(name)})") for name in shape.absent]
+    versions = zip(VERSION_COLUMNS.names, _versions(shape, stored=True), strict=True)
+    return ", ".join(f"t.{quoted(name)} = {value}" for name, value in (*cells, *versions))
+
+
+def _kept_or_new(shape: Shape, number: int) -> str:
+    name = quoted(shape.columns[number])
+    return f"IF({_staged(f'keep_{number}')}, t.{name}, s.{name})" if number in shape.kept else f"s.{name}"
+
+
+def _insert(shape: Shape) -> str:
+    names = (*shape.columns, *shape.absent, *VERSION_COLUMNS.names)
+    values = [f"s.{quoted(name)}" for name in shape.columns]
+    values += ["NULL"] * len(shape.absent) + _versions(shape, stored=False)
+    return f"({', '.join(map(quoted, names))}) VALUES ({', '.join(values)})"
+
+
+def _versions(shape: Shape, stored: bool) -> list[str]:
+    """The version columns of a written row. A stored position is never lowered; ``greatest`` skips nulls."""
+    position = f"s.{POSITION}"
+    if stored and not shape.positioned:
+        position = f"greatest({position}, t.{POSITION})"
+    return [position, text_literal(shape.topic), *(f"s.{column}" for column in (PARTITION, OFFSET, SOURCE_TIME))]
+
+
+# -- where the rows come from -----------------------------------------------------------------------------------------
+
+
+def _source(table: str, view: str, shape: Shape) -> str:
+    """The staged rows; with the cells of other rows joined in, as they stand before this statement."""
+    if not shape.carried:
+        return view
+    carried = [shape.columns[number] for number in sorted(shape.carried)]
+    return (
+        f"(SELECT {_carried_columns(shape)}, o.row IS NOT NULL AS {quoted(staged('found'))} FROM {view} AS s "
+        f"LEFT JOIN (SELECT /*+ BROADCAST(c) */ c.{quoted(staged('row'))} AS row, {_listed('o', carried)} "
+        f"FROM {view} AS c JOIN {table} AS o ON {_on_old_key(shape)} WHERE c.{quoted(staged('carries'))}) AS o "
+        f"ON o.row = {_staged('row')})"
+    )
+
+
+def _carried_columns(shape: Shape) -> str:
+    replaced = [
+        f"IF({_staged(f'carry_{number}')}, o.{quoted(name)}, s.{quoted(name)}) AS {quoted(name)}"
+        for number, name in enumerate(shape.columns)
+        if number in shape.carried
+    ]
+    untouched = [name for number, name in enumerate(shape.columns) if number not in shape.carried]
+    own = [name for name in staged_names(shape) if name != staged("row")]
+    return ", ".join([*replaced, _listed("s", [*untouched, *own])])
+
+
+def _on_old_key(shape: Shape) -> str:
+    fields = enumerate(shape.key_fields)
+    return _all(*(f"o.{quoted(name)} = c.{quoted(staged(f'old_key_{place}'))}" for place, name in fields))
+
+
+def _listed(alias: str, names: Iterable[str]) -> str:
+    return ", ".join(f"{alias}.{quoted(name)}" for name in names)
+
+
+def staged_names(shape: Shape) -> list[str]:
+    """The staged columns beside the data columns, in order: versions first, then what the gates and masks read."""
+    names = [name for name in VERSION_COLUMNS.names if name != VERSION_COLUMNS.names[1]]
+    names += [staged("delete"), staged("first_position")]
+    if shape.by_arrival:
+        names += [staged(name) for name in ("by_arrival", "first_partition", "first_offset", "first_source_time")]
+    if shape.absent:
+        names.append(staged("fresh"))
+    if shape.kept:
+        names += [staged("keeps"), *(staged(f"keep_{number}") for number in sorted(shape.kept))]
+    if shape.carried:
+        names += [staged("row"), staged("carries"), *(staged(f"carry_{number}") for number in sorted(shape.carried))]
+        names += [staged(f"old_key_{place}") for place in range(len(shape.key_fields))]
+    return names

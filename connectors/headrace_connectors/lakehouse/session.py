@@ -1,0 +1,186 @@
+"""The worker's one Spark session: its settings, its jars, its start. Tables get child sessions of it.
+
+Spark is started with the first table, not with the worker. pyspark is imported then as well: half a second and 60 MB
+that a worker without tables, or a test with memory tables, need not pay.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.core.errors import ConfigError, HeadraceError, Retriable
+from headrace.ports import TableOptions
+from headrace_connectors.lakehouse.failures import translated
+from headrace_connectors.lakehouse.schema import quoted
+from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.writer import SparkTable
+
+CATALOG = "lake"
+ICEBERG_PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+
+_ICEBERG = "org.apache.iceberg.spark"
+_ATOMIC_RENAME = ("", "file", "hdfs")  # what the hadoop catalog relies on; object stores have none
+_DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.app.name": "headrace",
+    "spark.driver.memory": "4g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.extensions": f"{_ICEBERG}.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    # Dates and times of any age are written and read as they are.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def settings(warehouse: str, spark: Mapping[str, str], jars: Sequence[Path] | None = None) -> dict[str, str]:
+    """All settings of the session; what ``spark`` says wins. Raises ConfigError for a catalog that cannot be safe."""
+    master = spark.get("spark.master", _DEFAULTS["spark.master"])
+    chosen = {**_DEFAULTS, **_catalog(warehouse), **_local(master), **_jars(spark, jars), **spark}
+    if f"spark.sql.catalog.{CATALOG}.catalog-impl" in spark:
+        chosen.pop(f"spark.sql.catalog.{CATALOG}.type", None)
+    _refuse_unsafe(chosen)
+    quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    chosen["spark.driver.extraJavaOptions"] = f"{quiet} {spark.get('spark.driver.extraJavaOptions', '')}".strip()
+    return chosen
+
+
+def _catalog(warehouse: str) -> dict[str, str]:
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    return {
+        prefix: f"{_ICEBERG}.SparkCatalog",
+        f"{prefix}.type": "hadoop",
+        f"{prefix}.warehouse": warehouse,
+        f"{prefix}.cache-enabled": "false",  # else child sessions see stale snapshots
+    }
+
+
+def _local(master: str) -> dict[str, str]:
+    if not master.startswith("local"):
+        return {}
+    return {**_LOOPBACK, "spark.sql.shuffle.partitions": str(local_cores(master))}
+
+
+def local_cores(master: str) -> int:
+    """The cores of a local master: ``local[2]``, ``local[*]``."""
+    inside = master.partition("[")[2].partition("]")[0].partition(",")[0]
+    return int(inside) if inside.isdigit() else (os.cpu_count() or 1) if inside == "*" else 1
+
+
+def _jars(spark: Mapping[str, str], jars: Sequence[Path] | None) -> dict[str, str]:
+    """Where Iceberg comes from: the worker's settings, a folder of jars, or Maven Central through Ivy."""
+    if "spark.jars" in spark or "spark.jars.packages" in spark:
+        return {}
+    folder = Path(os.environ.get("HEADRACE_JARS", str(Path(__file__).parent / "jars")))
+    found = sorted(folder.glob("*.jar")) if jars is None else jars
+    if found:
+        return {"spark.jars": ",".join(map(str, found))}
+    return {"spark.jars.packages": ICEBERG_PACKAGE}
+
+
+def _refuse_unsafe(chosen: Mapping[str, str]) -> None:
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    warehouse = chosen[f"{prefix}.warehouse"]
+    if chosen.get(f"{prefix}.type") == "hadoop" and urlsplit(warehouse).scheme not in _ATOMIC_RENAME:
+        raise ConfigError(
+            f"the embedded catalog needs atomic renames, which {urlsplit(warehouse).scheme} has not: "
+            f"set {prefix}.type (rest, jdbc, hive…) and its uri, or use a local warehouse",
+            key=f"{prefix}.type",
+        )
+
+
+class SparkLakehouse:
+    """``ports.Lakehouse`` on Spark and Iceberg. Safe to call from several threads.
+
+    ``warehouse`` is a path or URL, ``spark`` the worker's ``spark.*`` settings, ``jars`` what ``spark.jars`` shall be.
+    """
+
+    def __init__(self, warehouse: str, spark: Mapping[str, str], jars: Sequence[Path] | None = None) -> None:
+        local = urlsplit(warehouse).scheme in ("", "file")
+        self._path = Path(urlsplit(warehouse).path).absolute() if local else None
+        self._settings = settings(str(self._path) if self._path else warehouse, spark, jars)
+        self._starting = threading.Lock()
+        self._spark: Any = None
+        self._scratch: Path | None = None
+
+    def table(self, namespace: str, name: str, options: TableOptions) -> SparkTable:
+        """Open a table by name; nothing is created before ``evolve``. Starts Spark if it is not running."""
+        if options.format != "iceberg":
+            raise ConfigError(f"table.format {options.format!r} is not there yet; use iceberg", key="table.format")
+        label = f"{namespace}.{name}"
+        with translated(label):
+            child = _child(self._started())
+        master = self._settings["spark.master"]
+        session = TableSession(child, label, self._scratch, local_cores(master))
+        return SparkTable(session, CATALOG, (namespace, name), options)
+
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause when the warehouse cannot be written."""
+        if self._path is not None:
+            _check_folder(self._path)
+            return
+        with translated("warehouse"):
+            self._started().sql(f"SHOW NAMESPACES IN {quoted(CATALOG)}").collect()
+
+    def close(self) -> None:
+        """Stop Spark and remove what was handed over. Idempotent."""
+        with self._starting:
+            if self._spark is not None:
+                self._spark.stop()
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+            self._spark = self._scratch = None
+
+    def _started(self) -> Any:
+        with self._starting:
+            if self._spark is None:
+                self._spark = _start(self._settings)
+                if self._settings["spark.master"].startswith("local"):
+                    self._scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
+            return self._spark
+
+
+def _start(chosen: Mapping[str, str]) -> Any:
+    from pyspark.sql import SparkSession  # late, see the head of this file
+
+    builder = SparkSession.builder
+    master = chosen["spark.master"]
+    builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    for name, value in chosen.items():
+        if name != "spark.master":
+            builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise Retriable(
+            f"Spark did not start ({type(error).__name__}); is Java 17 installed, are its jars there?"
+        ) from error
+
+
+def _child(spark: Any) -> Any:
+    """A session with settings and views of its own: Spark Connect calls it a clone."""
+    return spark.newSession() if hasattr(spark, "newSession") else spark.cloneSession()
+
+
+def _check_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as probe:
+            probe.write(b"headrace")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(f"warehouse {path} is not a folder; choose another path", key="warehouse") from error
+    except OSError as error:
+        raise Retriable(f"warehouse {path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,233 @@
+"""Actions as rows for Spark: what goes into one MERGE, in which columns. Pure.
+
+A batch in which only some rows keep stored cells is staged in two parts, because a MERGE that refers to the target's
+columns reads them for every row. Small batches are not split: a second commit costs more than it saves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.errors import Fatal
+from headrace.core.events import Actions, CellState, Column, Versions
+from headrace_connectors.lakehouse.merge import Shape, staged, staged_names, text_literal
+from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted, sql_type
+
+SPLIT_ROWS = 5000
+"""From this many rows without kept cells on, they get a MERGE of their own."""
+
+_MAX_RANGE_TEXT = 256  # longer keys make longer statements than they save reading
+_RANGE_STEPS = 16
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Rows for one statement, and what its text depends on."""
+
+    rows: pa.Table
+    shape: Shape
+
+
+def stages(actions: Actions, schema: pa.Schema) -> list[Stage]:
+    """The statements that a batch takes, in order. ``schema`` holds the table's data columns in lake types."""
+    needs_target = _any_state(actions, CellState.UNCHANGED)
+    if _any_state(actions, CellState.CARRIED).any() or not needs_target.any():
+        return [stage(actions, schema)]
+    known = np.flatnonzero(~needs_target)
+    if len(known) < SPLIT_ROWS:
+        return [stage(actions, schema)]
+    return [stage(actions, schema, np.flatnonzero(needs_target)), stage(actions, schema, known)]
+
+
+def stage(actions: Actions, schema: pa.Schema, index: Ints | None = None) -> Stage:
+    """The rows at ``index`` (all by default)."""
+    picked = _Picked(actions, np.arange(len(actions)) if index is None else index)
+    shape = _shape(picked, schema)
+    arrays = [_in_lake_type(picked.values(column), column.name, schema) for column in actions.columns]
+    arrays += [_staged_array(picked, shape, schema, name) for name in staged_names(shape)]
+    return Stage(pa.table(arrays, [*shape.columns, *staged_names(shape)]), shape)
+
+
+def stage_keys(actions: Actions, schema: pa.Schema) -> Stage:
+    """Only the keys of a batch, each with its canonical text."""
+    whole = _Picked(actions, np.arange(len(actions)))
+    fields = actions.key_fields
+    arrays = [_in_lake_type(whole.values(column), column.name, schema) for column in whole.key_columns()]
+    shape = Shape("", fields, fields, key_range=_key_range(fields[0], arrays[0]))
+    return Stage(pa.table([*arrays, actions.key], [*fields, staged("key")]), shape)
+
+
+class _Picked:
+    """Some rows of a batch; nothing is copied when they are all."""
+
+    def __init__(self, actions: Actions, index: Ints) -> None:
+        self.actions = actions
+        self.index = index
+        self._all = len(index) == len(actions)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def values(self, column: Column) -> pa.Array:
+        return column.values if self._all else column.values.take(pa.array(self.index))
+
+    def has_state(self, column: Column, state: CellState) -> Bools:
+        if column.states is None:
+            return np.zeros(len(self), np.bool_)
+        mask: Bools = column.states[self.index] == state
+        return mask
+
+    def key_columns(self) -> list[Column]:
+        columns = {column.name: column for column in self.actions.columns}
+        return [columns[name] for name in self.actions.key_fields]
+
+
+def _any_state(actions: Actions, state: CellState) -> Bools:
+    found = np.zeros(len(actions), np.bool_)
+    for column in actions.columns:
+        if column.states is not None:
+            found |= (column.states == state) & ~actions.delete
+    return found
+
+
+def _shape(picked: _Picked, schema: pa.Schema) -> Shape:
+    actions, index = picked.actions, picked.index
+    names = tuple(column.name for column in actions.columns)
+    first_key = picked.key_columns()[0]
+    keys = _in_lake_type(picked.values(first_key), first_key.name, schema)
+    positioned = (actions.version.position[index] != b"") & (actions.first_position[index] != b"")
+    return Shape(
+        topic=actions.version.topic,
+        key_fields=actions.key_fields,
+        columns=names,
+        absent=tuple(name for name in schema.names if name not in names),
+        kept=_columns_with(picked, CellState.UNCHANGED),
+        carried=_columns_with(picked, CellState.CARRIED),
+        key_range=_key_range(first_key.name, keys),
+        positioned=bool(positioned.all()),
+        by_arrival=bool(actions.by_arrival[index].any()),
+        deletes=bool(actions.delete[index].any()),
+        upserts=not actions.delete[index].all(),
+    )
+
+
+def _columns_with(picked: _Picked, state: CellState) -> frozenset[int]:
+    columns = enumerate(picked.actions.columns)
+    return frozenset(number for number, column in columns if picked.has_state(column, state).any())
+
+
+def _in_lake_type(values: pa.Array, name: str, schema: pa.Schema) -> pa.Array:
+    if name not in schema.names:
+        raise Fatal(f"column {name!r} is not in the table; it has to be evolved first")
+    kind = schema.field(name).type
+    return values if values.type == kind else values.cast(kind)
+
+
+# -- staged columns ---------------------------------------------------------------------------------------------------
+
+
+def _staged_array(picked: _Picked, shape: Shape, schema: pa.Schema, name: str) -> pa.Array:
+    actions, index = picked.actions, picked.index
+    if name in VERSION_COLUMNS.names:
+        return _version_array(actions.version, index, name)
+    purpose, _, number = name.removeprefix(staged("")).rpartition("_")
+    if purpose in ("keep", "carry"):
+        state = CellState.UNCHANGED if purpose == "keep" else CellState.CARRIED
+        return pa.array(picked.has_state(actions.columns[int(number)], state))
+    if purpose == "old_key":
+        return _old_key(picked, int(number), schema)
+    return _row_array(picked, shape, name)
+
+
+def _row_array(picked: _Picked, shape: Shape, name: str) -> pa.Array:
+    """What is told once per row, whatever its columns."""
+    actions, index = picked.actions, picked.index
+    first = actions.first
+    match name.removeprefix(staged("")):
+        case "delete":
+            return pa.array(actions.delete[index])
+        case "first_position":
+            return _positions(actions.first_position[index])
+        case "by_arrival":
+            return pa.array(actions.by_arrival[index])
+        case "first_partition" | "first_offset" | "first_source_time" as column:
+            return _version_array(first, index, staged(column.removeprefix("first_")))
+        case "fresh":
+            return pa.array(actions.fresh[index])
+        case "keeps":
+            return pa.array(_any_state(actions, CellState.UNCHANGED)[index])
+        case "carries":
+            return pa.array(_any_state(actions, CellState.CARRIED)[index])
+        case "row":
+            return pa.array(np.arange(len(picked), dtype=np.int32))
+    raise KeyError(name)
+
+
+def _version_array(versions: Versions, index: Ints, name: str) -> pa.Array:
+    match name.removeprefix(staged("")):
+        case "position":
+            return _positions(versions.position[index])
+        case "partition":
+            return pa.array(versions.partition[index], pa.int32())
+        case "offset":
+            return pa.array(versions.offset[index], pa.int64())
+        case "source_time":
+            return pa.array(versions.source_time[index], pa.int64()).view(pa.timestamp("us", tz="UTC"))
+    raise KeyError(name)
+
+
+def _positions(positions: npt.NDArray[np.bytes_]) -> pa.Array:
+    """Positions as text, null for none."""
+    return pa.array(positions, pa.binary(), mask=positions == b"").cast(pa.string())
+
+
+def _old_key(picked: _Picked, place: int, schema: pa.Schema) -> pa.Array:
+    column = picked.key_columns()[place]
+    source = picked.actions.carry_from[picked.index]
+    taken = column.values.take(pa.array(source, pa.int64(), mask=source < 0))
+    return _in_lake_type(taken, column.name, schema)
+
+
+# -- key range --------------------------------------------------------------------------------------------------------
+
+
+def _key_range(name: str, keys: pa.Array) -> str:
+    """A condition that lets the scan skip files outside the batch's range of keys, or "" if the type allows none."""
+    kind = keys.type
+    if len(keys) == 0 or not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)):
+        return ""
+    extremes = pc.min_max(keys)
+    low, high = extremes["min"], extremes["max"]
+    if pa.types.is_string(kind):
+        return _text_range(name, low.as_py(), high.as_py())
+    if pa.types.is_date32(kind):
+        low, high = low.cast(pa.int32()), high.cast(pa.int32())
+    return _number_range(name, kind, *_round_outwards(low.as_py(), high.as_py(), kind.bit_width))
+
+
+def _text_range(name: str, low: str, high: str) -> str:
+    if max(len(low), len(high)) > _MAX_RANGE_TEXT:
+        return ""
+    return f"t.{quoted(name)} BETWEEN {text_literal(low)} AND {text_literal(high)}"
+
+
+def _round_outwards(low: int, high: int, bits: int) -> tuple[int, int]:
+    """Bounds that stay the same for batches over the same keys: Spark compiles a statement's numbers into its code,
+    and code that is new for every batch never gets fast."""
+    step = 1 << max(0, ((high - low) // _RANGE_STEPS).bit_length())
+    limit = 1 << (bits - 1)
+    return max(low // step * step, -limit), min((high // step + 1) * step - 1, limit - 1)
+
+
+def _number_range(name: str, kind: pa.DataType, low: int, high: int) -> str:
+    if pa.types.is_date32(kind):
+        return f"t.{quoted(name)} BETWEEN date_from_unix_date({low}) AND date_from_unix_date({high})"
+    return f"t.{quoted(name)} BETWEEN CAST('{low}' AS {sql_type(kind)}) AND CAST('{high}' AS {sql_type(kind)})"

@@ -1,0 +1,105 @@
+"""A table's own Spark session: statements, rows handed over, and what a commit says about itself.
+
+Sessions are children of the worker's one session: temporary views and settings, and with them the snapshot properties
+of a commit, belong to one table (``spark.md``).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace_connectors.lakehouse.failures import translated
+from headrace_connectors.lakehouse.schema import column_list, quoted
+
+_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+_ROWS_PER_TASK = 10_000
+_MAX_TASKS = 16
+
+
+class TableSession:
+    """One child session. ``scratch`` is a directory that Spark reads as well, or None where there is no such place."""
+
+    def __init__(self, spark: Any, table: str, scratch: Path | None, tasks: int) -> None:
+        self._spark = spark
+        self._table = table
+        self._scratch = scratch
+        self._tasks = min(tasks, _MAX_TASKS)
+
+    def run(self, statement: str) -> None:
+        """Execute a statement for its effect."""
+        with translated(self._table):
+            self._spark.sql(statement).collect()
+
+    def rows(self, query: str) -> list[Any]:
+        """A small result, as Spark rows."""
+        with translated(self._table):
+            rows: list[Any] = self._spark.sql(query).collect()
+            return rows
+
+    def arrow(self, query: str) -> pa.Table:
+        """A result that may be large, in columns."""
+        with translated(self._table):
+            return self._spark.sql(query).toArrow()
+
+    def schema(self, table: str) -> pa.Schema | None:
+        """The Arrow schema of a table (quoted name), or None if there is none."""
+        from pyspark.sql.pandas.types import to_arrow_schema  # late, see session.py
+
+        with translated(self._table):
+            if not self._spark.catalog.tableExists(table):
+                return None
+            return to_arrow_schema(self._spark.table(table).schema)
+
+    @contextmanager
+    def staged(self, rows: pa.Table) -> Iterator[str]:
+        """A temporary view (quoted) over ``rows``, for the time of the block."""
+        name = f"headrace_stage_{uuid.uuid4().hex}"
+        with translated(self._table):
+            path = self._hand_over(name, rows)
+        try:
+            yield quoted(name)
+        finally:
+            if path is not None:
+                path.unlink(missing_ok=True)
+            with translated(self._table):
+                self._spark.catalog.dropTempView(name)
+
+    def _hand_over(self, view: str, rows: pa.Table) -> Path | None:
+        if self._scratch is None:
+            self._spark.createDataFrame(rows).createOrReplaceTempView(view)
+            return None
+        path = self._scratch / f"{view}.parquet"
+        self._write(path, rows)
+        # The schema is given, so that Spark starts no job to find it.
+        self._spark.read.schema(column_list(rows.schema)).parquet(str(path)).createOrReplaceTempView(view)
+        return path
+
+    def _write(self, path: Path, rows: pa.Table) -> None:
+        """Read once, then deleted: light compression, no statistics; a row group per task, so that all take part."""
+        tasks = max(1, min(self._tasks, rows.num_rows // _ROWS_PER_TASK))
+        pq.write_table(
+            rows,
+            path,
+            compression="lz4",
+            store_decimal_as_integer=True,
+            write_statistics=False,
+            row_group_size=max(1, -(-rows.num_rows // tasks)),
+        )
+
+    @contextmanager
+    def snapshot_properties(self, properties: Mapping[str, str]) -> Iterator[None]:
+        """Let the commits of the block carry ``properties``; others must not, so they are taken back."""
+        try:
+            for name, value in properties.items():
+                self._spark.conf.set(_SNAPSHOT_PROPERTY + name, value)
+            yield
+        finally:
+            for name in properties:
+                self._spark.conf.unset(_SNAPSHOT_PROPERTY + name)

@@ -1,0 +1,238 @@
+"""One Iceberg table: created from the events' schema, merged into, truncated, kept small (``merge.md`` section 5)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from headrace.core.errors import Fatal
+from headrace.core.events import Actions, RowVersion
+from headrace.ports import Commit, MergeCounts, TableOptions
+from headrace_connectors.lakehouse.failures import Conflict
+from headrace_connectors.lakehouse.ledger import SUFFIX, TombstoneLedger, versions
+from headrace_connectors.lakehouse.merge import append_sql, merge_sql, stored_sql, text_literal, truncate_sql
+from headrace_connectors.lakehouse.schema import (
+    VERSION_COLUMNS,
+    Evolution,
+    column_list,
+    evolution,
+    evolved,
+    lake_schema,
+    lake_type,
+    quoted,
+    sql_type,
+)
+from headrace_connectors.lakehouse.staging import Stage, stage_keys, stages
+from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.upkeep import TableFiles, Upkeep
+
+FORMAT_VERSION = "1"
+"""Of what Headrace itself stores in a table: its columns, its ledger, its snapshot properties."""
+
+_WRITE_ID = "headrace.write-id"
+_MERGED = "spark.merge-into.num-target-rows-"
+_MERGE_ON_READ = {f"write.{operation}.mode": "merge-on-read" for operation in ("merge", "update", "delete")}
+_DEFAULTS = {
+    **_MERGE_ON_READ,
+    # A commit every few seconds: old metadata and snapshots would soon weigh more than the data.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "history.expire.max-snapshot-age-ms": "3600000",
+    "history.expire.min-snapshots-to-keep": "20",
+}
+
+
+class SparkTable:
+    """A ``ports.LakeTable`` on Iceberg. One thread at a time calls it; it has a session of its own."""
+
+    def __init__(self, session: TableSession, catalog: str, path: tuple[str, str], options: TableOptions) -> None:
+        namespace, name = path
+        self._label = f"{namespace}.{name}"
+        self._session = session
+        self._namespace = f"{quoted(catalog)}.{quoted(namespace)}"
+        self._table = f"{self._namespace}.{quoted(name)}"
+        self._properties = _property_list(options)
+        self._ledger = TombstoneLedger(session, f"{self._namespace}.{quoted(name + SUFFIX)}", self._properties)
+        self._upkeep = Upkeep(session, catalog, self._ledger, (f"{namespace}", name, name + SUFFIX))
+        self._schema: pa.Schema | None = None
+        self._empty: bool | None = None
+
+    # -- what the table is --------------------------------------------------------------------------------------------
+
+    def schema(self) -> pa.Schema | None:
+        """The data columns in lake types, or None while the table does not exist."""
+        if self._schema is None:
+            found = self._session.schema(self._table)
+            if found is not None:
+                self._schema = _data_columns(self._label, found)
+        return self._schema
+
+    def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
+        """Create the table, or add and widen columns so that ``schema`` fits. Raises Fatal when it cannot be done."""
+        wanted = lake_schema(self._label, schema, key_fields)
+        stored = self.schema()
+        if stored is None:
+            self._create(wanted, key_fields)
+        else:
+            self._alter(stored, evolution(self._label, stored, wanted))
+
+    def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
+        self._session.run(f"CREATE NAMESPACE IF NOT EXISTS {self._namespace}")
+        self._ledger.create()  # before the table: an old ledger must never meet a new table
+        columns = column_list([*schema, *VERSION_COLUMNS])
+        own = f"'headrace.key-fields' = {text_literal(json.dumps(list(key_fields)))}"
+        self._session.run(
+            f"CREATE TABLE {self._table} ({columns}) USING iceberg TBLPROPERTIES ({self._properties}, {own})"
+        )
+        self._schema, self._empty = schema, True
+
+    def _alter(self, stored: pa.Schema, change: Evolution) -> None:
+        if change.added:
+            self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(change.added)})")
+        for column in change.widened:
+            self._session.run(
+                f"ALTER TABLE {self._table} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}"
+            )
+        self._schema = evolved(stored, change)
+
+    def _existing_schema(self) -> pa.Schema:
+        schema = self.schema()
+        if schema is None:
+            raise Fatal(f"{self._label}: the table does not exist; evolve it first")
+        return schema
+
+    # -- the ledger ---------------------------------------------------------------------------------------------------
+
+    def ledger(self) -> Mapping[str, RowVersion]:
+        """The tombstones by canonical key, the floor of the last truncate under ``""``."""
+        return {} if self.schema() is None else self._ledger.load()
+
+    def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
+        """Add to the ledger, durably; nothing happens where there is nothing to add."""
+        if tombstones:
+            self._ledger.append(tombstones, now)
+            self._upkeep.ledger_grew()
+
+    # -- what changes the table ---------------------------------------------------------------------------------------
+
+    def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
+        """Apply the actions that rank above the stored rows; in two commits if some rows keep stored cells.
+
+        Offsets and batch id stand only in the last commit, so that they never promise what is not there yet.
+        """
+        counts = MergeCounts(0, 0)
+        parts = stages(actions, self._existing_schema())
+        for part in parts:
+            done = self._write(part, _commit_properties(commit) if part is parts[-1] else {})
+            counts = MergeCounts(counts.upserted + done.upserted, counts.deleted + done.deleted)
+        return counts
+
+    def _write(self, part: Stage, properties: Mapping[str, str]) -> MergeCounts:
+        with self._session.staged(part.rows) as view:
+            if self._is_empty() and not (part.shape.kept or part.shape.carried):
+                return self._append(append_sql(self._table, view, part.shape), properties)
+            summary = self._commit(merge_sql(self._table, view, part.shape), properties)
+        counted = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
+        return MergeCounts(counted["updated"] + counted["inserted"], counted["deleted"])
+
+    def _append(self, statement: str, properties: Mapping[str, str]) -> MergeCounts:
+        summary = self._commit(statement, properties)
+        if summary["parent"]:
+            raise Fatal(
+                f"{self._label}: another writer filled the table while it was empty; compare it with the source"
+            )
+        return MergeCounts(int(summary.get("added-records", 0)), 0)
+
+    def _is_empty(self) -> bool:
+        """Whether the table has no snapshot at all: nothing stands in it and nothing ever did."""
+        if self._empty is None:
+            self._empty = not self._session.rows(f"SELECT 1 FROM {self._table}.snapshots LIMIT 1")
+        return self._empty
+
+    def truncate(self, floor: RowVersion, commit: Commit) -> None:
+        """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
+        if not self._is_empty():
+            self._commit(truncate_sql(self._table, floor), _commit_properties(commit))
+
+    def _commit(self, statement: str, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """Run a statement that makes a snapshot; its summary, with the parent's id as ``parent``.
+
+        A conflict with another writer's commit (a compaction) is tried again, unless the commit did go in.
+        """
+        write_id = uuid.uuid4().hex
+        with self._session.snapshot_properties({_WRITE_ID: write_id, **properties}):
+            for attempt in Retrying(
+                retry=retry_if_exception_type(Conflict),
+                stop=stop_after_attempt(5),
+                wait=wait_random_exponential(multiplier=0.2, max=5),
+                reraise=True,
+            ):
+                with attempt:
+                    self._run_once(statement, write_id, attempt.retry_state.attempt_number)
+        self._empty = False
+        summary = self._summary(write_id)
+        self._upkeep.committed(TableFiles.of(summary))
+        return summary
+
+    def _run_once(self, statement: str, write_id: str, attempt: int) -> None:
+        if attempt == 1 or not self._summary(write_id):
+            self._session.run(statement)
+
+    def _summary(self, write_id: str) -> Mapping[str, str]:
+        rows = self._session.rows(
+            f"SELECT parent_id, summary FROM {self._table}.snapshots "
+            f"WHERE summary['{_WRITE_ID}'] = '{write_id}' ORDER BY committed_at DESC LIMIT 1"
+        )
+        return {**row.summary, "parent": str(row.parent_id or "")} if (row := next(iter(rows), None)) else {}
+
+    # -- reading and upkeep -------------------------------------------------------------------------------------------
+
+    def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
+        """The versions of the rows under the actions' keys; rows written by other means have UNVERSIONED."""
+        part = stage_keys(actions, self._existing_schema())
+        with self._session.staged(part.rows) as view:
+            rows = self._session.arrow(stored_sql(self._table, view, part.shape))
+        return dict(zip(rows["key"].to_pylist(), versions(rows), strict=True))
+
+    def maintain(self, now: int, tombstone_retention: int) -> None:
+        """Compact, expire snapshots and old tombstones where that is due; nothing is asked of Spark where it is not."""
+        if self.schema() is not None:
+            self._upkeep.run(now, tombstone_retention)
+
+
+def _data_columns(table: str, schema: pa.Schema) -> pa.Schema:
+    for own in VERSION_COLUMNS.names:
+        if own not in schema.names:
+            raise Fatal(f"{table}: the table has no column {own}; it was not made by Headrace, write to another one")
+    return pa.schema(
+        [(column.name, lake_type(column.type)) for column in schema if column.name not in VERSION_COLUMNS.names]
+    )
+
+
+def _property_list(options: TableOptions) -> str:
+    properties = {
+        "format-version": str(options.format_version),
+        **_DEFAULTS,
+        **options.properties,
+        "headrace.format-version": FORMAT_VERSION,
+    }
+    return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
+
+
+def _commit_properties(commit: Commit) -> dict[str, str]:
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in commit.offsets.items():
+        topics.setdefault(topic, {})[str(partition)] = offset
+    offsets = {topic: {"id": None, "offsets": partitions} for topic, partitions in topics.items()}
+    return {
+        "headrace.format-version": FORMAT_VERSION,
+        "headrace.batch-id": str(commit.batch_id),
+        "headrace.connector": commit.connector,
+        "headrace.group": commit.group,
+        "headrace.offsets": json.dumps(offsets),
+        "headrace.watermark": str(commit.watermark),
+    }
