@@ -35,7 +35,7 @@ def cells_strategy(states: Sequence[CellState]) -> st.SearchStrategy[dict[str, t
     cell = st.sampled_from(states).flatmap(
         lambda state: st.tuples(st.just(state), st.integers(0, 9) if state is CellState.VALUE else st.none())
     )
-    return st.fixed_dictionaries({name: cell for name in COLUMNS})
+    return st.fixed_dictionaries(dict.fromkeys(COLUMNS, cell))
 
 
 FULL = cells_strategy([CellState.VALUE, CellState.VALUE, CellState.NULL])
@@ -50,9 +50,7 @@ def histories(draw: st.DrawFn) -> list[list[Event]]:
     """What a database did, as a list of units that are delivered whole (a key change is one unit)."""
     live: set[int] = set()
     units: list[list[Event]] = []
-    place = 0
-    for _ in range(draw(st.integers(1, 14))):
-        place += 1
+    for place in range(1, draw(st.integers(1, 14)) + 1):
         choice = draw(st.sampled_from(["insert", "update", "update", "delete", "move", "read", "truncate"]))
         key = draw(st.integers(1, 4))
         stamp = version(place * 10, len(units))

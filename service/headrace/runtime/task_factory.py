@@ -1,0 +1,111 @@
+"""From a connector's configuration to a running sink task: which parts it gets, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Protocol
+
+from headrace.config import SinkConnectorConfig
+from headrace.core.batch import BatchPolicy
+from headrace.core.envelope import EnvelopeOptions
+from headrace.core.naming import TableNaming
+from headrace.core.reselect import DatabaseOptions, ReselectOptions
+from headrace.core.unavailable import Placeholder
+from headrace.ports import DeadLetterQueue, Feed, Lakehouse, RowSource, TableOptions
+from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.post_processor import NoMetrics, ReselectColumnsPostProcessor, ReselectMetrics
+from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.table_pipeline import PipelineOptions
+
+
+class Feeds(Protocol):
+    """The Kafka side of a worker."""
+
+    def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed:
+        """A feed for one task; it joins the connector's group when it is started."""
+
+    def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+        """The queue that the connector names, or None."""
+
+
+OpenRowSource = Callable[[DatabaseOptions, ReselectOptions], RowSource]
+Observe = Callable[[str, int], Observer]
+CountReselects = Callable[[str, int], ReselectMetrics]
+
+
+class SinkTaskFactory:
+    """Makes the tasks of a worker out of its shared parts (``runtime/worker_task.py: TaskFactory``)."""
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        lakehouse: Lakehouse,
+        open_row_source: OpenRowSource,
+        executor: Executor,
+        observe: Observe = lambda connector, task: NO_OBSERVER,
+        count_reselects: CountReselects = lambda connector, task: NoMetrics(),
+    ) -> None:
+        self._feeds = feeds
+        self._lakehouse = lakehouse
+        self._open_row_source = open_row_source
+        self._executor = executor
+        self._observe = observe
+        self._count_reselects = count_reselects
+
+    def __call__(
+        self,
+        connector: str,
+        number: int,
+        config: SinkConnectorConfig,
+        on_failure: Callable[[BaseException], None],
+    ) -> SinkTask:
+        """Make the task without starting it. Raises ConfigError for what validation could not see."""
+        reselect = ReselectOptions.from_properties(config.originals)
+        source = None if reselect.database is None else self._open_row_source(reselect.database, reselect)
+        return SinkTask(
+            sink_task_options(config, reselect),
+            self._feeds.open(connector, number, config.originals),
+            self._lakehouse,
+            ReselectColumnsPostProcessor(reselect, source, metrics=self._count_reselects(connector, number)),
+            self._feeds.dead_letter_queue(connector, number, config.originals),
+            self._executor,
+            on_failure,
+            self._observe(connector, number),
+        )
+
+
+def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> SinkTaskOptions:
+    """What a task works with, from the parsed configuration."""
+    return SinkTaskOptions(
+        connector=config.name,
+        group=config.group_id,
+        namespace=config.get_string("table.namespace"),
+        naming=TableNaming(config.get_string("collection.name.format")),
+        envelope=_envelope_options(config, reselect),
+        batches=BatchPolicy(
+            max_records=config.get_int("batch.max.records"),
+            max_bytes=config.get_int("batch.max.bytes"),
+            linger=config.get_int("batch.linger.ms") / 1000,
+        ),
+        tables=TableOptions(config.get_string("table.format"), config.get_int("table.format.version")),
+        pipeline=PipelineOptions(
+            unresolved_insert_mode=reselect.unresolved_insert_mode,
+            evolve=config.get_string("schema.evolution") == "basic",
+            position_regression=config.get_int("source.position.regression.ms") * 1000,
+            tombstone_retention=config.get_int("tombstone.retention.ms") * 1000,
+        ),
+        tolerate_errors=config.get_string("errors.tolerance") == "all",
+        log_errors=config.get_boolean("errors.log.enable"),
+    )
+
+
+def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> EnvelopeOptions:
+    return EnvelopeOptions(
+        key_schemas=config.schemas_enabled("key"),
+        value_schemas=config.schemas_enabled("value"),
+        placeholder=Placeholder(reselect.unavailable_value_placeholder),
+        modes=reselect.modes,
+        position_epoch=config.get_int("source.position.epoch"),
+        key_fields=tuple(config.get_list("primary.key.fields")),
+    )
