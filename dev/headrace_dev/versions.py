@@ -1,17 +1,19 @@
 """Which foreign software the development stack runs: the one place where its versions stand.
 
 A bundle is a folder of files that one JVM puts on its class path, or one archive. Python packages have their versions
-in ``pyproject.toml``. After a change here run ``make lock``: ``jars.sha256`` pins every file of every bundle.
+in ``pyproject.toml``; Iceberg's stands in the service, which needs it without this package. After a change run
+``make lock``: ``jars.sha256`` pins every file of every bundle.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace_connectors.lakehouse.session import ICEBERG_PACKAGE
+
 KAFKA = "4.3.1"
 DEBEZIUM = "3.7.0.Final"
 LOG4J = "2.25.5"
-ICEBERG = "1.12.0"
 POSTGRESQL = "15"  # Debian's package, where root may install it
 
 JAVA = 17
@@ -29,8 +31,13 @@ class Artifact:
     classifier: str | None = None
 
 
+def _single(coordinates: str) -> Artifact:
+    organisation, name, revision = coordinates.split(":")
+    return Artifact(organisation, name, revision, transitive=False)
+
+
 _LOGGING = tuple(
-    Artifact("org.apache.logging.log4j", name, LOG4J, transitive=False)
+    _single(f"org.apache.logging.log4j:{name}:{LOG4J}")
     for name in ("log4j-api", "log4j-core", "log4j-slf4j-impl", "log4j-1.2-api")
 )
 
@@ -38,12 +45,12 @@ BUNDLES: dict[str, tuple[Artifact, ...]] = {
     "kafka": (Artifact("org.apache.kafka", "kafka_2.13", KAFKA), *_LOGGING),
     "connect": (Artifact("org.apache.kafka", "connect-runtime", KAFKA), *_LOGGING),
     "debezium-postgres": (Artifact("io.debezium", "debezium-connector-postgres", DEBEZIUM, False, "tar.gz", "plugin"),),
-    "iceberg": (Artifact("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", ICEBERG, transitive=False),),
+    "iceberg": (_single(ICEBERG_PACKAGE),),
     # The hand-written stream that the benchmark compares with. 4.1.4 of the first two is missing on Maven Central.
     "spark-kafka": (
-        Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.1.1", transitive=False),
-        Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", transitive=False),
-        Artifact("org.apache.kafka", "kafka-clients", "3.9.1", transitive=False),
-        Artifact("org.apache.commons", "commons-pool2", "2.12.1", transitive=False),
+        _single("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"),
+        _single("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"),
+        _single("org.apache.kafka:kafka-clients:3.9.1"),
+        _single("org.apache.commons:commons-pool2:2.12.1"),
     ),
 }
