@@ -117,8 +117,13 @@ def _converter_definitions(properties: Properties) -> ConfigDef:
 
 def _free_key(name: str) -> ConfigKey:
     """A definition for a key that is in no list."""
-    kind = Type.PASSWORD if _SECRET.search(name) else Type.STRING
+    kind = Type.PASSWORD if is_secret(name) else Type.STRING
     return ConfigKey(name, kind, None, Importance.LOW, "", display_name=name)
+
+
+def is_secret(name: str) -> bool:
+    """Whether an option's value must not be shown, judging by its name."""
+    return _SECRET.search(name) is not None
 
 
 def _known_values(bare: Properties, definitions: ConfigDef) -> dict[str, str | None]:

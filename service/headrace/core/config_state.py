@@ -1,8 +1,9 @@
 """What the config topic says: connectors, their target states and task configurations (``connect.md`` section 18).
 
 The keys and values are Kafka Connect's, byte for byte where it matters, so that its tools can read the topic:
-``connector-<n>``, ``target-state-<n>``, ``task-<n>-<i>`` and ``commit-<n>``. Task configurations count from their commit
-on; what has no commit yet is half written and is not shown.
+``connector-<n>``, ``target-state-<n>``, ``task-<n>-<i>`` and ``commit-<n>``. Task configurations count from their
+commit on; what has no commit yet is half written and is not shown. Compaction keeps the last record of each key at its
+own offset, so a commit may stand before its connector: no record may rely on another having come first.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class ClusterConfigState:
             self._pending.setdefault(name, {})[int(number)] = dict(document["properties"])
 
     def _apply_commit(self, name: str, document: Any) -> str | None:
-        if document is None or name not in self._connectors:
+        if document is None:
+            self._tasks.pop(name, None)
             return None
         pending = self._pending.pop(name, {})
         known = dict(enumerate(self._tasks.get(name, ()))) | pending
@@ -100,9 +102,10 @@ def connector_records(name: str, config: Mapping[str, str], target: TargetState 
     return [change] if target is None else [target_state_record(name, target), change]
 
 
-def removal_records(name: str) -> list[Record]:
-    """The records that remove a connector."""
-    return [(_CONNECTOR + name, None), (_TARGET + name, None)]
+def removal_records(name: str, tasks: int) -> list[Record]:
+    """The records that remove a connector with ``tasks`` tasks, so that a later one of its name starts afresh."""
+    leftovers: list[Record] = [(f"{_TASK}{name}-{number}", None) for number in range(tasks)]
+    return [(_CONNECTOR + name, None), (_TARGET + name, None), *leftovers, (_COMMIT + name, None)]
 
 
 def target_state_record(name: str, target: TargetState) -> Record:

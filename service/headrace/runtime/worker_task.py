@@ -81,10 +81,12 @@ class WorkerTask:
         self._supervision = supervision
         self._changed = changed
         self._task: Task | None = None
+        self._held = False
         self._supervisor: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Start, or go on after a pause. A failed task stays failed."""
+        self._held = False
         if self._is(State.FAILED):
             return
         if self._task is not None and self._is(State.PAUSED):
@@ -95,6 +97,7 @@ class WorkerTask:
 
     async def pause(self) -> None:
         """Stop reading. A task that does not run yet is not started before it is to run."""
+        self._held = True
         if self._is(State.FAILED, State.PAUSED):
             return
         task = self._task
@@ -123,7 +126,7 @@ class WorkerTask:
     async def _supervise(self) -> None:
         retry = retrying(self._supervision.backoff, self._passing)
         try:
-            while not self._is(State.PAUSED):
+            while not self._held:
                 await retry(self._run_once)
         except Exception as error:  # the border of the task: whatever it is, it becomes the task's state
             log.error("Task %s failed and stays so until it is restarted: %s", self._name, summary(error))
@@ -150,7 +153,7 @@ class WorkerTask:
             await self._stop(task)
         if not remedy(error).retry:
             raise error
-        if self._is(State.PAUSED):
+        if self._held:
             return  # it starts again when it is resumed
         if clock() - started < self._supervision.backoff:
             raise error

@@ -1,0 +1,30 @@
+"""``/connector-plugins``: which connectors there are, their options, and the check of a configuration."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from headrace.rest import bodies, entities
+from headrace.rest.route import ConnectRoute
+from headrace.runtime.herder import Herder
+
+
+def router(herder: Herder) -> APIRouter:
+    """The routes of ``/connector-plugins``."""
+    routes = APIRouter(prefix="/connector-plugins", route_class=ConnectRoute)
+
+    @routes.get("")
+    async def list_plugins() -> Response:
+        return JSONResponse([entities.plugin_info(plugin) for plugin in herder.plugins()])
+
+    @routes.get("/{plugin}/config")
+    async def plugin_config(plugin: str) -> Response:
+        return JSONResponse([entities.config_key_info(key) for key in herder.plugin_config(plugin).keys])
+
+    @routes.put("/{plugin}/config/validate")
+    async def validate(plugin: str, request: Request) -> Response:
+        infos = herder.validate(plugin, await bodies.string_map(request))
+        return JSONResponse(entities.config_infos(infos))
+
+    return routes

@@ -1,0 +1,176 @@
+"""``/connectors``: create, look at, change, pause, restart and remove (``connect.md`` sections 2.2 to 2.5)."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from headrace.core.errors import RestError
+from headrace.core.lifecycle import TargetState
+from headrace.rest import bodies, entities
+from headrace.rest.entities import Json
+from headrace.rest.route import ConnectRoute
+from headrace.runtime.herder import Herder
+
+_SEGMENT_SAFE = "+;',:@=&"
+_MAX_TASK = 2**31
+
+
+def router(herder: Herder, advertised: str) -> APIRouter:
+    """The routes of ``/connectors``; ``advertised`` is the ``host:port`` of Location headers."""
+    routes = APIRouter(prefix="/connectors", route_class=ConnectRoute)
+    _collection(routes, herder, advertised)
+    _resource(routes, herder, advertised)
+    _life_cycle(routes, herder)
+    _tasks(routes, herder)
+    return routes
+
+
+def _collection(routes: APIRouter, herder: Herder, advertised: str) -> None:
+    @routes.get("")
+    async def list_connectors(request: Request) -> Response:
+        if "expand" not in request.query_params:
+            return JSONResponse(herder.connectors())
+        return JSONResponse(_expanded(herder, request.query_params.getlist("expand")))
+
+    @routes.post("")
+    async def create_connector(request: Request) -> Response:
+        wanted = await bodies.create_request(request)
+        info = await herder.create(wanted.name, wanted.config, wanted.initial_state)
+        return JSONResponse(entities.connector_info(info), 201, _location(advertised, info.name))
+
+
+def _resource(routes: APIRouter, herder: Herder, advertised: str) -> None:
+    @routes.get("/{name}")
+    async def get_connector(name: str) -> Response:
+        return JSONResponse(entities.connector_info(herder.info(name)))
+
+    @routes.delete("/{name}")
+    async def delete_connector(name: str) -> Response:
+        await herder.delete(name)
+        return Response(status_code=204)
+
+    @routes.get("/{name}/config")
+    async def get_config(name: str) -> Response:
+        return JSONResponse(herder.config(name))
+
+    @routes.put("/{name}/config")
+    async def put_config(name: str, request: Request) -> Response:
+        created, info = await herder.put_config(name, await bodies.string_map(request))
+        headers = _location(advertised, name) if created else None
+        return JSONResponse(entities.connector_info(info), 201 if created else 200, headers)
+
+    @routes.patch("/{name}/config")
+    async def patch_config(name: str, request: Request) -> Response:
+        info = await herder.patch_config(name, await bodies.string_map(request))
+        return JSONResponse(entities.connector_info(info))
+
+    @routes.get("/{name}/offsets")
+    async def get_offsets(name: str) -> Response:
+        return JSONResponse(entities.connector_offsets(await herder.offsets(name)))
+
+    @routes.get("/{name}/topics")
+    async def get_topics(name: str) -> Response:
+        return JSONResponse({name: {"topics": herder.topics(name)}})
+
+    @routes.put("/{name}/topics/reset")
+    async def reset_topics(name: str) -> Response:
+        herder.reset_topics(name)
+        return Response(status_code=202)
+
+
+def _life_cycle(routes: APIRouter, herder: Herder) -> None:
+    @routes.get("/{name}/status")
+    async def get_status(name: str) -> Response:
+        return JSONResponse(entities.connector_state_info(herder.status(name)))
+
+    @routes.put("/{name}/pause")
+    async def pause(name: str) -> Response:
+        await herder.set_target_state(name, TargetState.PAUSED)
+        return Response(status_code=202)
+
+    @routes.put("/{name}/resume")
+    async def resume(name: str) -> Response:
+        await herder.set_target_state(name, TargetState.STARTED)
+        return Response(status_code=202)
+
+    @routes.put("/{name}/stop")
+    async def stop(name: str) -> Response:
+        await herder.set_target_state(name, TargetState.STOPPED)
+        return Response(status_code=204)  # Connect's own difference from pause and resume
+
+    @routes.post("/{name}/restart")
+    async def restart(name: str, request: Request) -> Response:
+        include_tasks, only_failed = _flag(request, "includeTasks"), _flag(request, "onlyFailed")
+        if not include_tasks and not only_failed:
+            herder.restart(name)
+            return Response(status_code=204)
+        info = herder.restart_with_tasks(name, include_tasks=include_tasks, only_failed=only_failed)
+        return JSONResponse(entities.connector_state_info(info), 202)
+
+
+def _tasks(routes: APIRouter, herder: Herder) -> None:
+    @routes.get("/{name}/tasks")
+    async def get_tasks(name: str) -> Response:
+        return JSONResponse(entities.task_infos(name, herder.task_configs(name)))
+
+    @routes.post("/{name}/tasks")
+    async def put_task_configs(name: str, request: Request) -> Response:
+        await bodies.task_configs(request)
+        raise _internal_only()
+
+    @routes.put("/{name}/fence")
+    async def fence(name: str) -> Response:
+        raise _internal_only()
+
+    @routes.get("/{name}/tasks/{task}/status")
+    async def get_task_status(name: str, task: str) -> Response:
+        number = _task_number(task)
+        return JSONResponse(entities.task_state(number, herder.task_status(name, number)))
+
+    @routes.post("/{name}/tasks/{task}/restart")
+    async def restart_task(name: str, task: str) -> Response:
+        herder.restart_task(name, _task_number(task))
+        return Response(status_code=204)
+
+
+def _expanded(herder: Herder, views: list[str]) -> Json:
+    """Every connector with the views asked for; one that has no status yet is left out where status is asked for."""
+    answer: Json = {}
+    for name in herder.connectors():
+        try:
+            answer[name] = _views(herder, name, views)
+        except RestError:  # deleted meanwhile, or no status yet
+            continue
+    return answer
+
+
+def _views(herder: Herder, name: str, views: list[str]) -> Json:
+    entry: Json = {}
+    if "status" in views:
+        entry["status"] = entities.connector_state_info(herder.status(name))
+    if "info" in views:
+        entry["info"] = entities.connector_info(herder.info(name))
+    return entry
+
+
+def _location(advertised: str, name: str) -> dict[str, str]:
+    return {"Location": f"http://{advertised}/connectors/{quote(name, safe=_SEGMENT_SAFE)}"}
+
+
+def _flag(request: Request, name: str) -> bool:
+    """True for the word true in any case; anything else is false and never an error."""
+    return request.query_params.get(name, "").lower() == "true"
+
+
+def _task_number(text: str) -> int:
+    if not text.removeprefix("-").isdecimal() or int(text) >= _MAX_TASK:
+        raise HTTPException(404)
+    return int(text)
+
+
+def _internal_only() -> RestError:
+    return RestError("Internal request missing required signature", 400)

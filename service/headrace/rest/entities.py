@@ -1,0 +1,107 @@
+"""Connect's JSON bodies (``connect.md`` sections 2 to 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.core.config_def import ConfigInfo, ConfigInfos, ConfigKey, ConfigValue
+from headrace.core.status import Status
+from headrace.ports import TopicPartition
+from headrace.runtime.herder import ConnectorInfo, ConnectorStateInfo
+from headrace.runtime.plugins import ConnectorPlugin
+
+Json = dict[str, Any]
+
+
+def connector_info(info: ConnectorInfo) -> Json:
+    """``ConnectorInfo``."""
+    tasks = [{"connector": info.name, "task": number} for number in info.tasks]
+    return {"name": info.name, "config": info.config, "tasks": tasks, "type": info.type}
+
+
+def connector_state_info(info: ConnectorStateInfo) -> Json:
+    """``ConnectorStateInfo``; tasks are sorted by number."""
+    return {
+        "name": info.name,
+        "connector": _state(info.connector),
+        "tasks": [task_state(number, seen) for number, seen in info.tasks],
+        "type": info.type,
+    }
+
+
+def task_state(number: int, seen: Status) -> Json:
+    """A task's state."""
+    return {"id": number, **_state(seen)}
+
+
+def task_infos(name: str, configs: Sequence[Mapping[str, str]]) -> list[Json]:
+    """The answer of ``/tasks``."""
+    return [{"id": {"connector": name, "task": number}, "config": config} for number, config in enumerate(configs)]
+
+
+def connector_offsets(offsets: Mapping[TopicPartition, int]) -> Json:
+    """The answer of ``/offsets`` for a sink (KIP-875)."""
+    entries = [
+        {
+            "partition": {"kafka_topic": partition.topic, "kafka_partition": partition.partition},
+            "offset": {"kafka_offset": offset},
+        }
+        for partition, offset in sorted(offsets.items())
+    ]
+    return {"offsets": entries}
+
+
+def plugin_info(plugin: ConnectorPlugin) -> Json:
+    """An entry of ``/connector-plugins``."""
+    return {"class": plugin.class_name, "type": plugin.type, "version": plugin.version}
+
+
+def config_infos(infos: ConfigInfos) -> Json:
+    """``ConfigInfos``, the answer of a validation."""
+    return {
+        "name": infos.name,
+        "error_count": infos.error_count,
+        "groups": list(infos.groups),
+        "configs": [_config_info(info) for info in infos.configs],
+    }
+
+
+def config_key_info(key: ConfigKey) -> Json:
+    """``ConfigKeyInfo``."""
+    return {
+        "name": key.name,
+        "type": key.type,
+        "required": key.required,
+        "default_value": key.default_text,
+        "importance": key.importance,
+        "documentation": key.doc,
+        "group": key.group,
+        "order_in_group": key.order,
+        "width": key.width,
+        "display_name": key.display_name or key.name,
+        "dependents": [],
+    }
+
+
+def _config_info(info: ConfigInfo) -> Json:
+    return {"definition": config_key_info(info.definition), "value": _config_value_info(info.value)}
+
+
+def _config_value_info(value: ConfigValue) -> Json:
+    return {
+        "name": value.name,
+        "value": value.value,
+        "recommended_values": list(value.recommended_values),
+        "errors": list(value.errors),
+        "visible": value.visible,
+    }
+
+
+def _state(seen: Status) -> Json:
+    state: Json = {"state": seen.state, "worker_id": seen.worker_id}
+    if seen.version is not None:
+        state["version"] = seen.version
+    if seen.trace:
+        state["trace"] = seen.trace
+    return state

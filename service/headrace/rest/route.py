@@ -1,0 +1,60 @@
+"""The route of every resource: content negotiation, start-up and time limit in one place (``connect.md`` section 1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from headrace.core.errors import RestError
+from headrace.runtime.worker import Worker
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+_JSON = "application/json"
+
+
+class ConnectRoute(APIRoute):
+    """A route that asks for JSON both ways, answers 503 until the worker is up, and 500 when it takes too long."""
+
+    def get_route_handler(self) -> Handler:
+        """Wrap the resource's own handler."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            await negotiate(request)
+            worker: Worker = request.app.state.worker
+            if not worker.ready:
+                raise RestError(f"Worker is still starting up. {worker.stage.sentence()}", 503)
+            return await _in_time(handler(request), worker)
+
+        return handle
+
+
+async def _in_time(answer: Coroutine[Any, Any, Response], worker: Worker) -> Response:
+    try:
+        async with asyncio.timeout(worker.config.get_int("rest.request.timeout.ms") / 1000):
+            return await answer
+    except TimeoutError as error:
+        raise RestError("Request timed out", 500) from error
+
+
+async def negotiate(request: Request) -> None:
+    """Raises HTTPException 415 for a body that is not JSON, 406 for a client that does not take JSON."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != _JSON and await request.body():
+        raise HTTPException(415)
+    if not accepts_json(request.headers.get("accept", "")):
+        raise HTTPException(406)
+
+
+def accepts_json(accept: str) -> bool:
+    """Whether an ``Accept`` header allows JSON; an absent one does."""
+    ranges = [entry.replace(" ", "").lower() for entry in accept.split(",") if entry.strip()]
+    return not ranges or any(
+        entry.partition(";")[0] in ("*/*", "application/*", _JSON) and not entry.endswith(("q=0", "q=0.0"))
+        for entry in ranges
+    )

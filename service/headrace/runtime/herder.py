@@ -1,0 +1,310 @@
+"""What a REST request may ask of a worker, with Kafka Connect's texts and statuses (``connect.md`` sections 2 to 5).
+
+Reads come from the stores' memory and never wait; writes return when the config log has taken them. Nothing here
+starts or stops anything: the worker follows the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headrace.config.validation import is_secret
+from headrace.core.config_def import ConfigDef, ConfigInfo, ConfigInfos, suggestion
+from headrace.core.errors import ConfigError, RestError, Retriable
+from headrace.core.lifecycle import State, TargetState
+from headrace.core.status import Status
+from headrace.ports import TopicPartition
+from headrace.runtime.plugins import ConnectorPlugin, names
+from headrace.runtime.worker import Worker
+
+Config = dict[str, str]
+Properties = Mapping[str, str | None]
+ConnectorCheck = Callable[[str, Mapping[str, str]], None]
+"""Checks a valid configuration further (client properties, say); raises ConfigError that names the option."""
+
+_STALE = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
+_UNADDRESSABLE = frozenset("/\\%")
+_CLOSING_LINE = (
+    "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorInfo:
+    """A connector, its configuration as it was given, and the numbers of its tasks."""
+
+    name: str
+    config: Config
+    tasks: Sequence[int]
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStateInfo:
+    """What is seen of a connector and of its tasks, by task number."""
+
+    name: str
+    connector: Status
+    tasks: Sequence[tuple[int, Status]]
+    type: str
+
+
+class Herder:
+    """The requests of one worker (Kafka Connect's ``Herder``)."""
+
+    def __init__(self, worker: Worker, checks: Sequence[ConnectorCheck] = ()) -> None:
+        self._worker = worker
+        self._configs = worker.configs
+        self._statuses = worker.statuses
+        self._checks = checks
+
+    def connectors(self) -> list[str]:
+        """The names of all connectors."""
+        return self._configs.state.connectors()
+
+    def info(self, name: str) -> ConnectorInfo:
+        """The connector. Raises RestError 404."""
+        config = self.config(name)
+        tasks = range(len(self._configs.state.task_configs(name)))
+        return ConnectorInfo(name, config, tasks, self._type(config))
+
+    def config(self, name: str) -> Config:
+        """The configuration as it was given. Raises RestError 404."""
+        config = self._configs.state.connector_config(name)
+        if config is None:
+            raise RestError(f"Connector {name} not found", 404)
+        return config
+
+    def status(self, name: str) -> ConnectorStateInfo:
+        """What is seen of the connector. Raises RestError 404 while nothing is."""
+        seen = self._statuses.connector(name)
+        if seen is None:
+            raise RestError(f"No status found for connector {name}", 404)
+        config = self._configs.state.connector_config(name)
+        return ConnectorStateInfo(name, seen, self._statuses.tasks(name), self._type(config))
+
+    def task_status(self, name: str, number: int) -> Status:
+        """What is seen of the task. Raises RestError 404."""
+        seen = self._statuses.task(name, number)
+        if seen is None:
+            raise RestError(f"No status found for task {name}-{number}", 404)
+        return seen
+
+    def task_configs(self, name: str) -> list[Config]:
+        """The configurations of the tasks. Raises RestError 404."""
+        self.config(name)
+        return self._configs.state.task_configs(name)
+
+    def topics(self, name: str) -> list[str]:
+        """The topics read so far; none for an unknown connector. Raises RestError 403."""
+        self._tracking_enabled()
+        return self._statuses.topics(name)
+
+    def reset_topics(self, name: str) -> None:
+        """Start that list afresh. Raises RestError 403."""
+        self._tracking_enabled()
+        if not self._worker.config.get_boolean("topic.tracking.allow.reset"):
+            raise RestError("Topic tracking reset is disabled.", 403)
+        self._statuses.forget_topics(name)
+
+    async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
+        """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
+        given = _named(name, config)
+        plugin, properties = self._checked(given)
+        self._addressable(name)
+        if name in self.connectors():
+            raise RestError(f"Connector {name} already exists", 409)
+        await self._written(self._configs.put_connector(name, properties, initial), "connector configuration")
+        return ConnectorInfo(name, properties, (), plugin.type)
+
+    async def put_config(self, name: str, config: Properties) -> tuple[bool, ConnectorInfo]:
+        """Create or replace the configuration; tells whether it is new. Raises RestError 400."""
+        given = _named(name, config)
+        plugin, properties = self._checked(given)
+        created = name not in self.connectors()
+        if created:
+            self._addressable(name)
+        tasks = range(len(self._configs.state.task_configs(name)))
+        await self._written(self._configs.put_connector(name, properties), "connector configuration")
+        return created, ConnectorInfo(name, properties, tasks, plugin.type)
+
+    async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
+        """Change some keys, remove those that are null (KIP-477). Raises RestError 400 and 404."""
+        merged: dict[str, str | None] = {**self.config(name), **patch}
+        plugin, properties = self._checked({key: value for key, value in merged.items() if value is not None})
+        tasks = range(len(self._configs.state.task_configs(name)))
+        await self._written(self._configs.put_connector(name, properties), "connector configuration")
+        return ConnectorInfo(name, properties, tasks, plugin.type)
+
+    async def delete(self, name: str) -> None:
+        """Remove the connector; its group's offsets stay. Raises RestError 404."""
+        self.config(name)
+        await self._written(self._configs.remove_connector(name), "connector configuration")
+
+    async def set_target_state(self, name: str, target: TargetState) -> None:
+        """Pause, resume or stop. Raises RestError 404."""
+        if name not in self.connectors():
+            raise RestError(f"Unknown connector {name}", 404)
+        if target is not self._configs.state.target_state(name):
+            await self._written(self._configs.put_target_state(name, target), "target state")
+
+    def restart(self, name: str) -> None:
+        """Restart the connector's instance only. Raises RestError 404."""
+        self._known_to_restart(name)
+        connector = self._worker.connector(name)
+        if connector is not None:
+            connector.restart(connector=True)
+
+    def restart_with_tasks(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
+        """Restart what the flags select (KIP-745); the answer shows it RESTARTING. Raises RestError 404."""
+        self._known_to_restart(name)
+        seen = self._statuses.connector(name)
+        if seen is None:
+            raise RestError(f"Status for connector {name} not found", 404)
+        instance = not only_failed or seen.state is State.FAILED
+        tasks = [
+            number
+            for number, task in self._statuses.tasks(name)
+            if include_tasks and (not only_failed or task.state is State.FAILED)
+        ]
+        connector = self._worker.connector(name)
+        if connector is not None and (instance or tasks):
+            connector.restart(connector=instance, tasks=tasks)
+        return self.status(name)
+
+    def restart_task(self, name: str, number: int) -> None:
+        """Restart one task. Raises RestError 404, and 409 for a stopped connector as Connect does."""
+        self._known_to_restart(name)
+        if self._configs.state.target_state(name) is TargetState.STOPPED:
+            raise RestError(_STALE, 409)
+        if not 0 <= number < len(self._configs.state.task_configs(name)):
+            raise RestError(f"Unknown task: {name}-{number}", 404)
+        connector = self._worker.connector(name)
+        if connector is not None:
+            connector.restart(connector=False, tasks=[number])
+
+    async def offsets(self, name: str) -> Mapping[TopicPartition, int]:
+        """The committed offsets of the connector's group. Raises RestError 404 and 500."""
+        config = self.config(name)
+        group = config.get("consumer.override.group.id") or f"connect-{name}"
+        try:
+            return await self._worker.stores.group_offsets.committed(group)
+        except Retriable as error:
+            raise RestError(f"Failed to retrieve consumer group offsets for sink connector {name}", 500) from error
+
+    def plugins(self) -> Sequence[ConnectorPlugin]:
+        """The connector classes."""
+        return self._worker.plugins.connectors
+
+    def plugin_config(self, plugin: str) -> ConfigDef:
+        """The options of a connector class. Raises RestError 404."""
+        found = self._worker.plugins.find(plugin)
+        if found is None:
+            raise RestError(f"Unknown plugin {plugin}.", 404)
+        return found.definitions(self._worker.defaults)
+
+    def validate(self, plugin: str, config: Properties) -> ConfigInfos:
+        """Check a configuration. Raises RestError when it is not one of the plug-in in the path."""
+        name = config.get("connector.class")
+        if name is not None and not _same_class(plugin, name):
+            raise RestError(f"Included connector type {name} does not match request type {plugin}", 400)
+        try:
+            return self._validated(self._plugin(config), config)
+        except RestError as error:  # Connect lets these through as internal errors on this endpoint alone
+            prefix = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException: "
+            raise RestError(prefix + str(error), 500) from error
+
+    def _checked(self, config: Properties) -> tuple[ConnectorPlugin, Config]:
+        plugin = self._plugin(config)
+        errors = self._validated(plugin, config).errors()
+        if errors:
+            head = f"Connector configuration is invalid and contains the following {len(errors)} error(s):"
+            raise RestError("\n".join([head, *errors, _CLOSING_LINE]), 400)
+        return plugin, {key: value for key, value in config.items() if value is not None}
+
+    def _plugin(self, config: Properties) -> ConnectorPlugin:
+        name = config.get("connector.class")
+        if name is None:
+            shown = ", ".join(f"{key}={value}" for key, value in config.items() if not is_secret(key))
+            raise RestError(f"Connector config {{{shown}}} contains no connector type", 400)
+        plugin = self._worker.plugins.find(name)
+        if plugin is None:
+            raise RestError(self._no_such_class(name), 400)
+        return plugin
+
+    def _no_such_class(self, name: str) -> str:
+        described = ", ".join(
+            f"PluginDesc{{klass=class {each.class_name}, name='{each.class_name}', version='{each.version}', "
+            f"type={each.type}}}"
+            for each in self._worker.plugins.connectors
+        )
+        known = [each for plugin in self._worker.plugins.connectors for each in names(plugin)]
+        return (
+            f"Failed to find any class that implements Connector and which name matches {name}, "
+            f"available connectors are: {described}. {suggestion(name, known)}"
+        )
+
+    def _validated(self, plugin: ConnectorPlugin, config: Properties) -> ConfigInfos:
+        infos = plugin.validate(config, self._worker.defaults)
+        if infos.error_count:
+            return infos
+        given = {key: value for key, value in config.items() if value is not None}
+        for check in self._checks:
+            try:
+                check(config.get("name") or "", given)
+            except ConfigError as error:
+                infos = _with_error(infos, error)
+        return infos
+
+    def _type(self, config: Config | None) -> str:
+        plugin = self._worker.plugins.find((config or {}).get("connector.class", ""))
+        return plugin.type if plugin else "unknown"
+
+    def _known_to_restart(self, name: str) -> None:
+        if name not in self.connectors():
+            raise RestError(f"Unknown connector: {name}", 404)
+
+    def _tracking_enabled(self) -> None:
+        if not self._worker.config.get_boolean("topic.tracking.enable"):
+            raise RestError("Topic tracking is disabled.", 403)
+
+    def _addressable(self, name: str) -> None:
+        """Connect creates connectors whose names no request can reach; here they are refused (``connect.md`` 22)."""
+        if _UNADDRESSABLE & set(name) or name in (".", ".."):
+            raise RestError(
+                f"The name {name} cannot be addressed in a URL: it may not be . or .., nor contain / \\ or %", 400
+            )
+
+    async def _written(self, write: Awaitable[None], what: str) -> None:
+        try:
+            await write
+        except Retriable as error:
+            raise RestError(f"Error writing {what} to Kafka", 500) from error
+
+
+def _named(name: str, config: Properties) -> dict[str, str | None]:
+    """The configuration with its ``name``. Raises RestError 400 if it says another one."""
+    inside = config.get("name")
+    if inside is not None and inside != name:
+        raise RestError(
+            f"Connector name configuration ({inside}) doesn't match connector name in the URL ({name})", 400
+        )
+    return {**config, "name": name}
+
+
+def _same_class(requested: str, given: str) -> bool:
+    """Whether the class in the configuration ends with the one in the path, the suffix ``Connector`` aside."""
+    return given.removesuffix("Connector").endswith(requested.removesuffix("Connector"))
+
+
+def _with_error(infos: ConfigInfos, error: ConfigError) -> ConfigInfos:
+    """The answer with one more error, on the option that it names or else on the class."""
+    names_given = {info.definition.name for info in infos.configs}
+    key = error.key if error.key in names_given else f"consumer.override.{error.key}"
+    target = key if key in names_given else "connector.class"
+    configs = tuple(
+        ConfigInfo(info.definition, info.value.with_error(str(error))) if info.definition.name == target else info
+        for info in infos.configs
+    )
+    return replace(infos, configs=configs)

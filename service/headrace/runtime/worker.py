@@ -1,0 +1,138 @@
+"""The worker: starts and stops what this process does, in the right order (``faust.md``, facts to build on).
+
+It follows the config topic; what to do about a connector is ``worker_connector.py``'s business, what a request may ask
+is ``herder.py``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from headrace import __version__
+from headrace.config import WorkerConfig
+from headrace.config.validation import WorkerDefaults
+from headrace.ports import Stores
+from headrace.runtime.plugins import Plugins
+from headrace.runtime.retry import retrying
+from headrace.runtime.stores import ConfigStore, StatusStore
+from headrace.runtime.trace import summary
+from headrace.runtime.worker_connector import ConnectorContext, WorkerConnector
+from headrace.runtime.worker_task import Supervision, TaskFactory
+
+log = logging.getLogger(__name__)
+_STORE_BACKOFF_SECONDS = 5.0
+_STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStage:
+    """What the worker is busy with and since when; part of the answers to requests that time out."""
+
+    name: str
+    began: datetime
+
+    def sentence(self) -> str:
+        """Connect's sentence about the stage (KIP-1017)."""
+        began = self.began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return f"The worker is currently {self.name}, which began at {began}."
+
+
+class Worker:
+    """Everything that runs in this process on behalf of connectors."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        stores: Stores,
+        plugins: Plugins,
+        task_factory: TaskFactory,
+        advertised: tuple[str, int],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.config = config
+        self.plugins = plugins
+        self.advertised = advertised
+        self.stores = stores
+        self.configs = ConfigStore(stores.configs)
+        self.statuses = StatusStore(stores.statuses)
+        self.defaults = worker_defaults(config)
+        self.cluster_id: str | None = None
+        self.ready = False
+        self._now = now
+        self.stage = WorkerStage("starting", now())
+        self._connectors: dict[str, WorkerConnector] = {}
+        self._context = ConnectorContext(
+            self.configs, self.statuses, plugins, self.defaults, task_factory, supervision(config), self.worker_id
+        )
+
+    @property
+    def worker_id(self) -> str:
+        """``host:port`` as clients reach this worker."""
+        host, port = self.advertised
+        return f"{host}:{port}"
+
+    async def start(self) -> None:
+        """Read the stores and start the connectors; waits for brokers that are down. Raises ConfigError."""
+        await self._reach("connecting to Kafka", self.stores.start)
+        self.cluster_id = await self.stores.cluster_id()
+        await self._reach("reading the status topic", self.statuses.start)
+        await self._reach("reading the config topic", partial(self.configs.start, self._changed))
+        for name in {*self.configs.state.connectors(), *self.statuses.connectors()}:
+            self._changed(name)
+        self.stage = WorkerStage("serving", self._now())
+        self.ready = True
+        log.info("Worker %s is ready with %d connectors", self.worker_id, len(self.configs.state.connectors()))
+
+    async def stop(self) -> None:
+        """Finish the writes in flight, let the tasks leave their groups, write the last statuses."""
+        self.ready = False
+        self.stage = WorkerStage(_STOPPING, self._now())
+        await asyncio.gather(*(connector.close() for connector in self._connectors.values()))
+        await self.statuses.close()
+        await self.configs.close()
+        await self.stores.close()
+
+    def connector(self, name: str) -> WorkerConnector | None:
+        """What runs of the connector here."""
+        return self._connectors.get(name)
+
+    def _changed(self, name: str) -> None:
+        if self.stage.name == _STOPPING:
+            return
+        self._connectors = {other: connector for other, connector in self._connectors.items() if not connector.gone}
+        if name in self._connectors:
+            self._connectors[name].changed()
+        else:
+            self._connectors[name] = WorkerConnector(name, self._context)
+
+    async def _reach(self, stage: str, step: Callable[[], Awaitable[None]]) -> None:
+        self.stage = WorkerStage(stage, self._now())
+        await retrying(_STORE_BACKOFF_SECONDS, self._waits)(step)
+
+    def _waits(self, error: BaseException) -> None:
+        log.warning("Still %s: %s", self.stage.name, summary(error))
+
+
+def supervision(config: WorkerConfig) -> Supervision:
+    """The deadlines of tasks, from milliseconds to seconds."""
+    return Supervision(
+        config.get_int("task.start.timeout.ms") / 1000,
+        config.get_int("task.shutdown.graceful.timeout.ms") / 1000,
+        config.get_int("task.retry.backoff.max.ms") / 1000,
+    )
+
+
+def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
+    """What connectors inherit from this worker."""
+    converters = {
+        name: value for name, value in config.originals.items() if name.startswith(("key.", "value.", "header."))
+    }
+    for side in ("key", "value", "header"):
+        converters[f"{side}.converter"] = config.get_string(f"{side}.converter")
+    allowed = config.get_string("connector.client.config.override.policy").lower() != "none"
+    return WorkerDefaults(converters, __version__, config.group_id, allowed)
