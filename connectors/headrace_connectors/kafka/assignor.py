@@ -1,60 +1,27 @@
-"""The group's assignment strategy: all partitions of a topic to one member, spread evenly, staying where they are.
+"""The group's assignment strategy, as aiokafka asks for it; what it decides is ``headrace.core.assignment``.
 
-A table has one writer because a topic has one owner. Members may have different subscriptions (a connector's regex was
-just changed and its tasks restart one after another). Each member tells the leader which topics it holds in the user
-data of its JoinGroup, so that a rebalance moves as few topics as it can. All members of a group must offer a strategy
-of the same name: when its rules change, its name changes, and both are listed during the rollout.
+Each member tells the leader which topics it holds in the user data of its JoinGroup, so that a rebalance moves as few
+topics as it can. All members of a group must offer a strategy of the same name: when its rules change, its name
+changes, and both are listed during the rollout.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
+from headrace.core.assignment import assign_topics
+
 NAME = "headrace-topics-1"
 
 
-def assign_topics(
-    subscriptions: Mapping[str, Collection[str]], held: Mapping[str, Collection[str]]
-) -> dict[str, set[str]]:
-    """The topics of each member: every subscribed topic exactly once, to a member that subscribes to it.
-
-    Among members with equal subscriptions the counts differ by at most one; a topic leaves its holder only for that.
-    Depends on nothing but its arguments, whatever their order.
-    """
-    owners: dict[str, set[str]] = {member: set() for member in sorted(subscriptions)}
-    wanted = {topic: {m for m in owners if topic in subscriptions[m]} for topic in set().union(*subscriptions.values())}
-    for topic in sorted(wanted):
-        holders = [member for member in owners if topic in held.get(member, ()) and member in wanted[topic]]
-        if holders:
-            owners[holders[0]].add(topic)
-    for topic in sorted(wanted.keys() - set().union(*owners.values())):
-        least = min(wanted[topic], key=lambda member: (len(owners[member]), member))
-        owners[least].add(topic)
-    while _move_one(owners, wanted):
-        pass
-    return owners
-
-
-def _move_one(owners: dict[str, set[str]], wanted: Mapping[str, set[str]]) -> bool:
-    """Move one topic from a fuller member to one with at least two fewer; each move lowers the sum of squares."""
-    for giver in sorted(owners, key=lambda member: (-len(owners[member]), member)):
-        for topic in sorted(owners[giver], reverse=True):
-            taker = min(wanted[topic], key=lambda member: (len(owners[member]), member))
-            if len(owners[giver]) - len(owners[taker]) >= 2:
-                owners[giver].remove(topic)
-                owners[taker].add(topic)
-                return True
-    return False
-
-
 class TopicAssignor(AbstractPartitionAssignor):
-    """aiokafka's side of ``assign_topics``. Use ``topic_assignor()``: aiokafka keeps the state on the class."""
+    """All partitions of a topic to one member. Use ``topic_assignor()``: aiokafka keeps the state on the class."""
 
     name = NAME
     version = 0
@@ -89,7 +56,7 @@ def topic_assignor() -> type[TopicAssignor]:
 def _read_held(user_data: bytes | None) -> set[str]:
     try:
         return set(json.loads(user_data or b"{}").get("held", ()))
-    except (ValueError, AttributeError):  # another client's bytes: it loses only its stickiness
+    except (ValueError, AttributeError, TypeError):  # another client's bytes: it loses only its stickiness
         return set()
 
 

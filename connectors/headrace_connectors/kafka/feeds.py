@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.ports import Feed
+from headrace.ports import DeadLetterQueue, Feed
 from headrace_connectors.kafka.agent import FaustHost
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
+from headrace_connectors.kafka.dead_letter_queue import TOPIC, KafkaDeadLetterQueue
 from headrace_connectors.kafka.feed import KafkaFeed
-from headrace_connectors.kafka.settings import consumer_settings
+from headrace_connectors.kafka.settings import consumer_settings, producer_arguments
 
 
 class KafkaFeeds:
@@ -28,6 +29,15 @@ class KafkaFeeds:
         """The feed of one task, not started yet. Raises ConfigError that names the property."""
         settings = consumer_settings(self._properties, connector, task, config)
         return KafkaFeed(f"{connector}-{task}", settings, self._host, self._consumers)
+
+    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+        """The task's dead letter queue, ready to write; None when none is configured. Raises ConfigError or Fatal."""
+        if not config.get(TOPIC):
+            return None
+        arguments = producer_arguments(self._properties, connector, task, config)
+        queue = KafkaDeadLetterQueue(connector, task, config, arguments, self._consumers)
+        await queue.start()
+        return queue
 
     async def close(self) -> None:
         """Stop the app and the thread; feeds must have been stopped. Idempotent."""

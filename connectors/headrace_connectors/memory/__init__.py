@@ -1,4 +1,8 @@
 """Memory versions of the ports: shipped, and used by unit tests and properties."""
 
+from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue as MemoryDeadLetterQueue
+from headrace_connectors.memory.feed import MemoryBroker as MemoryBroker
+from headrace_connectors.memory.feed import MemoryFeed as MemoryFeed
+from headrace_connectors.memory.feed import MemoryFeeds as MemoryFeeds
 from headrace_connectors.memory.lakehouse import MemoryLakehouse as MemoryLakehouse
 from headrace_connectors.memory.lakehouse import MemoryTable as MemoryTable

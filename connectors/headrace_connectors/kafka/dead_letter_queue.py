@@ -1,0 +1,106 @@
+"""The dead letter queue: bad records, as they came, in a topic of their own (``connect.md`` section 9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from headrace.core.errors import Fatal
+from headrace.ports import ErrantRecord
+from headrace_connectors.errant_headers import context_headers
+from headrace_connectors.kafka.consumer_loop import ConsumerLoop
+from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.settings import CLIENT
+
+TOPIC = "errors.deadletterqueue.topic.name"
+REPLICATION = "errors.deadletterqueue.topic.replication.factor"
+CONTEXT_HEADERS = "errors.deadletterqueue.context.headers.enable"
+
+
+class KafkaDeadLetterQueue:
+    """``headrace.ports.DeadLetterQueue`` over one idempotent producer, which lives on the consumer thread."""
+
+    def __init__(
+        self, connector: str, task: int, config: Mapping[str, str], producer: Mapping[str, Any], loop: ConsumerLoop
+    ) -> None:
+        self._connector = connector
+        self._task = task
+        self._topic = config[TOPIC]
+        self._replication = int(config.get(REPLICATION, "3"))
+        self._with_context = config.get(CONTEXT_HEADERS, "false").lower() == "true"
+        self._arguments = producer
+        self._loop = loop
+        self._producer: AIOKafkaProducer | None = None
+
+    async def start(self) -> None:
+        """Create the topic if it is missing, connect the producer. Raises Fatal with Connect's text."""
+        try:
+            await self._loop.call(self._start())
+        except (KafkaError, OSError) as error:
+            raise Fatal(f"Could not initialize dead letter queue with topic={self._topic}: {error}") from error
+
+    async def report(self, errant: Sequence[ErrantRecord]) -> None:
+        """Write raw key, value, headers and timestamp; returns when all replicas have them. Raises Retriable."""
+        try:
+            await self._loop.call(self._report(errant))
+        except KafkaError as error:
+            raise translated(error, f"writing to the dead letter queue {self._topic}") from error
+
+    async def close(self) -> None:
+        """Let go of the connection. Idempotent."""
+        await self._loop.call(self._close())
+
+    async def _start(self) -> None:
+        await _create_topic(self._arguments, self._topic, self._replication)
+        self._producer = AIOKafkaProducer(**self._arguments)
+        try:
+            await self._producer.start()
+        except KafkaError:
+            await self._close()
+            raise
+
+    async def _report(self, errant: Sequence[ErrantRecord]) -> None:
+        if self._producer is None:
+            raise Fatal("the dead letter queue was closed")
+        sent = [
+            await self._producer.send(
+                self._topic,
+                each.record.value,
+                key=each.record.key,
+                timestamp_ms=each.record.timestamp,
+                headers=self._headers(each),
+            )
+            for each in errant
+        ]
+        await asyncio.gather(*sent)
+
+    async def _close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.stop()
+
+    def _headers(self, errant: ErrantRecord) -> list[tuple[str, bytes | None]]:
+        added = context_headers(errant, self._connector, self._task) if self._with_context else []
+        return [*errant.record.headers, *added]
+
+
+async def _create_topic(arguments: Mapping[str, Any], topic: str, replication: int) -> None:
+    """Create ``topic`` with one partition unless it exists."""
+    names = {name for name, _ in CLIENT.values()} | {"ssl_context", "sasl_plain_username", "sasl_plain_password"}
+    admin = AIOKafkaAdminClient(**{key: value for key, value in arguments.items() if key in names})
+    try:
+        await admin.start()
+        if topic in await admin.list_topics():
+            return
+        answer = await admin.create_topics([NewTopic(topic, 1, replication)])
+        for _, code, message in (entry[:3] for entry in answer.topic_errors):
+            error = for_code(code)
+            if code != 0 and error is not TopicAlreadyExistsError:
+                raise error(message)
+    finally:
+        await admin.close()

@@ -1,0 +1,37 @@
+"""A dead letter queue that keeps what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.ports import ErrantRecord
+from headrace_connectors.errant_headers import Headers, context_headers
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record as the queue holds it."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+
+class MemoryDeadLetterQueue:
+    """``headrace.ports.DeadLetterQueue`` in a list, context headers included."""
+
+    def __init__(self, connector: str, task: int) -> None:
+        self._connector = connector
+        self._task = task
+        self.letters: list[DeadLetter] = []
+
+    async def report(self, errant: Sequence[ErrantRecord]) -> None:
+        """Append the records."""
+        for each in errant:
+            headers = [*each.record.headers, *context_headers(each, self._connector, self._task)]
+            self.letters.append(DeadLetter(each.record.key, each.record.value, each.record.timestamp, headers))
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

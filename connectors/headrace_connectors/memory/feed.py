@@ -1,0 +1,245 @@
+"""Feeds without Kafka: topics, groups and rebalances in memory, for tests of everything behind a feed.
+
+One ``MemoryBroker`` stands for the cluster. Its feeds keep the contract of ``headrace.ports.Feed``: chunks are numbered
+per assignment, a topic belongs to one member, a rebalance lets the batch in flight finish, and whatever was not
+committed comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.core.assignment import assign_topics
+from headrace.core.errors import ConfigError, Fenced
+from headrace.ports import Chunk, DeadLetterQueue, FeedListener, Record, TopicPartition
+from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
+
+CHUNK_RECORDS = 1_000
+
+
+@dataclass(slots=True)
+class MemoryRecord:
+    """A record of a ``MemoryBroker``. Not frozen only because the ``Record`` protocol declares plain attributes."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
+@dataclass(slots=True)
+class _Group:
+    """The members of a group by name, and its committed offsets."""
+
+    members: dict[str, MemoryFeed] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class MemoryBroker:
+    """The topics and groups. Everything happens on one event loop."""
+
+    def __init__(self) -> None:
+        self._logs: dict[TopicPartition, list[Record]] = {}
+        self._groups: defaultdict[str, _Group] = defaultdict(_Group)
+        self._rebalancing = asyncio.Lock()
+
+    async def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Create a topic; groups whose pattern it fits are rebalanced."""
+        self._logs.update({TopicPartition(topic, number): [] for number in range(partitions)})
+        for group in self._groups.values():
+            await self.rebalance(group)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its records and rebalance."""
+        for partition in [each for each in self._logs if each.topic == topic]:
+            del self._logs[partition]
+        for group in self._groups.values():
+            await self.rebalance(group)
+
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int = 0,
+        headers: Sequence[tuple[str, bytes]] = (),
+        timestamp: int = 0,
+    ) -> int:
+        """Write a record; returns its offset."""
+        log = self._logs[TopicPartition(topic, partition)]
+        log.append(MemoryRecord(topic, partition, len(log), timestamp, key, value, headers))
+        for group in self._groups.values():
+            for member in group.members.values():
+                member.wake()
+        return len(log) - 1
+
+    def read(self, partition: TopicPartition, start: int, most: int) -> Sequence[Record]:
+        """At most ``most`` records from offset ``start``."""
+        return self._logs.get(partition, [])[start : start + most]
+
+    def end(self, partition: TopicPartition) -> int:
+        """The offset behind the last record; 0 for a partition that is gone."""
+        return len(self._logs.get(partition, []))
+
+    def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        """The group's offsets."""
+        return dict(self._groups[group].committed)
+
+    def group(self, name: str) -> _Group:
+        """The group called ``name``."""
+        return self._groups[name]
+
+    async def rebalance(self, group: _Group) -> None:
+        """Revoke everything from every member, then assign anew."""
+        async with self._rebalancing:
+            members = dict(group.members)
+            held = {name: {each.topic for each in member.positions} for name, member in members.items()}
+            for member in members.values():
+                await member.revoke()
+            topics = {each.topic for each in self._logs}
+            wanted = {name: set(filter(member.pattern.fullmatch, topics)) for name, member in members.items()}
+            for name, mine in assign_topics(wanted, held).items():
+                partitions = sorted(each for each in self._logs if each.topic in mine)
+                await members[name].assign({each: group.committed.get(each, 0) for each in partitions})
+
+
+class MemoryFeed:
+    """``headrace.ports.Feed`` over a ``MemoryBroker``."""
+
+    def __init__(self, broker: MemoryBroker, group: str, name: str, pattern: re.Pattern[str]) -> None:
+        self.pattern = pattern
+        self.positions: dict[TopicPartition, int] = {}
+        self._broker = broker
+        self._group = broker.group(group)
+        self._name = name
+        self._epoch = 0
+        self._sequence = 0
+        self._paused = False
+        self._failed = False
+        self._throttled: frozenset[str] = frozenset()
+        self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._run: asyncio.Task[None] | None = None
+
+    async def start(self, listener: FeedListener) -> None:
+        """Join the group and begin to fetch."""
+        self._listener = listener
+        self._group.members[self._name] = self
+        await self._broker.rebalance(self._group)
+        self._run = asyncio.create_task(self._fetch())
+
+    async def stop(self) -> None:
+        """Leave the group. Idempotent; nothing is put afterwards."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.cancel()
+            await asyncio.wait({run})
+        self.positions = {}
+        if self._group.members.get(self._name) is self:
+            del self._group.members[self._name]
+            await self._broker.rebalance(self._group)
+
+    def pause(self) -> None:
+        """Stop fetching but stay in the group."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Fetch again."""
+        self._paused = False
+        self.wake()
+
+    def throttle(self, topics: Collection[str]) -> None:
+        """Do not fetch from these topics until called again without them."""
+        self._throttled = frozenset(topics)
+        self.wake()
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit next offsets. Raises Fenced when a partition is not ours."""
+        foreign = offsets.keys() - self.positions.keys()
+        if foreign:
+            raise Fenced(f"partitions of another member: {sorted(foreign)}")
+        self._group.committed.update(offsets)
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Records between the fetch position and the end."""
+        return {each: max(0, self._broker.end(each) - position) for each, position in self.positions.items()}
+
+    def wake(self) -> None:
+        """There may be something to fetch."""
+        self._wake.set()
+
+    async def revoke(self) -> None:
+        """The broker takes everything back."""
+        async with self._turn:
+            if self.positions and not self._failed:
+                await self._listener.revoked(list(self.positions))
+            self.positions = {}
+
+    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """The broker gives partitions, each with the offset to begin at."""
+        async with self._turn:
+            self._epoch, self._sequence = self._epoch + 1, 0
+            await self._listener.assigned(self._epoch, list(positions))
+            self.positions = dict(positions)
+            self.wake()
+
+    async def _fetch(self) -> None:
+        while not self._failed:
+            self._wake.clear()
+            for partition in sorted(self.positions):
+                async with self._turn:
+                    await self._fetch_one(partition)
+            if not self._wake.is_set():
+                await self._wake.wait()
+
+    async def _fetch_one(self, partition: TopicPartition) -> None:
+        begin = self.positions.get(partition)
+        if begin is None or self._failed or self._paused or partition.topic in self._throttled:
+            return
+        records = self._broker.read(partition, begin, CHUNK_RECORDS)
+        if not records:
+            return
+        self.positions[partition] = begin + len(records)
+        chunk = Chunk(self._epoch, self._sequence, partition, records, begin, begin + len(records))
+        self._sequence += 1
+        self.wake()
+        try:
+            await self._listener.put(chunk)
+        except Exception as error:
+            self._failed = True
+            self._listener.failed(error)
+
+
+class MemoryFeeds:
+    """What a worker opens at a ``MemoryBroker``."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+        self.dead_letters: dict[str, MemoryDeadLetterQueue] = {}
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    def open(self, connector: str, task: int, config: Mapping[str, str]) -> MemoryFeed:
+        """The feed of one task."""
+        names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
+        if not names and not config.get("topics.regex"):
+            raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
+        pattern = re.compile(config.get("topics.regex") or "|".join(map(re.escape, names)))
+        group = config.get("consumer.override.group.id", f"connect-{connector}")
+        return MemoryFeed(self._broker, group, f"{connector}-{task}", pattern)
+
+    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+        """The queue of that topic, which outlives its tasks; None when none is configured."""
+        topic = config.get("errors.deadletterqueue.topic.name")
+        return self.dead_letters.setdefault(topic, MemoryDeadLetterQueue(connector, task)) if topic else None
+
+    async def close(self) -> None:
+        """Nothing to close."""
