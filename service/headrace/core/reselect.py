@@ -1,7 +1,7 @@
 """Reselect: give back the column values that the source left out.
 
     plan(actions, rules, batch)      which cells are open; what the cache has; one request for the rest
-    complete(plan, answer)           the actions with every open cell decided
+    complete(plan, answer)           the actions with these cells decided
 
 Order of resolution (``reselect.md`` section 4): fold (before this) -> cache -> one SELECT -> keep what the target row
 has -> the policy for cells that have nothing. ``answer`` is what the edge read, or None when it was not asked or failed
@@ -216,10 +216,11 @@ def _streamed(actions: Actions) -> Mask:
 
 
 def complete(plan: ReselectPlan, answer: RowAnswer | None, failure: HeadraceError | None = None) -> Completed:
-    """The actions with every open cell decided: VALUE, NULL, UNCHANGED (keep the stored cell) or CARRIED.
+    """The actions with every cell decided that cache, source and rules can decide: VALUE, NULL, CARRIED or UNCHANGED.
 
-    ``failure`` is why there is no answer although the source was asked. Raises it when it is Retriable and leaves cells
-    open that cannot be kept; raises Fatal when ``reselect.unresolved.insert.mode`` finds no value for a new row.
+    UNCHANGED means "keep the stored cell"; on a ``fresh`` row, which has none, it is still open, and the writer asks
+    the policy. ``failure`` is why there is no answer although the source was asked; it is raised when it is Retriable
+    and leaves cells open for which keeping is not known to be right.
     """
     if not plan.open:
         return Completed(plan.actions)
@@ -354,27 +355,19 @@ def _settle_inserts(
     answer: RowAnswer | None,
     failure: HeadraceError | None,
 ) -> None:
-    """Section 3.4, ``reselect.unresolved.insert.mode``: cells of new rows that have no value and nothing to keep."""
+    """Cells of new rows that have no value and nothing to keep (section 3.4, ``reselect.unresolved.insert.mode``).
+
+    ``auto`` lets a null stand where the source proved the row gone: a delete or key change must follow. All others stay
+    open, because the policy is asked only for actions that do apply, which the writer knows.
+    """
     if not bare.any():
         return
     if isinstance(failure, Retriable):
         raise failure
-    rule = plan.rules.column(plan.actions.columns[cells.column].name)
-    gone = np.zeros(len(bare), np.bool_)
-    if answer is not None:
-        gone[plan.rows] = ~answer.found
-    mode = plan.rules.unresolved_insert_mode
-    allowed = bare if mode == "null" else bare & gone & (mode == "auto" and rule.nullable)
-    filling.set(allowed, CellState.NULL)
     plan.counts["resolved", "unresolved"] += int(bare.sum())
-    if (bare & ~allowed).any():
-        raise _unresolved(plan, cells, int((bare & ~allowed).sum())) from failure
-
-
-def _unresolved(plan: ReselectPlan, cells: _Open, count: int) -> Fatal:
-    table, name = plan.actions.table, plan.actions.columns[cells.column].name
-    return Fatal(
-        f"{count} new row(s) of {table.schema}.{table.table} have no value for column {name}: the events left it out, "
-        "and neither the cache nor the source has it. Configure reselect.database.* (or see why it cannot be read), "
-        "or accept nulls with reselect.unresolved.insert.mode=null"
-    )
+    filling.set(bare, CellState.UNCHANGED)
+    rule = plan.rules.column(plan.actions.columns[cells.column].name)
+    if answer is not None and rule.nullable and plan.rules.unresolved_insert_mode == "auto":
+        gone = np.zeros(len(bare), np.bool_)
+        gone[plan.rows] = ~answer.found
+        filling.set(bare & gone, CellState.NULL)

@@ -1,0 +1,3 @@
+"""Source databases as row sources."""
+
+from headrace_connectors.sql.postgres import PostgresRowSource as PostgresRowSource

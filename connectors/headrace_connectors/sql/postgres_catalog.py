@@ -1,0 +1,133 @@
+"""What PostgreSQL's catalog says about a table, as ``CatalogTable``. Runs on the connection it is given.
+
+Types are resolved through domains and arrays, the key's equality operators come from the operator class of its index:
+with a reduced ``search_path`` a plain ``=`` on citext silently compares texts (``reselect.md`` section 7.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.rows import namedtuple_row
+
+from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.errors import ConfigError
+from headrace.core.events import TableId
+
+Connection = psycopg.Connection[Any]
+
+_TABLE: LiteralString = """
+SELECT c.oid, c.relkind::text AS kind, c.relreplident::text AS identity,
+       pg_catalog.row_security_active(c.oid) AS row_security,
+       pg_catalog.has_table_privilege(c.oid, 'SELECT')
+         OR pg_catalog.has_any_column_privilege(c.oid, 'SELECT') AS granted
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
+"""
+_COLUMNS: LiteralString = """
+SELECT attname AS name, attnum AS number, atttypid AS type, atttypmod AS typmod, attlen, attstorage::text,
+       attnotnull AS not_null, attgenerated <> '' AS generated
+FROM pg_catalog.pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+_TYPES: LiteralString = """
+WITH RECURSIVE needed(oid) AS (
+  SELECT unnest(%s::pg_catalog.oid[])
+  UNION
+  SELECT part FROM needed JOIN pg_catalog.pg_type t USING (oid),
+         unnest(ARRAY[t.typbasetype, CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END]) AS part WHERE part <> 0
+)
+SELECT t.oid, n.nspname AS schema, t.typname AS name, t.typtype::text AS kind, t.typbasetype AS base,
+       t.typtypmod AS typmod, CASE WHEN t.typcategory = 'A' AND t.typlen = -1 THEN t.typelem ELSE 0 END AS element,
+       ARRAY(SELECT enumlabel::text FROM pg_catalog.pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder) AS labels
+FROM needed JOIN pg_catalog.pg_type t USING (oid) JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+"""
+_KEY: LiteralString = """
+SELECT i.indisprimary AS primary_key, i.indisreplident AS identity, ic.relname AS index_name, a.attname AS name,
+       opn.nspname AS operator_schema, op.oprname AS operator, coalesce(co.collisdeterministic, true) AS deterministic
+FROM pg_catalog.pg_index i
+JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid
+CROSS JOIN LATERAL unnest(i.indkey::pg_catalog.int2[], i.indclass::pg_catalog.oid[], i.indcollation::pg_catalog.oid[])
+  WITH ORDINALITY AS k(number, opclass, collation, place)
+JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+JOIN pg_catalog.pg_opclass oc ON oc.oid = k.opclass
+JOIN pg_catalog.pg_amop ao ON ao.amopfamily = oc.opcfamily AND ao.amopstrategy = 3
+  AND ao.amoplefttype = oc.opcintype AND ao.amoprighttype = oc.opcintype
+JOIN pg_catalog.pg_operator op ON op.oid = ao.amopopr
+JOIN pg_catalog.pg_namespace opn ON opn.oid = op.oprnamespace
+LEFT JOIN pg_catalog.pg_collation co ON co.oid = k.collation
+WHERE i.indrelid = %s AND (i.indisprimary OR i.indisreplident) AND i.indisvalid AND k.place <= i.indnkeyatts
+ORDER BY i.indisprimary DESC, i.indexrelid, k.place
+"""
+
+
+def read_catalog(connection: Connection, table: TableId) -> CatalogTable | None:
+    """The table's entry; None if there is no such table. Raises ConfigError where its rows cannot all be read."""
+    with connection.cursor(row_factory=namedtuple_row) as cursor:
+        found: Any = cursor.execute(_TABLE, (table.schema, table.table)).fetchone()
+        if found is None:
+            return None
+        _refuse_hidden_rows(connection, table, found)
+        columns: list[Any] = cursor.execute(_COLUMNS, (found.oid,)).fetchall()
+        types = _types(cursor.execute(_TYPES, ([column.type for column in columns],)).fetchall())
+        key: list[Any] = cursor.execute(_KEY, (found.oid,)).fetchall()
+    known = tuple(_column(column, types, found.identity == "f") for column in columns)
+    identity = [part for part in key if part.primary_key] or key
+    return CatalogTable(
+        table=table,
+        relkind=found.kind,
+        replica_identity=found.identity,
+        columns=known,
+        key=tuple(_key_column(part, known) for part in identity),
+        primary_key=any(part.primary_key for part in key),
+        identity_index=next((part.index_name for part in key if part.identity), None),
+    )
+
+
+def _refuse_hidden_rows(connection: Connection, table: TableId, found: Any) -> None:
+    name, user = f"{table.schema}.{table.table}", connection.info.user
+    if not found.granted:
+        raise ConfigError(
+            f'user "{user}" may not read table {name} of database "{connection.info.dbname}"; '
+            f'GRANT SELECT ON "{table.schema}"."{table.table}" TO "{user}"',
+            "reselect.database.user",
+        )
+    if found.row_security:
+        raise ConfigError(
+            f'row security hides rows of {name} from user "{user}", so a row that is not found would look deleted; '
+            f'let the user bypass it (ALTER ROLE "{user}" BYPASSRLS) or read as another user',
+            "reselect.database.user",
+        )
+
+
+def _types(rows: Sequence[Any]) -> Mapping[int, SqlType]:
+    by_oid = {row.oid: row for row in rows}
+
+    def make(oid: int) -> SqlType | None:
+        row = by_oid.get(oid)
+        if row is None:
+            return None
+        element, base = make(row.element), make(row.base)
+        return SqlType(oid, row.schema, row.name, row.kind, element, base, row.typmod, tuple(row.labels))
+
+    return {oid: made for oid in by_oid if (made := make(oid)) is not None}
+
+
+def _column(row: Any, types: Mapping[int, SqlType], recoverable: bool) -> CatalogColumn:
+    return CatalogColumn(
+        name=row.name,
+        number=row.number,
+        type=types[row.type],
+        typmod=row.typmod,
+        attlen=row.attlen,
+        attstorage=row.attstorage,
+        not_null=row.not_null,
+        generated=row.generated,
+        recoverable=recoverable,
+    )
+
+
+def _key_column(row: Any, columns: Sequence[CatalogColumn]) -> KeyColumn:
+    kind = next(column.type for column in columns if column.name == row.name)
+    return KeyColumn(row.name, kind, row.operator_schema, row.operator, row.deterministic)

@@ -1,0 +1,138 @@
+"""Key columns of a batch as PostgreSQL input text: the way back of ``postgres_values.py``, for the few key types.
+
+A key must find its row exactly: a type whose events carry less than the database holds (milliseconds of a
+``timestamp(6)``, a ``numeric`` as double) is refused, because "row not found" would be a wrong answer there.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.core.catalog import CatalogColumn, HandlingModes
+from headrace.core.errors import Fatal
+from headrace.core.events import Column
+from headrace_connectors.sql.postgres_text import DAY_MICROS, clock, fraction
+from headrace_connectors.sql.postgres_values import INFINITE_COUNTS, INFINITE_DAYS, INFINITE_MILLIS, NUMERIC_SPECIALS
+
+Writer = Callable[[Any], str]
+
+_TIME_UNITS = {"Time": 1000, "MicroTime": 1}
+_INFINITE_MICROS = {count: text for counts in (INFINITE_COUNTS, INFINITE_MILLIS) for text, count in counts.items()}
+_NUMBERS: Mapping[str, str] = {name: text for text, name in NUMERIC_SPECIALS.items()}
+
+
+def key_texts(column: Column, known: CatalogColumn, modes: HandlingModes) -> list[str | None]:
+    """One text per row. Raises Fatal for a type that cannot be matched exactly."""
+    kind = column.values.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        _refuse_cut(column, known, kind)
+        counts = column.values.view(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).to_pylist()
+        write: Writer = _timestamp_text if pa.types.is_timestamp(kind) else _date_text
+        return [None if count is None else write(count) for count in counts]
+    write = _writer(column, known, modes)
+    return [None if value is None else write(value) for value in column.values.to_pylist()]
+
+
+def _writer(column: Column, known: CatalogColumn, modes: HandlingModes) -> Writer:
+    kind, semantic = column.values.type, (column.schema.name or "").rpartition(".")[2]
+    base = known.type.resolved().name
+    if semantic in ("Time", "MicroTime", "NanoTime"):
+        return _time_writer(column, known, semantic)
+    if pa.types.is_boolean(kind):
+        return lambda value: "t" if value else "f"
+    if pa.types.is_integer(kind):
+        return str
+    if pa.types.is_decimal(kind):
+        return lambda value: format(Decimal(value), "f")
+    if pa.types.is_binary(kind) and base == "bytea":
+        return lambda value: "\\x" + value.hex()
+    if pa.types.is_floating(kind) and base in ("float4", "float8"):
+        return repr
+    if pa.types.is_string(kind):
+        return _text_writer(base, modes)
+    raise _inexact(column, known)
+
+
+def _text_writer(base: str, modes: HandlingModes) -> Writer:
+    if base == "bytea":
+        return {"hex": lambda text: "\\x" + text, "base64-url-safe": _url_safe}.get(modes.binary, _base64)
+    if base == "numeric":
+        return lambda text: _NUMBERS.get(str(text), str(text))
+    if base in ("date", "timestamp"):
+        return _iso_text
+    return str
+
+
+def _base64(text: str) -> str:
+    return "\\x" + base64.b64decode(text).hex()
+
+
+def _url_safe(text: str) -> str:
+    return "\\x" + base64.urlsafe_b64decode(text).hex()
+
+
+def _iso_text(text: str) -> str:
+    """``isostring`` dates and timestamps: years before 1 become BC, the final Z goes."""
+    plain = text.removesuffix("Z").removeprefix("+")
+    if not plain.startswith("-"):
+        return plain
+    year, _, rest = plain[1:].partition("-")
+    return f"{int(year) + 1:04d}-{rest} BC"
+
+
+def _time_writer(column: Column, known: CatalogColumn, semantic: str) -> Writer:
+    if (column.schema.name or "").startswith("org.apache.kafka") and _digits(known) > 3:
+        raise _inexact(column, known)
+    if semantic == "NanoTime":
+        return lambda nanos: clock(nanos // 1000) + fraction(nanos // 1000)
+    unit = _TIME_UNITS[semantic]
+    return lambda count: clock(count * unit) + fraction(count * unit)
+
+
+def _refuse_cut(column: Column, known: CatalogColumn, kind: pa.DataType) -> None:
+    cut = (column.schema.name or "").endswith("data.Timestamp") and _digits(known) > 3
+    if pa.types.is_timestamp(kind) and cut:
+        raise _inexact(column, known)
+
+
+def _digits(known: CatalogColumn) -> int:
+    return known.typmod if known.typmod >= 0 else 6
+
+
+def _date_text(days: int) -> str:
+    infinite = next((text for text, count in INFINITE_DAYS.items() if count == days), None)
+    return infinite or _civil(days)
+
+
+def _timestamp_text(micros: int) -> str:
+    """Also of a ``timestamptz``: sessions run in UTC."""
+    if micros in _INFINITE_MICROS:
+        return _INFINITE_MICROS[micros]
+    days, rest = divmod(micros, DAY_MICROS)
+    day, _, era = _civil(days).partition(" ")
+    return f"{day} {clock(rest)}{fraction(rest)}{' ' + era if era else ''}"
+
+
+def _civil(days: int) -> str:
+    """The ISO date of days since 1970-01-01, any year (the inverse of ``core.arrays.days_from_civil``)."""
+    era, day_of_era = divmod(days + 719468, 146097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_index = (5 * day_of_year + 2) // 153
+    month = month_index + 3 if month_index < 10 else month_index - 9
+    year = year_of_era + era * 400 + (month <= 2)
+    text = f"{month:02d}-{day_of_year - (153 * month_index + 2) // 5 + 1:02d}"
+    return f"{year:04d}-{text}" if year > 0 else f"{1 - year:04d}-{text} BC"
+
+
+def _inexact(column: Column, known: CatalogColumn) -> Fatal:
+    return Fatal(
+        f"rows cannot be found again by key column {column.name}: its events "
+        f"({column.schema.name or column.schema.type}) do not carry the exact value of its type {known.type.name}; use "
+        "another handling mode at the source connector, or set reselect.source.reads=none"
+    )

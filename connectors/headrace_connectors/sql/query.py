@@ -1,0 +1,81 @@
+"""The batched SELECT of reselect, as text (``reselect.md`` section 7.1). Pure: names in, SQL out.
+
+The keys travel as one array per key column and the needs as bit masks, so that the text is the same for any number of
+rows and the server can keep its plan. ``ord`` ties an answer to its request, so no key is ever compared in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+MASK_BITS = 62
+"""Columns per mask; a signed 64-bit integer holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTerm:
+    """How one key column is matched: its name, its type as ``(schema, name)`` and the index's equality operator."""
+
+    name: str
+    type: tuple[str, str]
+    operator: tuple[str, str]
+
+
+def select_rows(table: tuple[str, str], key: Sequence[KeyTerm], columns: Sequence[str], *, only: bool) -> str:
+    """SELECT of ``columns`` for many keys. Parameters: an array per key column, then one array per mask.
+
+    The result has ``ord`` (from 1) and the columns; columns that a row does not need are null and stay undetoasted.
+    ``only`` leaves out inheriting tables; it must be False for a partitioned root.
+    """
+    names = [f"k{number}" for number in range(1, len(key) + 1)]
+    masks = [f"need{number}" for number in range(1, mask_count(len(columns)) + 1)]
+    arrays = [f"${n}::{quoted(*term.type)}[]" for n, term in enumerate(key, 1)]
+    arrays += [f"${n}::pg_catalog.int8[]" for n in range(len(key) + 1, len(key) + len(masks) + 1)]
+    matches = [f"t.{quoted(term.name)} {_operator(term)} k.{name}" for term, name in zip(key, names, strict=True)]
+    cells = [
+        f"CASE WHEN k.{masks[n // MASK_BITS]} & {1 << n % MASK_BITS} <> 0 THEN t.{quoted(column)} END"
+        for n, column in enumerate(columns)
+    ]
+    return (
+        f"SELECT {', '.join(['k.ord', *cells])} "
+        f"FROM unnest({', '.join(arrays)}) WITH ORDINALITY AS k({', '.join([*names, *masks, 'ord'])}) "
+        f"JOIN {'ONLY ' if only else ''}{quoted(*table)} AS t ON {' AND '.join(matches)}"
+    )
+
+
+def mask_count(columns: int) -> int:
+    """How many masks a request of so many columns takes."""
+    return (columns + MASK_BITS - 1) // MASK_BITS
+
+
+def masks(needs: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int64]]:
+    """The needs (rows by columns) as one array of bit masks per ``MASK_BITS`` columns."""
+    packed = []
+    for begin in range(0, needs.shape[1], MASK_BITS):
+        part = needs[:, begin : begin + MASK_BITS].astype(np.int64)
+        packed.append(part @ (np.int64(1) << np.arange(part.shape[1], dtype=np.int64)))
+    return packed
+
+
+def array_literal(elements: Sequence[str | None]) -> str:
+    """An array in PostgreSQL's input form; every element is quoted, so that no content can mean anything else."""
+    return "{" + ",".join("NULL" if text is None else _array_element(text) for text in elements) + "}"
+
+
+def _array_element(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def quoted(*names: str) -> str:
+    """A qualified name with every part quoted as an identifier."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def _operator(term: KeyTerm) -> str:
+    schema, symbol = term.operator
+    return f"OPERATOR({quoted(schema)}.{symbol})"
