@@ -6,29 +6,34 @@ of the table compare it alike. The widths are part of the stored format.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.errors import BadRecord
 from headrace.core.events import NO_POSITION
 
 MAX_EPOCH = 99999
+_EPOCH = "%05d"
 
 
 @dataclass(frozen=True, slots=True)
 class PositionFormat:
-    """Which fields of the source block make the position, and how they are written."""
+    """Which fields of the source block make the position, whole numbers all, and how many digits each is given."""
 
     fields: tuple[str, ...]
-    template: bytes
+    digits: tuple[int, ...]
 
+
+NO_FORMAT = PositionFormat((), ())
+"""Of events that say nothing about their source: none has a position."""
 
 POSITION_FORMATS: dict[str, PositionFormat] = {
-    "postgresql": PositionFormat(("lsn",), b"%020d"),
+    "postgresql": PositionFormat(("lsn",), (20,)),
 }
 """By ``source.connector``. A connector that is not here has no order that Headrace knows."""
 
@@ -41,8 +46,18 @@ def position_format(connector: str) -> PositionFormat:
     raise BadRecord(f"events of source.connector {connector!r} have no known order; known are: {known}")
 
 
-def positions(form: PositionFormat, epoch: int, parts: Iterable[Sequence[Any]]) -> npt.NDArray[np.bytes_]:
-    """The positions of events whose source fields are ``parts``, NO_POSITION where one is missing."""
-    template = b"%05d." % epoch + form.template
-    width = len(template % ((0,) * len(form.fields)))
-    return np.array([NO_POSITION if None in row else template % tuple(row) for row in parts], f"S{width}")
+def positions(form: PositionFormat, epoch: int, parts: Sequence[pa.Array], count: int) -> npt.NDArray[np.bytes_]:
+    """The positions of ``count`` events whose source fields are ``parts`` (int64), NO_POSITION where one is null."""
+    if not form.fields:
+        return np.full(count, NO_POSITION, "S1")
+    padded = [
+        pc.utf8_lpad(pc.cast(part, pa.string()), digits, "0") for part, digits in zip(parts, form.digits, strict=True)
+    ]
+    texts = pc.binary_join_element_wise(_EPOCH % epoch, *padded, ".")
+    width = len(_EPOCH % epoch) + sum(1 + digits for digits in form.digits)
+    # Texts of one width stand in Arrow's buffer as in numpy's; those without a position are filled up to it.
+    present = np.asarray(texts.is_valid())
+    filled = texts.fill_null(" " * width)
+    found = np.frombuffer(filled.buffers()[2], f"S{width}", count, filled.offset * width).copy()
+    found[~present] = NO_POSITION
+    return found

@@ -1,0 +1,211 @@
+"""How the envelopes of one value schema are decoded and laid out in columns.
+
+A codec is compiled once per schema: a msgspec type that names just the fields that are used, and the schema of each
+column. Rows are tuples in the order of the columns; of JSON without schemas they are dicts, whose types come from the
+database's catalog or from the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from headrace.core.arrays import build_array
+from headrace.core.converter import parse_plain, row_type
+from headrace.core.errors import BadRecord, Stage
+from headrace.core.events import OWN_PREFIX, Column, TableId
+from headrace.core.inference import infer_schema
+from headrace.core.keys import canonical_keys
+from headrace.core.schema import Field, Schema
+
+
+class Source(msgspec.Struct, gc=False):
+    """The fields of Debezium's source block that are used."""
+
+    name: str = ""
+    connector: str = ""
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    txId: int | str | None = None  # noqa: N815 - the wire's own spelling
+    ts_ms: int | None = None
+    ts_us: int | None = None
+    lsn: int | None = None
+
+    def is_of(self, table: TableId) -> bool:
+        """Whether the event is of this table."""
+        return (
+            self.table == table.table
+            and self.schema == table.schema
+            and self.db == table.database
+            and self.name == table.name
+        )
+
+
+class Codec:
+    """How the events of one value schema are decoded and laid out in columns.
+
+    Without a schema rows are dicts, and the columns' types come from the database's catalog or from the values.
+    """
+
+    def __init__(self, after: Schema | None, key_schema: Schema | None, key_fields: tuple[str, ...]) -> None:
+        self.key_fields = key_fields
+        self.schemaless = after is None
+        self._fields = () if after is None else tuple(member for member in after.fields)
+        _refuse_own_names([member.name for member in self._fields])
+        self._decimals_as_numbers = False
+        self._after = after
+        self._key_types = [_key_type(name, after, key_schema) for name in key_fields]
+        self._decoder = self._make_decoder()
+        self._key_decoder = self._make_key_decoder()
+        self._key_places = [self._place(name) for name in key_fields]
+        self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
+
+    def _place(self, name: str) -> int:
+        return next((i for i, member in enumerate(self._fields) if member.name == name), -1)
+
+    def _make_decoder(self) -> msgspec.json.Decoder[Any]:
+        row: Any = dict[str, Any]
+        if self._after is not None:
+            names = [member.name for member in self._fields]
+            row = row_type(self._after, names, numeric_decimals=self._decimals_as_numbers)
+        envelope = msgspec.defstruct(
+            "Envelope",
+            [("op", str | None, None), ("source", Source | None, None), ("after", row | None, None)],
+            gc=False,
+        )
+        return msgspec.json.Decoder(list[envelope])  # type: ignore[valid-type] # built at run time
+
+    def _make_key_decoder(self) -> msgspec.json.Decoder[Any] | None:
+        typed = [kind for kind in self._key_types if kind is not None]
+        if not typed or len(typed) < len(self.key_fields):
+            return None
+        fields = tuple(Field(name, kind) for name, kind in zip(self.key_fields, typed, strict=True))
+        return msgspec.json.Decoder(row_type(Schema("struct", fields=fields), self.key_fields))
+
+    def decode_all(self, payloads: Sequence[bytes]) -> list[Any]:
+        """The envelopes of all payloads, in one call. Raises msgspec.DecodeError if any of them is bad."""
+        document = b"[" + b",".join(payloads) + b"]"
+        try:
+            return self._decoder.decode(document)  # type: ignore[no-any-return] # the type was built at run time
+        except msgspec.ValidationError:
+            if self._decimals_as_numbers or self._after is None:
+                raise
+        return self._decode_with_numeric_decimals(document)
+
+    def _decode_with_numeric_decimals(self, document: bytes) -> list[Any]:
+        self._decimals_as_numbers = True
+        numeric = self._make_decoder()
+        self._decimals_as_numbers = False
+        envelopes: list[Any] = numeric.decode(document)
+        self._decoder, self._decimals_as_numbers = numeric, True
+        return envelopes
+
+    def key_row(self, payload: bytes) -> Sequence[Any]:
+        """A row that holds the key's values and nothing else. Raises BadRecord (stage KEY_CONVERTER)."""
+        values = self._key_values(payload)
+        if self.schemaless:
+            return dict(zip(self.key_fields, values, strict=True))  # type: ignore[return-value] # schemaless rows are dicts
+        row: list[Any] = [None] * len(self._fields)
+        for place, value in zip(self._key_places, values, strict=True):
+            row[place] = value
+        return row
+
+    def _key_values(self, payload: bytes) -> Sequence[Any]:
+        if self._key_decoder is not None:
+            try:
+                return msgspec.structs.astuple(self._key_decoder.decode(payload))
+            except msgspec.DecodeError as error:
+                raise BadRecord(
+                    f"the record's key does not fit its table: {error}", stage=Stage.KEY_CONVERTER
+                ) from error
+        plain = parse_plain(payload)
+        if not isinstance(plain, dict):
+            raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
+        return [plain.get(name) for name in self.key_fields]
+
+    def columns(self, rows: Sequence[Any], known: Schema | None) -> Iterator[tuple[str, Schema, pa.Array]]:
+        """Name, schema and values of each column; ``known`` is the table's schema for rows that come without one.
+
+        Raises BadRecord with the index of a row that does not fit.
+        """
+        if self.schemaless:
+            yield from self._inferred(rows, known)
+            return
+        for member, values in zip(self._fields, zip(*rows, strict=True), strict=True):
+            yield member.name, member.schema, _column(member.name, member.schema, values)
+
+    def _inferred(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[tuple[str, Schema, pa.Array]]:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        _refuse_own_names(names)
+        for name in names:
+            values = [row.get(name) for row in rows]
+            schema = (known.field(name) if known is not None else None) or self._key_type_of(name)
+            if schema is None:
+                schema = infer_schema(values)
+            elif schema.type in _ENCODED:
+                values = [_from_plain(schema, value, i) for i, value in enumerate(values)]
+            yield name, schema, _column(name, schema, values)
+
+    def _key_type_of(self, name: str) -> Schema | None:
+        return self._key_types[self.key_fields.index(name)] if name in self.key_fields else None
+
+    def canonical(self, documents: dict[int, bytes], columns: dict[str, Column]) -> dict[int, str]:
+        """The canonical text of key documents from headers, typed as the key columns are."""
+        if not documents:
+            return {}
+        rows = [self._key_values(_payload_of(document)) for document in documents.values()]
+        arrays = [
+            build_array(columns[name].schema, values)
+            for name, values in zip(self.key_fields, zip(*rows, strict=True), strict=True)
+        ]
+        return dict(zip(documents, canonical_keys(arrays).to_pylist(), strict=True))
+
+
+_ENCODED = frozenset({"bytes", "struct", "array", "map"})  # types whose JSON form is not the Connect value yet
+
+
+def _from_plain(schema: Schema, value: Any, index: int) -> Any:
+    """A schemaless JSON value as the Connect value of a schema that the catalog gave."""
+    if value is None:
+        return None
+    try:
+        row = msgspec.convert({"v": value}, row_type(Schema("struct", fields=(Field("v", schema),)), ["v"]))
+    except msgspec.ValidationError as error:
+        raise BadRecord("a value does not fit the type of its database column", index=index) from error
+    return msgspec.structs.astuple(row)[0]
+
+
+def _payload_of(document: bytes) -> bytes:
+    """The payload of a header's JSON, which may carry its schema."""
+    plain = parse_plain(document)
+    if isinstance(plain, dict) and plain.keys() == {"schema", "payload"}:
+        return msgspec.json.encode(plain["payload"])
+    return document
+
+
+def _key_type(name: str, after: Schema | None, key_schema: Schema | None) -> Schema | None:
+    """The type of a key column: the event's own where there is one, so that both halves of a row agree."""
+    if after is not None and after.field(name) is not None:
+        return after.field(name)
+    return None if key_schema is None else key_schema.field(name)
+
+
+def _column(name: str, schema: Schema, values: Sequence[Any]) -> pa.Array:
+    try:
+        return build_array(schema, values)
+    except BadRecord as error:
+        raise BadRecord(f"column {name!r}: {error}", index=error.index) from error
+
+
+def _refuse_own_names(names: Iterable[str]) -> None:
+    for name in names:
+        if name.startswith(OWN_PREFIX):
+            raise BadRecord(f"column {name!r}: names that start with {OWN_PREFIX} are Headrace's own")
+
+
+def _as_it_is(row: Any) -> Any:
+    return row
