@@ -23,9 +23,13 @@ def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
     )
     app.state.worker = worker
     errors.install(app)
-    app.include_router(health.router(worker, metrics))
-    app.include_router(root.router(worker))
-    app.include_router(connectors.router(herder, worker.worker_id))
-    app.include_router(connector_plugins.router(herder))
-    app.add_middleware(ConnectTransport, routes=app)
+    routers = (
+        health.router(worker, metrics),
+        root.router(worker),
+        connectors.router(herder, worker.worker_id),
+        connector_plugins.router(herder),
+    )
+    for router in routers:
+        app.include_router(router)
+    app.add_middleware(ConnectTransport, routes=[route for router in routers for route in router.routes])
     return app

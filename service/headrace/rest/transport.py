@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes
 
-from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,7 +29,7 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 class ConnectTransport:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, routes: FastAPI) -> None:
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
         self._app = app
         self._routes = routes
 
@@ -55,7 +55,7 @@ class ConnectTransport:
     def _methods(self, scope: Scope) -> list[str]:
         """The methods of the resource, in the order in which Connect lists them; none for an unknown path."""
         found: set[str] = set()
-        for route in self._routes.routes:
+        for route in self._routes:
             found |= _route_methods(route, scope)
         if not found:
             return []

@@ -1,0 +1,185 @@
+"""A compacted topic as a keyed log: what Kafka Connect's ``KafkaBasedLog`` is for its configs and statuses.
+
+Plain aiokafka without a consumer group: every worker reads all partitions from the beginning. A write counts once it
+has been read back, so that a caller that goes on sees its own change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from headrace.core.errors import ConfigError, Retriable
+from headrace.ports import LogRecord
+from headrace_connectors.kafka.errors import translated
+
+log = logging.getLogger(__name__)
+
+_REQUEST_MS = 15_000
+_READ_BACK_SECONDS = 30.0
+_RETRY_SECONDS = 1.0
+_CLEANUP = "cleanup.policy"
+_POLL_MS = 200
+
+Applied = Callable[[str, bytes | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogTopic:
+    """A storage topic; ``partitions`` and ``replication`` (-1: the broker's default) count only when it is made.
+
+    ``option`` names the worker's setting, for messages.
+    """
+
+    name: str
+    option: str
+    partitions: int
+    replication: int
+
+
+class KafkaLog:
+    """``headrace.ports.CompactedLog`` on a Kafka topic. ``arguments`` are aiokafka's, for every client."""
+
+    def __init__(self, topic: LogTopic, arguments: Mapping[str, Any]) -> None:
+        self._topic = topic
+        self._arguments = {"request_timeout_ms": _REQUEST_MS, **arguments}
+        self._read: dict[int, int] = {}
+        self._progress = asyncio.Condition()
+        self._consumer: AIOKafkaConsumer | None = None
+        self._producer: AIOKafkaProducer | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def start(self, applied: Applied) -> None:
+        """Make the topic if it is missing, read it to its end, then follow it. Raises ConfigError or Retriable."""
+        try:
+            await ensure_topic(self._topic, self._arguments)
+            consumer = await self._connect()
+            await self._read_to_end(consumer, applied)
+        except KafkaError as error:
+            await self.close()
+            raise translated(error, f"reading the topic {self._topic.name}") from error
+        except BaseException:
+            await self.close()
+            raise
+        self._reader = asyncio.create_task(self._follow(consumer, applied), name=f"log-{self._topic.name}")
+
+    async def append(self, records: Sequence[LogRecord]) -> None:
+        """Write the records in order and wait until they have been read back. Raises Retriable."""
+        if self._producer is None:
+            raise Retriable(f"The topic {self._topic.name} is not open")
+        try:
+            sent = [
+                await self._producer.send(self._topic.name, key=key.encode(), value=value) for key, value in records
+            ]
+            written = [await delivery for delivery in sent]
+        except KafkaError as error:
+            raise translated(error, f"writing to the topic {self._topic.name}") from error
+        await self._read_back({record.partition: record.offset + 1 for record in written})
+
+    async def close(self) -> None:
+        """Stop following and let go of the brokers. Idempotent."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        producer, self._producer = self._producer, None
+        consumer, self._consumer = self._consumer, None
+        for client in (producer, consumer):
+            if client is not None:
+                await client.stop()
+
+    async def _connect(self) -> AIOKafkaConsumer:
+        self._consumer = AIOKafkaConsumer(
+            self._topic.name, **self._arguments, enable_auto_commit=False, auto_offset_reset="earliest"
+        )
+        await self._consumer.start()
+        self._producer = AIOKafkaProducer(**self._arguments, acks="all", enable_idempotence=True)
+        await self._producer.start()
+        return self._consumer
+
+    async def _read_to_end(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
+        partitions = sorted(consumer.assignment())  # all of them: without a group nobody shares
+        await consumer.seek_to_beginning(*partitions)
+        ends = await consumer.end_offsets(partitions)
+        for partition in partitions:
+            while await consumer.position(partition) < ends[partition]:
+                await self._read_some(consumer, applied)
+
+    async def _follow(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
+        while True:
+            try:
+                await self._read_some(consumer, applied)
+            except KafkaError as error:
+                log.warning("Reading the topic %s failed and goes on: %s", self._topic.name, type(error).__name__)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _read_some(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
+        batches = await consumer.getmany(timeout_ms=_POLL_MS)
+        for partition, records in batches.items():
+            for record in records:
+                if record.key is not None:
+                    applied(record.key.decode(), record.value)
+            self._read[partition.partition] = records[-1].offset + 1
+        if batches:
+            async with self._progress:
+                self._progress.notify_all()
+
+    async def _read_back(self, ends: Mapping[int, int]) -> None:
+        def caught_up() -> bool:
+            return all(self._read.get(partition, 0) >= end for partition, end in ends.items())
+
+        try:
+            async with asyncio.timeout(_READ_BACK_SECONDS), self._progress:
+                await self._progress.wait_for(caught_up)
+        except TimeoutError as error:
+            raise Retriable(
+                f"The topic {self._topic.name} could not be read back within {_READ_BACK_SECONDS:g} s"
+            ) from error
+
+
+async def ensure_topic(topic: LogTopic, arguments: Mapping[str, Any]) -> None:
+    """Make the topic, or check that the one that is there keeps every key. Raises ConfigError and KafkaError."""
+    admin = AIOKafkaAdminClient(**arguments)
+    await admin.start()
+    try:
+        if topic.name in await admin.list_topics():
+            await _check_topic(admin, topic)
+        else:
+            await _create_topic(admin, topic)
+    finally:
+        await admin.close()
+
+
+async def _create_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
+    wanted = NewTopic(topic.name, topic.partitions, topic.replication, topic_configs={_CLEANUP: "compact"})
+    response = await admin.create_topics([wanted])
+    for name, code, message in response.topic_errors:  # it does not raise
+        error = for_code(code)
+        if code == 0 or error is TopicAlreadyExistsError:
+            continue
+        raise ConfigError(
+            f"The topic {name} cannot be created: {message or error.__name__}. With fewer brokers than replicas set "
+            f"{topic.option.replace('.topic', '.replication.factor')}=1",
+            topic.option,
+        )
+
+
+async def _check_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
+    """A topic that deletes by age would forget connectors; Connect refuses it as well."""
+    [response] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic.name)])
+    for resource in response.resources:
+        settings = {entry[0]: entry[1] for entry in resource[4]}
+        if settings.get(_CLEANUP, "compact") != "compact":
+            raise ConfigError(
+                f"The topic {topic.name} has {_CLEANUP}={settings[_CLEANUP]} and would forget connectors in time; set "
+                f"{_CLEANUP}=compact on it, or name another topic in {topic.option}",
+                topic.option,
+            )

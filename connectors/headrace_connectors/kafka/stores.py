@@ -1,0 +1,119 @@
+"""What a distributed worker keeps in Kafka, and what every worker asks about consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from headrace.core.errors import Retriable
+from headrace.ports import TopicPartition
+from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.log import KafkaLog, LogTopic
+from headrace_connectors.kafka.preflight import check_brokers
+from headrace_connectors.kafka.settings import client_arguments
+from headrace_connectors.memory.stores import MemoryLog
+
+_PATIENCE_SECONDS = 10.0
+_CONFIG, _STATUS = "config.storage", "status.storage"
+
+
+class KafkaGroupOffsets:
+    """``headrace.ports.GroupOffsets``: a connection per question, since it is asked by hand and rarely."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._arguments = dict(arguments)
+
+    async def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        """The group's offsets; partitions without one are left out. Raises Retriable, ConfigError or Fatal.
+
+        Repeated for some seconds: a new cluster makes its offsets topic at the first question.
+        """
+        retry = AsyncRetrying(
+            retry=retry_if_exception_type(Retriable),
+            wait=wait_fixed(0.3),
+            stop=stop_after_delay(_PATIENCE_SECONDS),
+            reraise=True,
+        )
+        return await retry(self._committed, group)
+
+    async def _committed(self, group: str) -> Mapping[TopicPartition, int]:
+        admin = AIOKafkaAdminClient(**self._arguments)
+        try:
+            await admin.start()
+            offsets = await admin.list_consumer_group_offsets(group)
+        except (KafkaError, OSError) as error:
+            raise translated(error, f"asking for the offsets of group {group}") from error
+        finally:
+            await admin.close()
+        return {
+            TopicPartition(partition.topic, partition.partition): committed.offset
+            for partition, committed in offsets.items()
+            if committed.offset >= 0
+        }
+
+
+class KafkaStores:
+    """``headrace.ports.Stores`` on the topics that the worker's ``properties`` name (``connect.md`` section 7)."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._arguments = client_arguments(properties)
+        self.configs = KafkaLog(_log_topic(properties, _CONFIG, partitions=1), self._arguments)
+        status_partitions = int(properties.get(f"{_STATUS}.partitions", "5"))
+        self.statuses = KafkaLog(_log_topic(properties, _STATUS, status_partitions), self._arguments)
+        self.group_offsets = KafkaGroupOffsets(self._arguments)
+
+    async def start(self) -> None:
+        """See that a broker lets us in; the cause is named if none does. Raises ConfigError or Retriable."""
+        await check_brokers(self._arguments)
+
+    async def cluster_id(self) -> str | None:
+        """The id that ``GET /`` shows, None if it cannot be had just now."""
+        return await cluster_id(self._arguments)
+
+    async def close(self) -> None:
+        """Close both logs. Idempotent."""
+        await self.configs.close()
+        await self.statuses.close()
+
+
+class StandaloneStores:
+    """Standalone mode: configurations and statuses in memory, consumer groups in Kafka as always."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._arguments = client_arguments(properties)
+        self.configs = MemoryLog()
+        self.statuses = MemoryLog()
+        self.group_offsets = KafkaGroupOffsets(self._arguments)
+
+    async def start(self) -> None:
+        """See that a broker lets us in. Raises ConfigError or Retriable."""
+        await check_brokers(self._arguments)
+
+    async def cluster_id(self) -> str | None:
+        """The id that ``GET /`` shows."""
+        return await cluster_id(self._arguments)
+
+    async def close(self) -> None:
+        """Nothing stays open."""
+
+
+async def cluster_id(arguments: Mapping[str, Any]) -> str | None:
+    """The Kafka cluster's id; None if it cannot be had, since nothing depends on it."""
+    admin = AIOKafkaAdminClient(**arguments)
+    try:
+        await admin.start()
+        answer: dict[str, Any] = await admin.describe_cluster()
+    except (KafkaError, OSError):
+        return None
+    finally:
+        await admin.close()
+    return answer.get("cluster_id")
+
+
+def _log_topic(properties: Mapping[str, str], storage: str, partitions: int) -> LogTopic:
+    option = f"{storage}.topic"
+    return LogTopic(properties[option], option, partitions, int(properties.get(f"{storage}.replication.factor", "3")))

@@ -1,0 +1,79 @@
+"""The compacted logs against their contract, in memory and on Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from contracts.compacted_log_suite import CompactedLogSuite, Open
+
+from headrace.core.errors import ConfigError, Retriable
+from headrace.ports import TopicPartition
+from headrace_connectors.kafka.log import KafkaLog, LogTopic
+from headrace_connectors.kafka.stores import KafkaStores
+from headrace_connectors.memory.stores import MemoryLog
+from headrace_dev.kafka import Kafka
+
+
+class TestMemoryLog(CompactedLogSuite):
+    """The memory log."""
+
+    @pytest.fixture
+    def open_log(self) -> Open:
+        """One object is the storage."""
+        log = MemoryLog()
+        return lambda: log
+
+
+@pytest.mark.stack
+class TestKafkaLog(CompactedLogSuite):
+    """The log on a topic."""
+
+    @pytest.fixture
+    def open_log(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> Open:
+        """A topic of its own for every test."""
+        topic = LogTopic(unique("log"), "status.storage.topic", partitions=3, replication=1)
+        return lambda: KafkaLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers})
+
+
+@pytest.mark.stack
+class TestKafkaStores:
+    """What only Kafka can do wrong."""
+
+    pytestmark = pytest.mark.anyio
+
+    async def test_a_group_without_offsets_has_none(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+        """An unknown group is no error."""
+        stores = KafkaStores(_properties(stack_kafka.bootstrap_servers, unique("stores")))
+        assert await stores.group_offsets.committed("connect-nobody") == dict[TopicPartition, int]()
+
+    async def test_the_cluster_id_is_known(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+        """GET / shows it."""
+        stores = KafkaStores(_properties(stack_kafka.bootstrap_servers, unique("stores")))
+        await stores.start()
+        assert await stores.cluster_id()
+
+    async def test_too_many_replicas_are_refused_with_the_option_to_set(
+        self, stack_kafka: Kafka, unique: Callable[[str], str]
+    ) -> None:
+        """One broker cannot keep three copies."""
+        properties = _properties(stack_kafka.bootstrap_servers, unique("stores"))
+        stores = KafkaStores({**properties, "config.storage.replication.factor": "3"})
+        with pytest.raises(ConfigError, match=r"config\.storage\.replication\.factor=1"):
+            await stores.configs.start(lambda key, value: None)
+
+    async def test_no_broker_is_a_passing_error(self) -> None:
+        """The worker waits for brokers that are down."""
+        stores = KafkaStores(_properties("127.0.0.1:1", "nowhere"))
+        with pytest.raises(Retriable, match=r"127\.0\.0\.1:1"):
+            await stores.start()
+
+
+def _properties(bootstrap: str, stem: str) -> dict[str, str]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "config.storage.topic": f"{stem}-configs",
+        "config.storage.replication.factor": "1",
+        "status.storage.topic": f"{stem}-status",
+        "status.storage.replication.factor": "1",
+    }
