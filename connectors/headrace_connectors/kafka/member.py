@@ -209,7 +209,8 @@ class GroupMember(Service):
 
     async def _watch(self) -> None:
         """Refresh the lag; fail when the client has silently stopped fetching."""
-        await asyncio.sleep(WATCH_SECONDS if self.lag or not self._assigned.is_set() else WATCH_SECONDS / 8)
+        await self._assigned.wait()
+        await asyncio.sleep(WATCH_SECONDS if self.lag else WATCH_SECONDS / 8)
         assigned = self._consumer.assignment()
         if not (assigned and self._assigned.is_set()):
             return

@@ -1,0 +1,406 @@
+"""What every ``Feed`` must do. A subclass gives the ``harness`` fixture: a real Kafka, or a memory broker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import pytest
+
+from headrace.core.errors import ConfigError, Fatal, Fenced
+from headrace.core.sequence import ChunkSequence
+from headrace.ports import Chunk, Feed, TopicPartition
+
+DEADLINE = 30.0
+
+
+class Feeds(Protocol):
+    """What opens feeds."""
+
+    def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed: ...
+
+
+class Cluster(Protocol):
+    """A broker, real or not, and the feeds of one worker."""
+
+    feeds: Feeds
+
+    async def create(self, topic: str, partitions: int = 1) -> None: ...
+
+    async def delete(self, topic: str) -> None: ...
+
+    async def append(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None: ...
+
+    async def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
+
+
+class FeedHarness(Protocol):
+    """Makes clusters, and names that nobody else uses."""
+
+    config: Mapping[str, str]
+
+    def unique(self, stem: str) -> str: ...
+
+    def cluster(self) -> AbstractAsyncContextManager[Any]: ...
+
+
+class Recorder:
+    """A listener that checks the numbering of every chunk with the sink task's own sequence check."""
+
+    def __init__(self) -> None:
+        self.feed: Feed
+        self.values: list[bytes] = []
+        self.ends: dict[TopicPartition, int] = {}
+        self.assignments: list[set[TopicPartition]] = []
+        self.calls: list[str] = []
+        self.errors: list[BaseException] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.commits_on_revoke = False
+        self.raises: Exception | None = None
+        self.running = 0
+        self._sequence = ChunkSequence()
+
+    async def put(self, chunk: Chunk) -> None:
+        self.running += 1
+        assert self.running == 1, "calls of a listener overlap"
+        try:
+            await self._put(chunk)
+        finally:
+            self.running -= 1
+
+    async def _put(self, chunk: Chunk) -> None:
+        self.calls.append("put")
+        if self.raises is not None:
+            raise self.raises
+        await self.open.wait()
+        admitted = self._sequence.admit(chunk.epoch, chunk.sequence, chunk.partition, chunk.begin, chunk.end)
+        assert admitted, "a chunk of another assignment"
+        self.values += [record.value or b"" for record in chunk.records]
+        self.ends[chunk.partition] = chunk.end
+
+    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        assert self.running == 0, "calls of a listener overlap"
+        self.calls.append("assigned")
+        self._sequence.begin(epoch)
+        self.assignments.append(set(partitions))
+
+    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        assert self.running == 0, "calls of a listener overlap"
+        self.calls.append("revoked")
+        assert set(partitions) == self.assignments[-1]
+        if self.commits_on_revoke:
+            await self.feed.commit(self.ends)
+        self.ends = {}
+
+    def failed(self, error: BaseException) -> None:
+        self.errors.append(error)
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics of the present assignment."""
+        return {partition.topic for partition in self.assignments[-1]} if self.assignments else set()
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, deadline: float = DEADLINE) -> None:
+    """Wait until ``condition`` holds; fail with ``what`` after the deadline."""
+    end = time.monotonic() + deadline
+    while True:
+        answer = condition()
+        if await answer if isinstance(answer, Awaitable) else answer:
+            return
+        assert time.monotonic() < end, f"not within {deadline:g} s: {what}"
+        await asyncio.sleep(0.02)
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    """Values that tell records apart."""
+    return [b"%06d" % number for number in range(start, start + count)]
+
+
+class FeedSuite:
+    """The contract of ``headrace.ports.Feed``."""
+
+    @pytest.fixture
+    @abstractmethod
+    def harness(self) -> FeedHarness:
+        """Where the suite runs."""
+
+    @pytest.fixture
+    def connector(self, harness: FeedHarness) -> str:
+        """A connector's name, and with it a group of its own."""
+        return harness.unique("sink")
+
+    @pytest.fixture
+    def topic(self, harness: FeedHarness) -> str:
+        """A topic's name."""
+        return harness.unique("topic")
+
+    async def opened(
+        self, cluster: Cluster, harness: FeedHarness, connector: str, topics: str, task: int = 0
+    ) -> tuple[Feed, Recorder]:
+        """A feed that has its first assignment."""
+        listener = Recorder()
+        listener.feed = cluster.feeds.open(connector, task, {"topics": topics, **harness.config})
+        await listener.feed.start(listener)
+        await until(lambda: bool(listener.assignments), "the first assignment")
+        return listener.feed, listener
+
+    def test_every_record_once_and_in_order(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """All partitions arrive whole, in chunks without a gap, each partition in order."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic, partitions=3)
+                for partition in range(3):
+                    await cluster.append(topic, numbered(2_000, partition * 10_000), partition)
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                await until(lambda: len(seen.values) >= 6_000, "all records")
+                await feed.stop()
+            by_partition = [[v for v in seen.values if int(v) // 10_000 == partition] for partition in range(3)]
+            assert by_partition == [numbered(2_000, partition * 10_000) for partition in range(3)]
+            assert seen.ends == {TopicPartition(topic, partition): 2_000 for partition in range(3)}
+            assert seen.errors == []
+
+        asyncio.run(scenario())
+
+    def test_what_was_not_committed_comes_again(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """A restart begins at the committed offset, wherever the last one had read to."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                await cluster.append(topic, numbered(100))
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                await until(lambda: len(seen.values) == 100, "all records")
+                await feed.commit({TopicPartition(topic, 0): 60})
+                assert await cluster.committed(f"connect-{connector}") == {TopicPartition(topic, 0): 60}
+                await feed.stop()
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                await until(lambda: len(seen.values) == 40, "the uncommitted records")
+                await feed.stop()
+            assert seen.values == numbered(40, 60)
+
+        asyncio.run(scenario())
+
+    def test_a_slow_task_holds_the_feed(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """While a put runs no other begins; afterwards everything follows."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic, partitions=2)
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                seen.open.clear()
+                for partition in range(2):
+                    await cluster.append(topic, numbered(3_000, partition * 10_000), partition)
+                await until(lambda: seen.running == 1, "the first chunk")
+                await asyncio.sleep(0.3)
+                assert seen.calls.count("put") == 1
+                seen.open.set()
+                await until(lambda: len(seen.values) == 6_000, "the rest")
+                await feed.stop()
+
+        asyncio.run(scenario())
+
+    def test_pause_and_resume(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """A paused feed stays in the group and puts nothing; a resumed one goes on without a gap."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                await cluster.append(topic, numbered(10))
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                await until(lambda: len(seen.values) == 10, "records before the pause")
+                feed.pause()
+                await asyncio.sleep(0.5)
+                await cluster.append(topic, numbered(10, 10))
+                await until(lambda: sum(feed.lag().values()) == 10, "the lag of a paused feed")
+                assert len(seen.values) == 10
+                feed.resume()
+                await until(lambda: len(seen.values) == 20, "records after the pause")
+                await feed.stop()
+            assert seen.calls.count("assigned") == 1
+            assert seen.values == numbered(20)
+
+        asyncio.run(scenario())
+
+    def test_paused_before_start(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """A task that comes back paused joins and puts nothing."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                await cluster.append(topic, numbered(10))
+                seen = Recorder()
+                feed = cluster.feeds.open(connector, 0, {"topics": topic, **harness.config})
+                feed.pause()
+                await feed.start(seen)
+                await until(lambda: sum(feed.lag().values()) == 10, "the lag")
+                assert seen.values == []
+                feed.resume()
+                await until(lambda: len(seen.values) == 10, "records after the pause")
+                await feed.stop()
+
+        asyncio.run(scenario())
+
+    def test_throttled_topics_wait(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """A throttled topic brings nothing while others flow, and everything afterwards."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                fast, slow = f"{topic}.fast", f"{topic}.slow"
+                await cluster.create(fast)
+                await cluster.create(slow)
+                feed, seen = await self.opened(cluster, harness, connector, f"{fast},{slow}")
+                await until(lambda: seen.topics == {fast, slow}, "both topics")
+                feed.throttle({slow})
+                await asyncio.sleep(0.5)
+                await cluster.append(slow, numbered(10))
+                await cluster.append(fast, numbered(10, 10))
+                await until(lambda: len(seen.values) == 10, "the topic that flows")
+                assert seen.values == numbered(10, 10)
+                feed.throttle(())
+                await until(lambda: len(seen.values) == 20, "the other one")
+                assert seen.values[10:] == numbered(10)
+                await feed.stop()
+
+        asyncio.run(scenario())
+
+    def test_two_members_share_topics(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """Each topic belongs to one member, whole; both together get everything, and a leaver's share goes over."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                names = [f"{topic}.{number}" for number in range(4)]
+                for name in names:
+                    await cluster.create(name, partitions=2)
+                first, left = await self.opened(cluster, harness, connector, ",".join(names), 0)
+                await until(lambda: len(left.topics) == 4, "one member has all")
+                second, right = await self.opened(cluster, harness, connector, ",".join(names), 1)
+                await until(lambda: len(left.topics) == len(right.topics) == 2, "an even share")
+                assert left.topics | right.topics == set(names)
+                assert len(left.assignments[-1]) == len(right.assignments[-1]) == 4
+                for number, name in enumerate(names):
+                    await cluster.append(name, numbered(10, number * 10), partition=number % 2)
+                await until(lambda: len(left.values) + len(right.values) == 40, "all records")
+                await first.commit(left.ends)
+                await first.stop()
+                await until(lambda: right.topics == set(names), "the leaver's topics")
+                await second.stop()
+            # The second member had not committed: its own come again, the leaver's do not.
+            assert sorted({*left.values, *right.values}) == numbered(40)
+            assert not {*left.values} & {*right.values}
+
+        asyncio.run(scenario())
+
+    def test_revoked_may_still_commit(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """What is in flight at a rebalance is finished and committed, so nothing comes twice."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                await cluster.append(topic, numbered(100))
+                first, left = await self.opened(cluster, harness, connector, topic, 0)
+                left.commits_on_revoke = True
+                await until(lambda: len(left.values) == 100, "all records")
+                second, right = await self.opened(cluster, harness, connector, topic, 1)
+                await until(lambda: left.calls.count("assigned") == 2, "the rebalance")
+                await cluster.append(topic, numbered(1, 100))
+                await until(lambda: b"000100" in left.values + right.values, "the next record")
+                await second.stop()
+                await first.stop()
+            assert sorted(left.values + right.values) == numbered(101)
+            assert left.calls[:3] == ["assigned", "put", "revoked"]
+
+        asyncio.run(scenario())
+
+    def test_a_commit_for_another_member_is_fenced(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """Offsets of partitions that are not ours change nothing."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                feed, _ = await self.opened(cluster, harness, connector, topic)
+                with pytest.raises(Fenced):
+                    await feed.commit({TopicPartition(f"{topic}.other", 0): 1})
+                await feed.stop()
+                with pytest.raises(Fenced):
+                    await feed.commit({TopicPartition(topic, 0): 1})
+                assert await cluster.committed(f"connect-{connector}") == {}
+
+        asyncio.run(scenario())
+
+    def test_a_failing_put_ends_the_feed(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """The error is handed on once, and nothing is put after it."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                seen.raises = Fatal("cannot go on")
+                await cluster.append(topic, numbered(10))
+                await until(lambda: bool(seen.errors), "the failure")
+                await cluster.append(topic, numbered(10))
+                await asyncio.sleep(0.3)
+                await feed.stop()
+            assert seen.errors == [seen.raises]
+            assert seen.calls.count("put") == 1
+
+        asyncio.run(scenario())
+
+    def test_stop_is_final(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """A put in hand is cancelled, a second stop does nothing, nothing is put afterwards."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                seen.open.clear()
+                await cluster.append(topic, numbered(10))
+                await until(lambda: seen.running == 1, "a put in hand")
+                await feed.stop()
+                await feed.stop()
+                seen.open.set()
+                await cluster.append(topic, numbered(10))
+                await asyncio.sleep(0.3)
+            assert seen.values == []
+            assert seen.running == 0
+
+        asyncio.run(scenario())
+
+    def test_new_and_deleted_topics(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """A pattern takes in new topics; a deleted one leaves, and the others go on."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(f"{topic}.a")
+                await cluster.create(f"other.{topic}.a")
+                seen = Recorder()
+                pattern = {"topics.regex": f"{topic}\\..*", **harness.config}
+                feed = seen.feed = cluster.feeds.open(connector, 0, pattern)
+                await feed.start(seen)
+                await until(lambda: seen.topics == {f"{topic}.a"}, "the matching topic alone")
+                await cluster.create(f"{topic}.b")
+                await until(lambda: seen.topics == {f"{topic}.a", f"{topic}.b"}, "the new topic")
+                await cluster.delete(f"{topic}.a")
+                await until(lambda: seen.topics == {f"{topic}.b"}, "the deleted topic's absence")
+                await cluster.append(f"{topic}.b", numbered(5))
+                await until(lambda: seen.values == numbered(5), "records of the topic that is left")
+                await feed.stop()
+            assert seen.errors == []
+
+        asyncio.run(scenario())
+
+    def test_topics_must_be_named(self, harness: FeedHarness, connector: str) -> None:
+        """A connector without topics is a mistake in its configuration."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                with pytest.raises(ConfigError, match="topics"):
+                    cluster.feeds.open(connector, 0, {})
+
+        asyncio.run(scenario())

@@ -1,0 +1,80 @@
+"""A real broker as the feed suite sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+
+from headrace.ports import TopicPartition
+from headrace_connectors.kafka import KafkaFeeds
+from headrace_dev.kafka import Kafka
+
+QUICK = {
+    "consumer.override.metadata.max.age.ms": "400",
+    "consumer.override.heartbeat.interval.ms": "200",
+    "consumer.override.session.timeout.ms": "10000",
+}
+"""A group that notices new topics and rebalances at once, so that tests need not wait."""
+
+
+@contextmanager
+def producer(kafka: Kafka, **settings: str) -> Iterator[Producer]:
+    """A producer; what it was given has arrived at the end."""
+    made = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "compression.type": "lz4", "log_level": 0} | settings
+    )
+    yield made
+    assert made.flush(30) == 0
+
+
+class KafkaCluster:
+    """One worker's feeds on a real broker."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self.feeds = KafkaFeeds({"bootstrap.servers": kafka.bootstrap_servers})
+
+    async def create(self, topic: str, partitions: int = 1) -> None:
+        await asyncio.to_thread(self._kafka.create_topic, topic, partitions)
+
+    async def delete(self, topic: str) -> None:
+        admin = self._kafka.admin()
+        await asyncio.to_thread(admin.delete_topics([topic])[topic].result)
+
+    async def append(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+        await asyncio.to_thread(self._append, topic, values, partition)
+
+    def _append(self, topic: str, values: Sequence[bytes], partition: int) -> None:
+        with producer(self._kafka) as out:
+            for value in values:
+                out.produce(topic, value, partition=partition)
+
+    async def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        return await asyncio.to_thread(self._committed, group)
+
+    def _committed(self, group: str) -> Mapping[TopicPartition, int]:
+        admin = self._kafka.admin()
+        answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+        return {TopicPartition(each.topic, each.partition): each.offset for each in answer.topic_partitions}
+
+
+class KafkaHarness:
+    """A broker that tests share, each with names of its own."""
+
+    config = QUICK
+
+    def __init__(self, kafka: Kafka, unique: Callable[[str], str]) -> None:
+        self._kafka = kafka
+        self.unique = unique
+
+    @asynccontextmanager
+    async def cluster(self) -> AsyncIterator[KafkaCluster]:
+        cluster = KafkaCluster(self._kafka)
+        await cluster.feeds.start()
+        try:
+            yield cluster
+        finally:
+            await cluster.feeds.close()

@@ -1,0 +1,54 @@
+"""The feed contract, kept by the memory broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from contracts.feed_suite import FeedHarness, FeedSuite
+
+from headrace.ports import TopicPartition
+from headrace_connectors.memory import MemoryBroker, MemoryFeeds
+
+
+class MemoryCluster:
+    """A memory broker as the suite sees it."""
+
+    def __init__(self) -> None:
+        self._broker = MemoryBroker()
+        self.feeds = MemoryFeeds(self._broker)
+
+    async def create(self, topic: str, partitions: int = 1) -> None:
+        await self._broker.create_topic(topic, partitions)
+
+    async def delete(self, topic: str) -> None:
+        await self._broker.delete_topic(topic)
+
+    async def append(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+        for value in values:
+            self._broker.append(topic, value, partition=partition)
+
+    async def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        return self._broker.committed(group)
+
+
+class MemoryHarness:
+    """A broker for each test."""
+
+    config: Mapping[str, str] = {}
+
+    def unique(self, stem: str) -> str:
+        return stem
+
+    @asynccontextmanager
+    async def cluster(self) -> AsyncIterator[MemoryCluster]:
+        yield MemoryCluster()
+
+
+class TestMemoryFeed(FeedSuite):
+    """The suite."""
+
+    @pytest.fixture
+    def harness(self) -> FeedHarness:
+        return MemoryHarness()
