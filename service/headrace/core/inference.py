@@ -18,13 +18,24 @@ _NULL = Schema("null", optional=True)
 _STRING = Schema("string", optional=True)
 _DOUBLE = Schema("double", optional=True)
 _NUMBERS = frozenset({"int64", "double"})
-_NOT_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})  # how JSON spells the doubles that it cannot write
+NOT_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})
+"""How JSON spells the doubles that it cannot write."""
+
+INFERRED = (("headrace.inferred", "true"),)
+"""Parameters of a column's schema that was inferred: the table's type counts for more (``core/conform.py``)."""
+
+UNTOLD_TYPES = frozenset({"array", "struct", "null"})
+"""Inferred types of which a null in an update may hide an unchanged value; a null of the others is taken at its word.
+
+Not even the bytes of a bit string or a large decimal show that they are no text. ``null`` is settled by the table.
+"""
+
 _MAYBE_NUMBER = replace(_STRING, name="NaN or text")
 
 
 def infer_schema(values: Iterable[Any]) -> Schema:
     """The narrowest schema that holds all values. Raises BadRecord with the index of the first that does not fit."""
-    return _settled(_inferred(values))
+    return replace(_settled(_inferred(values)), parameters=INFERRED)
 
 
 def _inferred(values: Iterable[Any]) -> Schema:
@@ -46,7 +57,7 @@ def _schema_of(value: Any) -> Schema:
     if isinstance(value, float):
         return _DOUBLE
     if isinstance(value, str):
-        return _MAYBE_NUMBER if value in _NOT_NUMBERS else _STRING
+        return _MAYBE_NUMBER if value in NOT_NUMBERS else _STRING
     if isinstance(value, list):
         return Schema("array", optional=True, items=_inferred(value))
     return Schema("struct", optional=True, fields=tuple(Field(k, _inferred([v])) for k, v in value.items()))

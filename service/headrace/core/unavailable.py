@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from headrace.core.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.errors import ConfigError
+from headrace.core.inference import INFERRED, UNTOLD_TYPES
 from headrace.core.schema import Schema
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
@@ -162,6 +163,8 @@ def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingMod
     Exact with a catalog column. Without one it is decided by the event's schema and the configured modes, and doubt
     counts as True. A null of plain text is a null, unless the binary mode writes ``bytea`` as text that has no form.
     """
+    if schema.parameters == INFERRED:
+        return schema.type in UNTOLD_TYPES
     if column is not None:
         return column.omittable and _type_loses_value(column.type.resolved(), _typmod(column), modes)
     if schema.type == "array":

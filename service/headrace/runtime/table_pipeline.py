@@ -25,6 +25,7 @@ from headrace.core.actions import (
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
+from headrace.core.conform import told
 from headrace.core.errors import Fatal
 from headrace.core.events import Actions, Changes, RowVersion, TableId, Truncate
 from headrace.core.fold import fold
@@ -113,6 +114,7 @@ class TablePipeline:
 
     def _write_changes(self, changes: Changes, commit: Commit) -> None:
         with self._stages("fold"):
+            changes = told(changes, self._table.schema())
             actions = fold(changes, self._tombstones())
         actions = self._resolve(actions)
         self._record_tombstones(actions)
