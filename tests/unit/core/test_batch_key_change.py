@@ -1,0 +1,72 @@
+"""A batch is not closed between the two halves of a key change, wherever chunks end (``merge.md`` section 6)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.batch import KEY_CHANGE_PATIENCE, BatchManager, BatchPolicy
+from headrace.core.events import Changes, Operation, TableId, Versions
+
+TABLE = TableId("server", "db", "public", "t")
+D, T, C, U = Operation.DELETE, Operation.TOMBSTONE, Operation.CREATE, Operation.UPDATE
+
+
+def changes(*operations: Operation, first_offset: int = 0, moved: tuple[int, ...] = (), partition: int = 0) -> Changes:
+    count = len(operations)
+    offsets = np.arange(first_offset, first_offset + count, dtype=np.int64)
+    version = Versions("t", np.full(count, b"1"), np.full(count, partition, np.int32), offsets, offsets)
+    keys = pa.array([f"={offset}" for offset in offsets])
+    zeros = np.zeros(count, np.int64)
+    return Changes(TABLE, ("id",), np.array(operations, np.uint8), keys, version, zeros, (), {}, frozenset(moved))
+
+
+def manager() -> BatchManager:
+    return BatchManager(BatchPolicy(linger=0))
+
+
+def offsets(batches: BatchManager, now: float) -> list[int] | None:
+    batch = batches.next("t", now)
+    return None if batch is None else batch.content.version.offset.tolist()
+
+
+def test_first_half_waits_for_the_second() -> None:
+    """Delete and tombstone at the end of chunks stay back; what stood before them goes out."""
+    batches = manager()
+    batches.add("p0", 2, [("t", changes(U, D, moved=(1,)))], 0.0)
+    assert offsets(batches, 1.0) == [0]
+    batches.add("p0", 3, [("t", changes(T, first_offset=2, moved=(0,)))], 1.0)
+    assert offsets(batches, 1.0) is None
+    batches.add("p0", 4, [("t", changes(C, first_offset=3))], 1.0)
+    assert offsets(batches, 1.0) == [1, 2, 3]
+
+
+def test_patience_ends() -> None:
+    """The second half may lie in another partition, so the first does not wait for ever."""
+    batches = manager()
+    batches.add("p0", 1, [("t", changes(D, moved=(0,)))], 0.0)
+    assert offsets(batches, 1.0) is None
+    assert batches.due("t") == KEY_CHANGE_PATIENCE
+    assert offsets(batches, KEY_CHANGE_PATIENCE) == [0]
+
+
+def test_other_partitions_go_on() -> None:
+    """An open key change holds back its own partition only."""
+    batches = manager()
+    batches.add("p0", 1, [("t", changes(D, moved=(0,)))], 0.0)
+    batches.add("p1", 8, [("t", changes(U, first_offset=7, partition=1))], 0.0)
+    assert offsets(batches, 1.0) == [7]
+    assert offsets(batches, 1.0) is None
+
+
+def test_offset_stays_before_the_first_half() -> None:
+    """A chunk whose end is held back does not move the partition's offset."""
+    batches = manager()
+    batches.add("p0", 2, [("t", changes(U, D, moved=(1,)))], 0.0)
+    written = batches.next("t", 1.0)
+    assert written is not None
+    assert batches.complete(written.id) == {}
+    batches.add("p0", 3, [("t", changes(C, first_offset=2))], 1.0)
+    written = batches.next("t", 1.0)
+    assert written is not None
+    assert batches.complete(written.id) == {"p0": 3}
