@@ -8,7 +8,8 @@ from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.layout import group, key
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.values import AbstractConfig
-from headrace.core.config_def import Importance, Type, at_least, between, one_of, regexes
+from headrace.core.catalog import MODES
+from headrace.core.config_def import Importance, Type, at_least, between, one_of
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 
@@ -51,8 +52,6 @@ _TABLES = group(
         "basic adds and widens columns as events bring them; none fails the task instead.",
         validator=one_of("none", "basic"),
     ),
-    key("field.include.list", Type.LIST, "", "Columns to write; key columns are always written.", validator=regexes),
-    key("field.exclude.list", Type.LIST, "", "Columns to leave out.", validator=regexes),
     key(
         "tombstone.retention.ms",
         Type.LONG,
@@ -108,47 +107,27 @@ _SOURCE = group(
         "__debezium_unavailable_value",
         "What the source connector sends for a value that it does not know; must equal its setting (hex: is accepted).",
     ),
-    key(
-        "binary.handling.mode",
-        Type.STRING,
-        "bytes",
-        "The source connector's setting; tells how binary columns and their placeholders arrive.",
-        _LOW,
-        one_of("bytes", "base64", "base64-url-safe", "hex"),
+    *(
+        key(
+            name,
+            Type.STRING,
+            words[0],
+            f"The source connector's setting ({', '.join(words)}); what event schemas do not show is read from it.",
+            _LOW,
+            one_of(*words),
+        )
+        for name, words in MODES.items()
     ),
     key(
-        "hstore.handling.mode",
-        Type.STRING,
-        "json",
-        "The source connector's setting.",
+        "money.fraction.digits",
+        Type.INT,
+        "2",
+        "The source connector's setting: digits of PostgreSQL's money type.",
         _LOW,
-        one_of("json", "map"),
-    ),
-    key(
-        "decimal.handling.mode",
-        Type.STRING,
-        "precise",
-        "The source connector's setting.",
-        _LOW,
-        one_of("precise", "double", "string"),
-    ),
-    key(
-        "time.precision.mode",
-        Type.STRING,
-        "adaptive",
-        "The source connector's setting.",
-        _LOW,
-        one_of("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
-    ),
-    key(
-        "interval.handling.mode",
-        Type.STRING,
-        "numeric",
-        "The source connector's setting.",
-        _LOW,
-        one_of("numeric", "string"),
+        at_least(0),
     ),
 )
+
 SINK_OPTIONS = _TABLES + _BATCHING + _SOURCE + POST_PROCESSORS + RESELECT_OPTIONS
 """The connector's own options."""
 
@@ -158,6 +137,9 @@ LATER = {
     "ordering.field": "ordering by a field comes with a later release",
     "lob.enabled": "Oracle comes with a later release",
     "signal.data.collection": "signal tables come with a later release",
+    "field.include.list": "leaving out columns comes with a later release",
+    "field.exclude.list": "leaving out columns comes with a later release",
+    "reselect.key.columns": "other row identities for reselect come with a later release",
     "reselect.cache.rocksdb.path": "a cache on disk comes with a later release",
     "reselect.cache.rocksdb.cleanup": "a cache on disk comes with a later release",
 }
@@ -166,6 +148,8 @@ LATER = {
 LATER_VALUES = {
     ("insert.mode", "insert"): "history tables come with a later release; use upsert",
     ("table.format", "delta"): "Delta tables come with a later release; use iceberg",
+    ("reselect.error.handling.mode", "dlq"): "dead-lettering by reselect comes with a later release; use warn or fail",
+    ("reselect.unresolved.insert.mode", "dlq"): "dead-lettering by reselect comes with a later release; use fail",
     ("reselect.read.from", "replica"): "reading from standbys comes with a later release; use primary",
 }
 

@@ -18,7 +18,6 @@ from headrace.core.config_def import (
     between,
     one_of,
     parse_list,
-    regexes,
     unique_entries,
 )
 
@@ -28,17 +27,16 @@ _RESELECT = group(
     "Reselect",
     key(
         "reselect.columns.include.list",
-        Type.LIST,
+        Type.STRING,
         "",
-        "Regular expressions for the columns to reselect, matched against schema.table:column. Not with exclude.",
-        validator=regexes,
+        r"Regular expressions, separated by commas (\, is a comma), for the columns to reselect; matched against the "
+        "whole of schema.table:column. Not together with the exclude list.",
     ),
     key(
         "reselect.columns.exclude.list",
-        Type.LIST,
+        Type.STRING,
         "",
         "Regular expressions for the columns not to reselect.",
-        validator=regexes,
     ),
     key(
         "reselect.unavailable.values",
@@ -53,19 +51,18 @@ _RESELECT = group(
         "Whether nulls are looked up as well. Debezium's default; costly without an include list.",
     ),
     key("reselect.use.event.key", Type.BOOLEAN, "false", "Whether rows are found by the message key's fields."),
-    key("reselect.key.columns", Type.STRING, "", "Row identity by table: schema.table:pk1,pk2;…"),
     key(
         "reselect.error.handling.mode",
         Type.STRING,
         "warn",
-        "What happens when a row cannot be read: warn keeps the stored cell, fail stops, dlq sends the record away.",
+        "What happens when a row cannot be read: warn keeps the stored cell, fail stops the task.",
         validator=one_of("warn", "fail", "dlq"),
     ),
     key(
         "reselect.unresolved.insert.mode",
         Type.STRING,
         "auto",
-        "What becomes of a cell without value in a row that is not stored yet: auto, null, fail or dlq.",
+        "What becomes of a cell without value in a row that is not stored yet: auto, null or fail.",
         validator=one_of("auto", "null", "fail", "dlq"),
     ),
     key(
@@ -127,7 +124,7 @@ _CACHE = group(
     key("reselect.cache.max.columns.per.row", Type.INT, "200", "Columns to remember per row.", _LOW, at_least(1)),
     key("reselect.cache.max.bytes", Type.LONG, "268435456", "Bytes to remember in all.", validator=at_least(0)),
     key("reselect.cache.max.value.bytes", Type.LONG, "8388608", "A larger value is not remembered.", _LOW, at_least(0)),
-    key("reselect.cache.table.max.bytes", Type.LONG, None, "Bytes that one table may take; no limit if unset.", _LOW),
+    key("reselect.cache.table.max.bytes", Type.LONG, "0", "Bytes that one table may take; 0 is no limit.", _LOW),
 )
 _DATABASE = group(
     "Reselect Database",
@@ -150,15 +147,9 @@ _DATABASE = group(
         validator=one_of("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
     ),
     key("reselect.database.sslrootcert", Type.STRING, "", "File with the certificate authorities to trust."),
+    key("reselect.database.sslcert", Type.STRING, "", "File with the client's certificate."),
+    key("reselect.database.sslkey", Type.STRING, "", "File with the key of that certificate."),
     key("reselect.database.pool.max.size", Type.INT, "4", "Connections at most.", _LOW, at_least(1)),
-    key(
-        "reselect.database.connect.timeout.ms",
-        Type.LONG,
-        "10000",
-        "How long to wait for a connection.",
-        _LOW,
-        at_least(1),
-    ),
     key(
         "reselect.database.query.timeout.ms",
         Type.LONG,

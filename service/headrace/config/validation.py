@@ -33,6 +33,8 @@ from headrace.core.config_def import (
     Type,
     suggestion,
 )
+from headrace.core.errors import ConfigError
+from headrace.core.reselect_options import ReselectOptions
 
 Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."
@@ -61,6 +63,9 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     infos = {info.definition.name: info for info in definitions.validate(_known_values(bare, definitions))}
     for name, message in chain(_problems(bare, infos, defaults), doubles):
         infos[name] = _with_error(infos, name, message)
+    if not any(info.value.errors for info in infos.values()):
+        for name, message in _reader_problems({key: value for key, value in bare.items() if value is not None}):
+            infos[name] = _with_error(infos, name, message)
     groups = dict.fromkeys((*_LEADING_GROUPS, *definitions.groups()))
     connector = properties.get("connector.class") or ""
     return ConfigInfos(connector, tuple(groups), tuple(infos.values()))
@@ -226,14 +231,18 @@ def _not_yet_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for lists in ("reselect.columns", "field"):
-        include, exclude = f"{lists}.include.list", f"{lists}.exclude.list"
-        if given.get(include) and given.get(exclude):
-            yield exclude, f"{include} and {exclude} are mutually exclusive options, but both are set."
     if given.get("reselect.database.hostname"):
         for option in ("reselect.database.user", "reselect.database.dbname"):
             if not given.get(option):
                 yield option, f'Missing required configuration "{option}": reselect.database.hostname is set.'
+
+
+def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What the reselect post processor itself would refuse at start, such as patterns that do not compile."""
+    try:
+        ReselectOptions.from_properties(given)
+    except ConfigError as error:
+        yield error.key or "post.processors", str(error)
 
 
 def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:

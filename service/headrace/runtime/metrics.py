@@ -1,0 +1,201 @@
+"""Every metric of a worker, for ``/metrics``.
+
+``kafka_connect_*`` are the names that the Strimzi dashboards know (``connect.md`` section 15), as far as there is
+something to show; ``headrace_*`` are ours, per table; ``reselect_*`` those of ``reselect.md`` section 9. Labels carry
+names of connectors, tasks, topics and tables, never keys or values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from headrace import __version__
+from headrace.core.batch import Batch
+from headrace.core.events import TableId, Truncate
+from headrace.ports import TopicPartition
+
+_TASK = ("connector", "task")
+_TABLE = (*_TASK, "table")
+_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_FRESHNESS = (0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
+_ROWS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 250_000, 500_000)
+_RESELECT_KINDS = {
+    "cells": ("reselect_cells", "state", "Cells seen as unchanged, unknown or null-triggered"),
+    "resolved": ("reselect_resolved", "step", "Open cells by what decided them"),
+    "requests": ("reselect_cache_requests", "result", "Lookups in the column cache"),
+    "writes": ("reselect_cache_writes", "result", "Entries offered to the column cache"),
+    "drops": ("reselect_cache_drops", "cause", "Entries dropped from the column cache"),
+    "contradictions": ("reselect_contradictions", "kind", "Signs of events that never came"),
+    "guard": ("reselect_placeholder_guard", "kind", "Cells that looked like the placeholder at the last check"),
+    "rows": ("reselect_rows", "result", "Rows asked for by what was found"),
+}
+
+
+class Metrics:
+    """The metrics of one worker in a registry of their own, so that several workers fit into a process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._connect_metrics()
+        self._table_metrics()
+        self._reselect_metrics()
+        self._info = Gauge("headrace_info", "This worker's version", ["version"], registry=self.registry)
+        self._info.labels(__version__).set(1)
+
+    def exposition(self) -> tuple[bytes, str]:
+        """All metrics as text, and the content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def task(self, connector: str, number: int, topic_seen: Callable[[str], None]) -> TaskMetrics:
+        """What observes a task; ``topic_seen`` hears of each topic at its first record."""
+        return TaskMetrics(self, (connector, str(number)), topic_seen)
+
+    def reselects(self, connector: str, number: int) -> ReselectTaskMetrics:
+        """What counts the reselects of a task."""
+        return ReselectTaskMetrics(self, (connector, str(number)))
+
+    def forget_task(self, connector: str, number: int) -> None:
+        """Drop the gauges of a task that has gone; counters stay, as Prometheus wants them."""
+        for gauge in (self.lag_max, self.partitions):
+            gauge.remove_by_labels({"connector": connector, "task": str(number)})
+        for gauge in (self.lag, self.freshness_now, self.watermark):
+            gauge.remove_by_labels({"connector": connector, "task": str(number)})
+
+    def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(name, doc, labels, registry=self.registry)
+
+    def _gauge(self, name: str, doc: str, labels: tuple[str, ...]) -> Gauge:
+        return Gauge(name, doc, labels, registry=self.registry)
+
+    def _histogram(self, name: str, doc: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, doc, labels, registry=self.registry, buckets=buckets)
+
+    def _connect_metrics(self) -> None:
+        sink, error, task = "kafka_connect_sink_task_", "kafka_connect_task_error_", "kafka_connect_connector_task_"
+        self.read = self._counter(f"{sink}sink_record_read", "Records read from Kafka", _TASK)
+        self.sent = self._counter(f"{sink}sink_record_send", "Records written to a table", _TASK)
+        self.lag_max = self._gauge(f"{sink}sink_record_lag_max", "Largest lag of the task's partitions", _TASK)
+        self.partitions = self._gauge(f"{sink}partition_count", "Partitions of the task", _TASK)
+        self.commits = self._counter(f"{sink}offset_commit_completion", "Offset commits that went through", _TASK)
+        self.failures = self._counter(f"{error}total_record_failures", "Records that could not be used", _TASK)
+        self.batch_size = self._gauge(f"{task}batch_size_max", "Largest batch so far, in records", _TASK)
+
+    def _table_metrics(self) -> None:
+        self.events = self._counter("headrace_events", "Change events written", _TABLE)
+        self.skipped = self._counter("headrace_records_skipped", "Records that are no row changes", (*_TASK, "topic"))
+        self.batches = self._counter("headrace_batches", "Batches by what closed them", (*_TABLE, "trigger"))
+        self.batch_rows = self._histogram("headrace_batch_events", "Events per batch", _TABLE, _ROWS)
+        self.write = self._histogram("headrace_write_seconds", "From a batch to its durable rows", _TABLE, _SECONDS)
+        self.stage = self._counter("headrace_stage_seconds", "Where time goes", (*_TABLE, "stage"))
+        self.freshness = self._histogram(
+            "headrace_freshness_seconds", "Source commit to visible row, newest event of each batch", _TABLE, _FRESHNESS
+        )
+        self.freshness_now = self._gauge("headrace_freshness_last_seconds", "The same, of the last batch", _TABLE)
+        self.watermark = self._gauge(
+            "headrace_source_time_seconds", "Source time of the newest visible row, Unix time", _TABLE
+        )
+        self.lag = self._gauge("headrace_lag_records", "Records not fetched yet", (*_TASK, "topic", "partition"))
+
+    def _reselect_metrics(self) -> None:
+        self.reselect = {
+            kind: self._counter(name, doc, (*_TABLE, label)) for kind, (name, label, doc) in _RESELECT_KINDS.items()
+        }
+        self.queries = self._counter("reselect_queries", "SELECTs by result", (*_TABLE, "result"))
+        self.query_seconds = self._histogram("reselect_query_seconds", "Time of a SELECT", _TABLE, _SECONDS)
+        self.query_keys = self._histogram("reselect_keys_per_query", "Rows asked for by a SELECT", _TABLE, _ROWS)
+
+
+class TaskMetrics:
+    """``runtime/observation.py: Observer`` of one task. Called from its loop and from writer threads."""
+
+    def __init__(self, metrics: Metrics, labels: tuple[str, str], topic_seen: Callable[[str], None]) -> None:
+        self._metrics = metrics
+        self._labels = labels
+        self._topic_seen = topic_seen
+        self._topics: set[str] = set()
+        self._largest = 0
+
+    @contextmanager
+    def stage(self, table: str, stage: str) -> Iterator[None]:
+        """Add the time of the block to the stage's."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._metrics.stage.labels(*self._labels, table, stage).inc(time.perf_counter() - begin)
+
+    def decoded(self, partition: TopicPartition, records: int, skipped: int, errant: int) -> None:
+        """A chunk was decoded."""
+        self._metrics.read.labels(*self._labels).inc(records)
+        self._metrics.failures.labels(*self._labels).inc(errant)
+        self._metrics.skipped.labels(*self._labels, partition.topic).inc(skipped)
+        if records and partition.topic not in self._topics:
+            self._topics.add(partition.topic)
+            self._topic_seen(partition.topic)
+
+    def written(self, batch: Batch, seconds: float, now: float) -> None:
+        """A batch is durable and visible."""
+        metrics, labels = self._metrics, (*self._labels, batch.table)
+        events = 1 if isinstance(batch.content, Truncate) else len(batch.content)
+        metrics.sent.labels(*self._labels).inc(events)
+        metrics.events.labels(*labels).inc(events)
+        metrics.batches.labels(*labels, batch.trigger).inc()
+        metrics.batch_rows.labels(*labels).observe(events)
+        metrics.write.labels(*labels).observe(seconds)
+        self._largest = max(self._largest, events)
+        metrics.batch_size.labels(*self._labels).set(self._largest)
+        self._fresh(labels, newest_source_time(batch), now)
+
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """The group's offsets have moved."""
+        self._metrics.commits.labels(*self._labels).inc()
+
+    def lag(self, lag: Mapping[TopicPartition, int]) -> None:
+        """Records between fetch positions and ends."""
+        self._metrics.partitions.labels(*self._labels).set(len(lag))
+        self._metrics.lag_max.labels(*self._labels).set(max(lag.values(), default=0))
+        for partition, records in lag.items():
+            self._metrics.lag.labels(*self._labels, partition.topic, str(partition.partition)).set(records)
+
+    def _fresh(self, labels: tuple[str, ...], newest: int, now: float) -> None:
+        if newest <= 0:
+            return
+        seconds = max(now - newest / 1_000_000, 0.0)
+        self._metrics.freshness.labels(*labels).observe(seconds)
+        self._metrics.freshness_now.labels(*labels).set(seconds)
+        self._metrics.watermark.labels(*labels).set(newest / 1_000_000)
+
+
+class ReselectTaskMetrics:
+    """``runtime/post_processor.py: ReselectMetrics`` of one task. Called from several threads."""
+
+    def __init__(self, metrics: Metrics, labels: tuple[str, str]) -> None:
+        self._metrics = metrics
+        self._labels = labels
+
+    def count(self, table: TableId, kind: str, result: str, number: int) -> None:
+        """Add to the counter of ``kind``."""
+        self._metrics.reselect[kind].labels(*self._labels, _name(table), result).inc(number)
+
+    def query(self, table: TableId, result: str, seconds: float, keys: int) -> None:
+        """One SELECT."""
+        labels = (*self._labels, _name(table))
+        self._metrics.queries.labels(*labels, result).inc()
+        self._metrics.query_seconds.labels(*labels).observe(seconds)
+        self._metrics.query_keys.labels(*labels).observe(keys)
+
+
+def newest_source_time(batch: Batch) -> int:
+    """The newest source commit time in the batch, in microseconds since the epoch; 0 if there is none."""
+    content = batch.content
+    if isinstance(content, Truncate):
+        return content.version.source_time
+    return int(content.version.source_time.max(initial=0))
+
+
+def _name(table: TableId) -> str:
+    return f"{table.schema or table.database}.{table.table}"
