@@ -175,13 +175,12 @@ class TablePipeline:
             return  # nothing was ever written, so there is nothing to remove and nothing that could come late
         ledger = self._tombstones()
         floor = succeed(truncate.version, ledger.get(FLOOR_KEY))
-        if floor == ledger.get(FLOOR_KEY) and floor != truncate.version:
-            return
         with self._stages("merge"):
-            self._table.record_tombstones({FLOOR_KEY: floor}, self._now())
-            ledger[FLOOR_KEY] = floor
+            if floor != ledger.get(FLOOR_KEY):
+                self._table.record_tombstones({FLOOR_KEY: floor}, self._now())
+                ledger[FLOOR_KEY] = floor
             failpoints.reach("after-ledger")
-            self._table.truncate(floor, commit)
+            self._table.truncate(truncate.version, commit)
         failpoints.reach("after-table-commit")
 
     # -- the exact path -----------------------------------------------------------------------------------------------
