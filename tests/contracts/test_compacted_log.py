@@ -76,4 +76,5 @@ def _properties(bootstrap: str, stem: str) -> dict[str, str]:
         "config.storage.replication.factor": "1",
         "status.storage.topic": f"{stem}-status",
         "status.storage.replication.factor": "1",
+        "status.storage.partitions": "2",
     }

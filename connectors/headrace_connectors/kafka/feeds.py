@@ -25,6 +25,12 @@ class KafkaFeeds:
         self._consumers.start()
         await self._host.start()
 
+    def check(self, connector: str, config: Mapping[str, str]) -> None:
+        """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
+        consumer_settings(self._properties, connector, 0, config)
+        if config.get(TOPIC):
+            producer_arguments(self._properties, connector, 0, config)
+
     def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed:
         """The feed of one task, not started yet. Raises ConfigError that names the property."""
         settings = consumer_settings(self._properties, connector, task, config)

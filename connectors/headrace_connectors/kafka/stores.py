@@ -57,12 +57,12 @@ class KafkaGroupOffsets:
 
 
 class KafkaStores:
-    """``headrace.ports.Stores`` on the topics that the worker's ``properties`` name (``connect.md`` section 7)."""
+    """``headrace.ports.Stores`` on the topics that the worker's ``properties``, defaults included, name."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._arguments = client_arguments(properties)
         self.configs = KafkaLog(_log_topic(properties, _CONFIG, partitions=1), self._arguments)
-        status_partitions = int(properties.get(f"{_STATUS}.partitions", "5"))
+        status_partitions = int(properties[f"{_STATUS}.partitions"])
         self.statuses = KafkaLog(_log_topic(properties, _STATUS, status_partitions), self._arguments)
         self.group_offsets = KafkaGroupOffsets(self._arguments)
 
@@ -116,4 +116,4 @@ async def cluster_id(arguments: Mapping[str, Any]) -> str | None:
 
 def _log_topic(properties: Mapping[str, str], storage: str, partitions: int) -> LogTopic:
     option = f"{storage}.topic"
-    return LogTopic(properties[option], option, partitions, int(properties.get(f"{storage}.replication.factor", "3")))
+    return LogTopic(properties[option], option, partitions, int(properties[f"{storage}.replication.factor"]))

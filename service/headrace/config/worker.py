@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
 from headrace.config.layout import group, key
 from headrace.config.values import AbstractConfig
-from headrace.core.config_def import ConfigDef, Importance, Type, at_least, between, one_of, suggestion
+from headrace.core.config_def import Importance, Type, at_least, between, one_of, suggestion
 from headrace.core.errors import ConfigError
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
@@ -234,13 +234,10 @@ class WorkerConfig(AbstractConfig):
             )
         return url.hostname or "", port
 
-    def client_properties(self, client: str) -> dict[str, str]:
-        """Kafka client properties for ``client`` (``consumer``, ``producer``, ``admin``): shared ones, then its own."""
-        shared = {name: value for name, value in self.originals.items() if name.startswith(CLIENT_SECURITY)}
-        shared["bootstrap.servers"] = ",".join(self.get_list("bootstrap.servers"))
-        if self.get_string("client.id"):
-            shared["client.id"] = self.get_string("client.id")
-        return shared | self.originals_with_prefix(f"{client}.")
+    def complete_properties(self) -> dict[str, str]:
+        """What was given, and every default as text: for plug-ins, which have no defaults of their own."""
+        defaults = {key.name: key.default_text for key in WORKER_OPTIONS.keys}
+        return {name: value for name, value in defaults.items() if value is not None} | self.originals
 
     def spark_properties(self) -> dict[str, str]:
         """The ``spark.*`` keys as they are."""
@@ -286,5 +283,3 @@ def select_known(properties: Mapping[str, str]) -> tuple[dict[str, str], list[st
     known = {name: value for name, value in properties.items() if is_known(name)}
     return known, sorted(set(properties) - set(known))
 
-
-__all__ = ["WORKER_OPTIONS", "ConfigDef", "WorkerConfig", "is_known", "select_known"]

@@ -22,11 +22,20 @@ from headrace.runtime.table_pipeline import PipelineOptions
 class Feeds(Protocol):
     """The Kafka side of a worker."""
 
+    async def start(self) -> None:
+        """Start what all feeds share, on the worker's loop."""
+
+    def check(self, connector: str, config: Mapping[str, str]) -> None:
+        """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
+
     def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed:
         """A feed for one task; it joins the connector's group when it is started."""
 
-    def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
-        """The queue that the connector names, or None."""
+    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+        """The queue that the connector names, ready to write, or None."""
+
+    async def close(self) -> None:
+        """Stop what all feeds share; the feeds must have been stopped. Idempotent."""
 
 
 OpenRowSource = Callable[[DatabaseOptions, ReselectOptions], RowSource]
@@ -53,7 +62,7 @@ class SinkTaskFactory:
         self._observe = observe
         self._count_reselects = count_reselects
 
-    def __call__(
+    async def __call__(
         self,
         connector: str,
         number: int,
@@ -62,13 +71,15 @@ class SinkTaskFactory:
     ) -> SinkTask:
         """Make the task without starting it. Raises ConfigError for what validation could not see."""
         reselect = ReselectOptions.from_properties(config.originals)
+        feed = self._feeds.open(connector, number, config.originals)
+        dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
         source = None if reselect.database is None else self._open_row_source(reselect.database, reselect)
         return SinkTask(
             sink_task_options(config, reselect),
-            self._feeds.open(connector, number, config.originals),
+            feed,
             self._lakehouse,
             ReselectColumnsPostProcessor(reselect, source, metrics=self._count_reselects(connector, number)),
-            self._feeds.dead_letter_queue(connector, number, config.originals),
+            dead_letter_queue,
             self._executor,
             on_failure,
             self._observe(connector, number),

@@ -40,7 +40,7 @@ class Task(Protocol):
 class TaskFactory(Protocol):
     """Makes a task. It may call ``on_failure`` once, on the worker's event loop, when it cannot go on."""
 
-    def __call__(
+    async def __call__(
         self,
         connector: str,
         number: int,
@@ -142,15 +142,15 @@ class WorkerTask:
             if not failure.done():
                 failure.set_result(error)
 
-        self._task = self._factory(self._connector, self._number, self.config, fail)
         try:
-            await self._start(self._task)
+            await self._start(fail)
             started = clock()
             self._move(Event.START)
             error = await failure
         finally:
             task, self._task = self._task, None
-            await self._stop(task)
+            if task is not None:
+                await self._stop(task)
         if not remedy(error).retry:
             raise error
         if self._held:
@@ -159,11 +159,12 @@ class WorkerTask:
             raise error
         self._passing(error)
 
-    async def _start(self, task: Task) -> None:
+    async def _start(self, fail: Callable[[BaseException], None]) -> None:
         seconds = self._supervision.start
         try:
             async with asyncio.timeout(seconds):
-                await task.start()
+                self._task = await self._factory(self._connector, self._number, self.config, fail)
+                await self._task.start()
         except TimeoutError as error:
             raise Retriable(f"Task {self._name} did not start within {seconds:g} s; look at the brokers") from error
 
