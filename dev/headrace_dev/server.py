@@ -119,12 +119,13 @@ class Server:
 
     def stop(self, seconds: float = 30.0) -> None:
         """End the process in its own orderly way; after ``seconds`` by force. Idempotent."""
-        self._signal(self._stop_signal)
+        # To the server alone, as a service manager does it: what it started (a JVM) is its own to end.
+        self._signal(os.kill, self._stop_signal)
         self._wait(seconds)
 
     def kill(self) -> None:
         """``kill -9`` of the whole process group. Idempotent."""
-        self._signal(signal.SIGKILL)
+        self._signal(os.killpg, signal.SIGKILL)
         self._wait(10)
 
     def log_end(self, lines: int = 20) -> str:
@@ -136,10 +137,10 @@ class Server:
             raise ServerError(f"{self.name} ended by itself; end of {self.log}:\n{self.log_end()}")
         return True
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, send: Callable[[int, int], None], number: signal.Signals) -> None:
         if self.running and self.pid:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
+                send(self.pid, number)
 
     def _wait(self, seconds: float) -> None:
         supervisor, self._supervisor = self._supervisor, None

@@ -56,10 +56,11 @@ class Shop:
             (1, self.launch_product),
         )
 
-    def open(self, customers: int = 500, products: int = 100, orders: int = 1000) -> None:
+    def open(self, customers: int = 500, products: int = 100, orders: int = 1000, reviews: int = 50) -> None:
         """Create the tables and fill the shelves, so that the connector has a snapshot to take."""
         self._connection.execute(_SCHEMA.read_bytes())
-        for count, change in ((customers, self.register), (products, self.launch_product), (orders, self.order)):
+        counts = (customers, products, orders, reviews)
+        for count, change in zip(counts, (self.register, self.launch_product, self.order, self.review), strict=True):
             for _ in range(count):
                 change()
 

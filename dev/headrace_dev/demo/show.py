@@ -79,6 +79,9 @@ class _Demo:
         with _step("creating the connectors"):
             source = debezium_postgres(self._stack.postgres, NAME, NAME, heartbeat__interval__ms="1000")
             self._stack.connect.put_connector(NAME, source)
+            # A subscription by pattern sees new topics with the next refresh of the metadata; here they come first.
+            topics = {f"{NAME}.public.{table}" for table in TABLES}
+            wait_until(lambda: topics <= set(self._stack.kafka.topics()), "topic of every table")
             self._worker.put_connector(NAME, sink_config(self._stack))
         with _step("waiting for the snapshot"):
             wait_until(lambda: all(map(view.row_count, self._folders.values())), "row in every table", 120, pause=0.25)
