@@ -104,11 +104,11 @@ _LAKE = group(
         _HIGH,
     ),
     key(
-        "lakehouse.threads",
+        "worker.threads",
         Type.INT,
-        "4",
-        "Tables that are written at the same time; about two per core is best.",
-        validator=at_least(1),
+        "8",
+        "Threads that decode records and write tables; a table that is written takes one all the while.",
+        validator=at_least(2),
     ),
 )
 _TIMING = group(
@@ -282,4 +282,3 @@ def select_known(properties: Mapping[str, str]) -> tuple[dict[str, str], list[st
     """
     known = {name: value for name, value in properties.items() if is_known(name)}
     return known, sorted(set(properties) - set(known))
-

@@ -17,6 +17,8 @@ from headrace import __version__
 from headrace.core.batch import Batch
 from headrace.core.events import TableId, Truncate
 from headrace.ports import TopicPartition
+from headrace.runtime.state_metrics import StateCollector
+from headrace.runtime.stores import ConfigStore, StatusStore
 
 _TASK = ("connector", "task")
 _TABLE = (*_TASK, "table")
@@ -58,12 +60,9 @@ class Metrics:
         """What counts the reselects of a task."""
         return ReselectTaskMetrics(self, (connector, str(number)))
 
-    def forget_task(self, connector: str, number: int) -> None:
-        """Drop the gauges of a task that has gone; counters stay, as Prometheus wants them."""
-        for gauge in (self.lag_max, self.partitions):
-            gauge.remove_by_labels({"connector": connector, "task": str(number)})
-        for gauge in (self.lag, self.freshness_now, self.watermark):
-            gauge.remove_by_labels({"connector": connector, "task": str(number)})
+    def watch(self, configs: ConfigStore, statuses: StatusStore) -> None:
+        """Show the states of connectors and tasks, as they are at each scrape."""
+        self.registry.register(StateCollector(configs, statuses))
 
     def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, doc, labels, registry=self.registry)

@@ -63,7 +63,7 @@ class Worker:
         self.defaults = worker_defaults(config)
         self.cluster_id: str | None = None
         self.ready = False
-        self._now = now
+        self.now = now
         self.stage = WorkerStage("starting", now())
         self._connectors: dict[str, WorkerConnector] = {}
         self._context = ConnectorContext(
@@ -84,14 +84,14 @@ class Worker:
         await self._reach("reading the config topic", partial(self.configs.start, self._changed))
         for name in {*self.configs.state.connectors(), *self.statuses.connectors()}:
             self._changed(name)
-        self.stage = WorkerStage("serving", self._now())
+        self.stage = WorkerStage("serving", self.now())
         self.ready = True
         log.info("Worker %s is ready with %d connectors", self.worker_id, len(self.configs.state.connectors()))
 
     async def stop(self) -> None:
         """Finish the writes in flight, let the tasks leave their groups, write the last statuses."""
         self.ready = False
-        self.stage = WorkerStage(_STOPPING, self._now())
+        self.stage = WorkerStage(_STOPPING, self.now())
         await asyncio.gather(*(connector.close() for connector in self._connectors.values()))
         await self.statuses.close()
         await self.configs.close()
@@ -111,7 +111,7 @@ class Worker:
             self._connectors[name] = WorkerConnector(name, self._context)
 
     async def _reach(self, stage: str, step: Callable[[], Awaitable[None]]) -> None:
-        self.stage = WorkerStage(stage, self._now())
+        self.stage = WorkerStage(stage, self.now())
         await retrying(_STORE_BACKOFF_SECONDS, self._waits)(step)
 
     def _waits(self, error: BaseException) -> None:

@@ -1,0 +1,121 @@
+"""The composition root: options -> configuration -> parts -> run. The only file that knows all parts.
+
+Connectors, feeds, stores, lakehouse and row sources come by entry point, so that nothing here imports a vendor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace import __version__
+from headrace.config import WorkerConfig
+from headrace.config.worker import select_known
+from headrace.core.errors import HeadraceError
+from headrace.core.properties import parse_properties, properties_from_environment
+from headrace.rest.root import KAFKA_VERSION
+from headrace.service import Service, exit_after
+
+log = logging.getLogger("headrace")
+
+_DESCRIPTION = """\
+Headrace reads change streams that Debezium writes to Kafka and keeps one lakehouse table per topic equal to its source
+table. It speaks Kafka Connect's REST API and understands its worker files.
+"""
+_EPILOG = """\
+a worker.properties to begin with:
+  bootstrap.servers=127.0.0.1:9092
+  group.id=headrace
+  config.storage.topic=headrace-configs
+  status.storage.topic=headrace-status
+  config.storage.replication.factor=1
+  status.storage.replication.factor=1
+  listeners=http://127.0.0.1:8083
+  warehouse=/var/lib/headrace/warehouse
+
+then, with the worker running:
+  curl -X POST -H 'Content-Type: application/json' http://127.0.0.1:8083/connectors -d '
+    {"name": "shop", "config": {"connector.class": "LakehouseSink", "topics.regex": "shop\\\\..*"}}'
+  curl http://127.0.0.1:8083/connectors/shop/status
+
+Every key may also come from the environment: CONNECT_BOOTSTRAP_SERVERS is bootstrap.servers; the environment wins.
+All options: docs/configuration.md.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a worker until it is told to stop. Returns the exit status: 0, or 1 with the reason in the log."""
+    options = _parser().parse_args(arguments)
+    _configure_logging(options.log_level)
+    try:
+        config = worker_config(options.worker, distributed=options.mode == "connect-distributed")
+        connectors = getattr(options, "connectors", [])
+        asyncio.run(Service(config).run(connectors))
+    except HeadraceError as error:
+        log.error("%s", error)
+        return 1
+    finally:
+        exit_after(seconds=10, status=1)  # a thread that hangs must not keep the process alive
+    return 0
+
+
+def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
+    """The worker's configuration from its file and the environment. Raises ConfigError."""
+    try:
+        properties = parse_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        sys.exit(f"headrace: {path} cannot be read: {error.strerror}")
+    from_environment, unknown = select_known(properties_from_environment(os.environ))
+    for name in unknown:
+        log.debug("The environment's CONNECT_ variable for %s is no option and is not used", name)
+    config = WorkerConfig({**properties, **from_environment}, distributed=distributed)
+    for name, reason in config.ignored.items():
+        log.warning("%s has no effect: %s", name, reason)
+    return config
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "headrace",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"headrace {__version__} (Kafka Connect's API {KAFKA_VERSION})"
+    )
+    modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
+    distributed = modes.add_parser(
+        "connect-distributed",
+        help="keep configurations, target states and statuses in Kafka topics; connectors come by REST",
+    )
+    standalone = modes.add_parser(
+        "connect-standalone",
+        help="keep them in memory; connectors come from the files named here",
+    )
+    for mode in (distributed, standalone):
+        mode.add_argument("worker", type=Path, metavar="worker.properties", help="a Kafka Connect worker file")
+        mode.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    standalone.add_argument(
+        "connectors",
+        type=Path,
+        nargs="+",
+        metavar="connector.json",
+        help='a connector: {"name": …, "config": {…}}, or its configuration alone with a name in it',
+    )
+    return parser
+
+
+def _configure_logging(level: str) -> None:
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s (%(name)s)", stream=sys.stderr)
+    for noisy in ("aiokafka", "faust", "mode", "py4j", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""A worker process: its parts, made from the configuration, started and stopped in the right order (``faust.md``).
+
+Stop: readiness off, tasks finish the write in hand and leave their groups, feeds, server, Spark last. Should anything
+of that hang, a timer ends the process: what was not committed is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from headrace.config import WorkerConfig
+from headrace.core.errors import ConfigError, RestError
+from headrace.core.lifecycle import TargetState
+from headrace.core.properties import parse_properties
+from headrace.core.status import TopicStatus
+from headrace.ports import Lakehouse, Stores
+from headrace.rest.app import create_app
+from headrace.rest.server import RestServer, bind
+from headrace.runtime import plugins
+from headrace.runtime.herder import Herder
+from headrace.runtime.metrics import Metrics, TaskMetrics
+from headrace.runtime.task_factory import Feeds, SinkTaskFactory
+from headrace.runtime.worker import Worker
+
+log = logging.getLogger(__name__)
+_STOP_MARGIN_SECONDS = 30.0
+
+
+class Service:
+    """One worker process."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        """Bind the port and make the parts; nothing runs yet. Raises ConfigError."""
+        host, port = config.listener()
+        self._config = config
+        self._listener = bind(host, port)
+        self._executor = ThreadPoolExecutor(config.get_int("worker.threads"), thread_name_prefix="worker")
+        self._metrics = Metrics()
+        properties = config.complete_properties()
+        self._feeds: Feeds = plugins.load("feeds", "kafka")(properties)
+        self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
+            config.get_string("warehouse"), config.spark_properties()
+        )
+        stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
+        self.worker = Worker(config, stores, plugins.installed(), self._task_factory(), self._advertised(host))
+        self._metrics.watch(self.worker.configs, self.worker.statuses)
+        self.herder = Herder(self.worker, [self._feeds.check])
+        self._server = RestServer(create_app(self.worker, self.herder, self._metrics.exposition), self._listener)
+
+    async def run(self, connectors: Sequence[Path] = ()) -> None:
+        """Serve until SIGTERM or SIGINT. Raises ConfigError when it cannot start."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        working = asyncio.create_task(self._start(connectors), name="start")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not stop.is_set():
+                await working
+                await stopping
+        finally:
+            for task in (working, stopping):
+                task.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+            await self._stop()
+
+    async def _start(self, connectors: Sequence[Path]) -> None:
+        self._server.start()
+        log.info("REST API on http://%s", self.worker.worker_id)
+        await self._feeds.start()
+        await self.worker.start()
+        for path in connectors:
+            await self._create(path)
+
+    async def _create(self, path: Path) -> None:
+        """Standalone mode: a connector from its file. Raises ConfigError."""
+        name, config, initial = read_connector(path)
+        try:
+            await self.herder.create(name, config, initial)
+        except RestError as error:
+            raise ConfigError(f"{path}: {error}") from error
+
+    async def _stop(self) -> None:
+        log.info("Stopping")
+        graceful = self._config.get_int("task.shutdown.graceful.timeout.ms") / 1000
+        exit_after(graceful + _STOP_MARGIN_SECONDS, status=1)
+        await self.worker.stop()
+        await self._feeds.close()
+        await self._server.stop()
+        await asyncio.to_thread(self._lakehouse.close)
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        log.info("Stopped")
+
+    def _task_factory(self) -> SinkTaskFactory:
+        row_source = plugins.load("row_sources", "postgresql")
+        return SinkTaskFactory(
+            self._feeds,
+            self._lakehouse,
+            lambda database, options: row_source(options),
+            self._executor,
+            self._observe,
+            self._metrics.reselects,
+        )
+
+    def _observe(self, connector: str, number: int) -> TaskMetrics:
+        """Metrics of a task; the first record of a topic makes it an active topic (KIP-558)."""
+
+        def seen(topic: str) -> None:
+            if self._config.get_boolean("topic.tracking.enable"):
+                now = int(self.worker.now().timestamp() * 1000)
+                self.worker.statuses.put_topic(TopicStatus(topic, connector, number, now))
+
+        return self._metrics.task(connector, number, seen)
+
+    def _advertised(self, host: str) -> tuple[str, int]:
+        name = self._config.get_string("rest.advertised.host.name") or host or socket.gethostname()
+        bound: int = self._listener.getsockname()[1]
+        return name, self._config.get_optional_int("rest.advertised.port") or bound
+
+
+def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState | None]:
+    """Name, configuration and initial state from a file: a body of POST /connectors, a flat JSON map, or properties.
+
+    Raises ConfigError that names the file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document: Any = json.loads(text) if path.suffix == ".json" else parse_properties(text)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read as a connector: {error}") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path} is not a JSON object")
+    config = document["config"] if isinstance(document.get("config"), dict) else document
+    name = str(document.get("name") or config.get("name") or "")
+    state = str(document.get("initial_state") or "RUNNING").upper().replace("RUNNING", "STARTED")
+    if state not in TargetState.__members__:
+        raise ConfigError(f"{path}: initial_state must be RUNNING, PAUSED or STOPPED")
+    return name, {key: _text(value) for key, value in config.items()}, TargetState[state]
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)
+
+
+def exit_after(seconds: float, status: int) -> None:
+    """End the process after ``seconds``, whatever threads still do; a process that ends before is not touched."""
+    timer = threading.Timer(seconds, _exit, (status,))
+    timer.daemon = True
+    timer.start()
+
+
+def _exit(status: int) -> None:
+    log.error("Stopping took too long; the process ends now. What was not committed is read again")
+    os._exit(status)
