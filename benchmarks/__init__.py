@@ -1,0 +1,1 @@
+"""Benchmarks of Headrace against what a user would otherwise write by hand (``make bench``)."""
