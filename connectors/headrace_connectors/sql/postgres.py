@@ -161,14 +161,7 @@ class PostgresRowSource:
     def _check_visible(self, connection: Connection, transactions: Sequence[int]) -> None:
         row = connection.execute("SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())").fetchone()
         next_id = int(row[0]) if row is not None else 0
-        full = [full_transaction_id(number, next_id) for number in transactions]
-        if max(full) >= next_id:
-            raise NotVisible(
-                f"{self._where} does not know transaction {max(full) & 0xFFFFFFFF} yet; if it is a copy or was "
-                "restored, its transaction ids say nothing: set reselect.visibility.check=off"
-            )
-        statement = "SELECT pg_catalog.txid_status(id) FROM unnest(%s::pg_catalog.int8[]) AS id"
-        states = {row[0] for row in connection.execute(statement, ([number for number in full if number > 2],))}
+        states = self._states(connection, [full_transaction_id(number, next_id) for number in transactions])
         if "in progress" in states:
             raise NotVisible(f"{self._where}: a transaction of the events is not visible yet")
         if "aborted" in states:
@@ -177,6 +170,17 @@ class PostgresRowSource:
                 "correct reselect.database.*, or set reselect.visibility.check=off for a copy",
                 "reselect.database.hostname",
             )
+
+    def _states(self, connection: Connection, full_ids: Sequence[int]) -> set[str | None]:
+        """What became of the transactions; null is too long ago to tell, and so visible."""
+        statement = "SELECT pg_catalog.txid_status(id) FROM unnest(%s::pg_catalog.int8[]) AS id"
+        try:
+            return {row[0] for row in connection.execute(statement, ([number for number in full_ids if number > 2],))}
+        except psycopg.errors.InvalidParameterValue as error:  # "transaction ID … is in the future"
+            raise NotVisible(
+                f"{self._where} does not know transaction {max(full_ids) & 0xFFFFFFFF} yet; if it is a copy or was "
+                "restored, its transaction ids say nothing: set reselect.visibility.check=off"
+            ) from error
 
     # -- connections --------------------------------------------------------------------------------------------------
 

@@ -49,14 +49,14 @@ SELECT i.indisprimary AS primary_key, i.indisreplident AS identity, ic.relname A
 FROM pg_catalog.pg_index i
 JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid
 CROSS JOIN LATERAL unnest(i.indkey::pg_catalog.int2[], i.indclass::pg_catalog.oid[], i.indcollation::pg_catalog.oid[])
-  WITH ORDINALITY AS k(number, opclass, collation, place)
+  WITH ORDINALITY AS k(number, opclass, collation_oid, place)
 JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
 JOIN pg_catalog.pg_opclass oc ON oc.oid = k.opclass
 JOIN pg_catalog.pg_amop ao ON ao.amopfamily = oc.opcfamily AND ao.amopstrategy = 3
   AND ao.amoplefttype = oc.opcintype AND ao.amoprighttype = oc.opcintype
 JOIN pg_catalog.pg_operator op ON op.oid = ao.amopopr
 JOIN pg_catalog.pg_namespace opn ON opn.oid = op.oprnamespace
-LEFT JOIN pg_catalog.pg_collation co ON co.oid = k.collation
+LEFT JOIN pg_catalog.pg_collation co ON co.oid = k.collation_oid
 WHERE i.indrelid = %s AND (i.indisprimary OR i.indisreplident) AND i.indisvalid AND k.place <= i.indnkeyatts
 ORDER BY i.indisprimary DESC, i.indexrelid, k.place
 """

@@ -13,7 +13,7 @@ from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
 
 _TRANSIENT = re.compile(r"08|53|57P0|57014|40001|40P01|55P03|25006|XX")
 """SQLSTATEs that pass: connection, resources, shutdown, time-outs, serialization, failover."""
-_SETTINGS = re.compile(r"28|3D|22023")
+_SETTINGS = re.compile(r"28|3D")
 """SQLSTATEs of a wrong user, password or database."""
 _REFUSED_LOGIN = re.compile(
     r"password authentication failed|no password supplied|role .* does not exist|database .* does not exist"

@@ -21,6 +21,8 @@ from headrace_connectors.sql.postgres_values import INFINITE_COUNTS, INFINITE_DA
 
 Writer = Callable[[Any], str]
 
+EXACT_DIGITS = 15
+"""Decimal digits that a double keeps."""
 _TIME_UNITS = {"Time": 1000, "MicroTime": 1}
 _INFINITE_MICROS = {count: text for counts in (INFINITE_COUNTS, INFINITE_MILLIS) for text, count in counts.items()}
 _NUMBERS: Mapping[str, str] = {name: text for text, name in NUMERIC_SPECIALS.items()}
@@ -51,11 +53,17 @@ def _writer(column: Column, known: CatalogColumn, modes: HandlingModes) -> Write
         return lambda value: format(Decimal(value), "f")
     if pa.types.is_binary(kind) and base == "bytea":
         return lambda value: "\\x" + value.hex()
-    if pa.types.is_floating(kind) and base in ("float4", "float8"):
+    if pa.types.is_floating(kind) and (base in ("float4", "float8") or _fits_double(known, base)):
         return repr
     if pa.types.is_string(kind):
         return _text_writer(base, modes)
     raise _inexact(column, known)
+
+
+def _fits_double(known: CatalogColumn, base: str) -> bool:
+    """Whether a double tells all values of the type apart: ``numeric`` of up to 15 digits."""
+    digits = ((known.typmod - 4) >> 16) & 0xFFFF if known.typmod >= 4 else EXACT_DIGITS + 1
+    return base == "numeric" and digits <= EXACT_DIGITS
 
 
 def _text_writer(base: str, modes: HandlingModes) -> Writer:

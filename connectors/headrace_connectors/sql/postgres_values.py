@@ -198,7 +198,7 @@ def _boolean(text: str) -> bool:
 
 def _hstore_reader(target: Target) -> Reader:
     if target.schema.type == "map":
-        return parse_hstore
+        return lambda text: java_order(parse_hstore(text))
     return lambda text: json.dumps(java_order(parse_hstore(text)), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -262,16 +262,20 @@ def _timestamp_reader(target: Target) -> Reader:
 
 def _count(text: str, unit: int) -> int:
     """Microseconds since the epoch, or a thousandth (cut towards the past)."""
-    date, micros = parse_timestamp(text)
-    count = (date.epoch_days * DAY_MICROS + micros) // unit
+    count = _micros(text) // unit
     if not -(2**63) <= count < 2**63:
         raise ValueError("outside the range of a timestamp in microseconds")
     return count
 
 
+def _micros(text: str) -> int:
+    date, micros = parse_timestamp(text)
+    return date.epoch_days * DAY_MICROS + micros
+
+
 def _nanos(text: str) -> int | None:
     """Nanoseconds since the epoch; null beyond the range of 64 bits, as the connector writes it."""
-    nanos = _count(text, 1) * 1000
+    nanos = _micros(text) * 1000
     return nanos if -(2**63) <= nanos < 2**63 else None
 
 

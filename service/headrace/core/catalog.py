@@ -151,6 +151,13 @@ class CatalogTable:
 
 
 def avro_name(name: str) -> str:
-    """A field name as Debezium's avro adjustment writes it: what is not a letter, digit or ``_`` becomes ``_``."""
+    """A field name as Debezium's avro adjustment writes it: what is not a letter, digit or ``_`` becomes ``_``.
+
+    Java replaces UTF-16 units, so a letter beyond U+FFFF becomes two.
+    """
     first = "_" + name if name[:1].isdigit() else name
-    return "".join(letter if letter == "_" or (letter.isascii() and letter.isalnum()) else "_" for letter in first)
+    return "".join(letter if _is_plain(letter) else "_" * (1 + (letter > "\uffff")) for letter in first)
+
+
+def _is_plain(letter: str) -> bool:
+    return letter == "_" or (letter.isascii() and letter.isalnum())

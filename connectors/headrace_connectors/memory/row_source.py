@@ -1,0 +1,90 @@
+"""A source database in memory: rows of Connect values that can be changed, hidden and made to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.core.arrays import build_array
+from headrace.core.catalog import CatalogTable
+from headrace.core.errors import Fatal, HeadraceError
+from headrace.core.events import TableId
+from headrace.core.keys import canonical_keys
+from headrace.core.reselect import UNREADABLE, RowAnswer, RowRequest
+from headrace.core.schema import Schema
+
+Row = Mapping[str, Any]
+
+
+class MemoryRowSource:
+    """Tables by id. ``requests`` keeps what was asked; ``failures`` are raised one per fetch before any answer.
+
+    ``proven`` is what answers say about visibility.
+    """
+
+    def __init__(self, *, proven: bool = True) -> None:
+        self.requests: list[RowRequest] = []
+        self.failures: list[HeadraceError] = []
+        self.proven = proven
+        self.closed = False
+        self._catalogs: dict[TableId, CatalogTable] = {}
+        self._schemas: dict[TableId, Schema] = {}
+        self._rows: dict[TableId, list[Row]] = {}
+
+    def add(self, catalog: CatalogTable, schema: Schema, rows: Sequence[Row] = ()) -> None:
+        """Create a table, or give it another catalog entry, ``after`` schema and rows."""
+        self._catalogs[catalog.table] = catalog
+        self._schemas[catalog.table] = schema
+        self._rows[catalog.table] = list(rows)
+
+    def set_rows(self, table: TableId, *rows: Row) -> None:
+        """Replace the rows of a table."""
+        self._rows[table] = list(rows)
+
+    def check(self) -> None:
+        """Always usable, unless a failure waits."""
+        self._fail()
+
+    def catalog(self, table: TableId) -> CatalogTable | None:
+        """The table's entry."""
+        return self._catalogs.get(table)
+
+    def schema(self, catalog: CatalogTable) -> Schema:
+        """The ``after`` schema that the table was added with."""
+        return self._schemas[catalog.table]
+
+    def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+        """The rows as they stand now. Raises Fatal where a key has several rows."""
+        self._fail()
+        self.requests.append(request)
+        rows = self._by_key(catalog.table, request)
+        keys = canonical_keys([column.values for column in request.key]).to_pylist()
+        found = np.array([key in rows for key in keys], np.bool_)
+        values = tuple([self._value(catalog, rows.get(key), column.name) for key in keys] for column in request.columns)
+        return RowAnswer(found, values, self.proven)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+        self.closed = True
+
+    def _by_key(self, table: TableId, request: RowRequest) -> dict[str, Row]:
+        rows = self._rows[table]
+        columns = [build_array(column.schema, [row[column.name] for row in rows]) for column in request.key]
+        by_key: dict[str, Row] = {}
+        for key, row in zip(canonical_keys(columns).to_pylist(), rows, strict=True):
+            if key in by_key:
+                raise Fatal(f"several rows of {table.schema}.{table.table} have the same key")
+            by_key[key] = row
+        return by_key
+
+    @staticmethod
+    def _value(catalog: CatalogTable, row: Row | None, name: str) -> Any:
+        if catalog.column(name) is None:
+            return UNREADABLE
+        return None if row is None else row.get(name)
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)

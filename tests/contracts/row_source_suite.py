@@ -1,0 +1,112 @@
+"""What every RowSource guarantees. A subclass gives ``source``: a row source whose table ``app.Orders`` holds ROWS."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.core.arrays import build_array
+from headrace.core.catalog import CatalogTable
+from headrace.core.errors import Fatal
+from headrace.core.events import Column, TableId
+from headrace.core.reselect import UNREADABLE, RowAnswer, RowRequest
+from headrace.core.schema import Schema
+from headrace.ports import RowSource
+
+TABLE = TableId("shop", "inventory", "app", "Orders")
+INT = Schema("int32")
+TEXT = Schema("string", optional=True)
+BYTES = Schema("bytes", optional=True)
+PRICE = Schema(
+    "bytes", True, "org.apache.kafka.connect.data.Decimal", 1, (("connect.decimal.precision", "10"), ("scale", "2"))
+)
+SCHEMAS = {"Id": INT, "region": TEXT, "note": TEXT, "blob": BYTES, "price": PRICE}
+ROWS: list[dict[str, Any]] = [
+    {"Id": 1, "region": "nord", "note": "a 'quoted' \"note\"", "blob": b"\x00\xff", "price": Decimal("1.50")},
+    {"Id": 2, "region": "nord", "note": None, "blob": None, "price": None},
+    {"Id": 2, "region": "süd, {x}\\", "note": "", "blob": b"", "price": Decimal("-0.01")},
+]
+
+
+def request(keys: list[tuple[int, str]], columns: list[str], needs: list[list[bool]] | None = None) -> RowRequest:
+    key = (
+        Column("Id", INT, pa.array([number for number, _ in keys], pa.int32())),
+        Column("region", TEXT, pa.array([region for _, region in keys])),
+    )
+    wanted = tuple(Column(name, SCHEMAS.get(name, TEXT), build_array(SCHEMAS.get(name, TEXT), [])) for name in columns)
+    mask = np.array(needs if needs is not None else [[True] * len(columns)] * len(keys), np.bool_)
+    return RowRequest(TABLE, key, wanted, mask.reshape(len(keys), len(columns)), np.full(len(keys), -1, np.int64))
+
+
+def cells(answer: RowAnswer, asked: RowRequest, column: int) -> list[Any]:
+    """The answer of a column as the event would have carried it."""
+    return build_array(asked.columns[column].schema, answer.values[column]).to_pylist()
+
+
+class RowSourceSuite:
+    """Inherit from it and give the fixture ``source``."""
+
+    @pytest.fixture
+    def source(self) -> RowSource:
+        """The row source under test."""
+        raise NotImplementedError
+
+    def catalog(self, source: RowSource) -> CatalogTable:
+        catalog = source.catalog(TABLE)
+        assert catalog is not None
+        return catalog
+
+    def test_answers_stand_beside_their_requests(self, source: RowSource) -> None:
+        """Row for row and column for column, whatever order the database answers in."""
+        asked = request([(2, "süd, {x}\\"), (1, "nord"), (2, "nord")], ["note", "price"])
+        answer = source.fetch(self.catalog(source), asked)
+        assert answer.found.tolist() == [True, True, True]
+        assert cells(answer, asked, 0) == ["", "a 'quoted' \"note\"", None]
+        assert cells(answer, asked, 1) == [Decimal("-0.01"), Decimal("1.50"), None]
+
+    def test_rows_that_are_gone_are_not_found(self, source: RowSource) -> None:
+        """A key without a row says so, and the others are answered."""
+        asked = request([(9, "nord"), (1, "nord")], ["blob"])
+        answer = source.fetch(self.catalog(source), asked)
+        assert answer.found.tolist() == [False, True]
+        assert answer.values[0][1] == b"\x00\xff"
+
+    def test_every_row_answers_what_it_needs(self, source: RowSource) -> None:
+        """Rows of one request may need different columns."""
+        asked = request([(1, "nord"), (2, "süd, {x}\\")], ["note", "blob"], [[True, False], [False, True]])
+        answer = source.fetch(self.catalog(source), asked)
+        assert answer.values[0][0] == "a 'quoted' \"note\""
+        assert answer.values[1][1] == b""
+
+    def test_column_that_does_not_exist_is_unreadable(self, source: RowSource) -> None:
+        """A column that was dropped stays open; the others are answered."""
+        asked = request([(1, "nord")], ["gone", "note"])
+        answer = source.fetch(self.catalog(source), asked)
+        assert answer.values[0][0] is UNREADABLE
+        assert answer.values[1][0] == "a 'quoted' \"note\""
+
+    def test_key_of_several_rows_is_refused(self, source: RowSource) -> None:
+        """S25: columns that do not identify a row give no value of some other row."""
+        whole = request([(2, "nord")], ["note"])
+        part = RowRequest(TABLE, whole.key[:1], whole.columns, whole.needs, whole.transactions)
+        with pytest.raises(Fatal, match="several rows"):
+            source.fetch(self.catalog(source), part)
+
+    def test_unknown_table_has_no_catalog(self, source: RowSource) -> None:
+        """A table that does not exist is None, no error."""
+        assert source.catalog(TableId("shop", "inventory", "app", "orders")) is None
+
+    def test_schema_names_every_column(self, source: RowSource) -> None:
+        """The ``after`` schema has the table's columns with their types."""
+        schema = source.schema(self.catalog(source))
+        assert [member.name for member in schema.fields] == list(SCHEMAS)
+        assert schema.field("price") == PRICE
+
+    def test_close_is_idempotent(self, source: RowSource) -> None:
+        """Closing twice is closing."""
+        source.close()
+        source.close()

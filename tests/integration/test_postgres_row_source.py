@@ -1,0 +1,310 @@
+"""PostgreSQL as a row source: the suite, names of every kind, visibility, and errors that say what to do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from contracts.row_source_suite import TABLE, TEXT, RowSourceSuite, request
+
+from headrace.core.catalog import HandlingModes
+from headrace.core.errors import ConfigError, Fatal, Retriable
+from headrace.core.events import Column, TableId
+from headrace.core.reselect import DatabaseOptions, ReselectOptions, RowRequest
+from headrace.core.schema import Schema
+from headrace_connectors.sql import PostgresRowSource
+from headrace_dev.postgres import Postgres
+
+pytestmark = pytest.mark.stack
+
+SCHEMA = r"""
+CREATE SCHEMA app;
+CREATE TYPE app."Region" AS ENUM ('nord', 'süd, {x}\');
+CREATE TABLE app."Orders" ("Id" int NOT NULL, region app."Region" NOT NULL, note text, blob bytea, price numeric(10,2),
+  PRIMARY KEY ("Id", region));
+INSERT INTO app."Orders" VALUES (1, 'nord', 'a ''quoted'' "note"', '\x00ff', 1.5), (2, 'nord', NULL, NULL, NULL),
+  (2, 'süd, {x}\', '', '\x', -0.01);
+CREATE TABLE app."we""ird 100%" ("k;1" text PRIMARY KEY, "v""1" text);
+INSERT INTO app."we""ird 100%" VALUES ('a', 'found');
+"""
+
+
+@pytest.fixture(scope="module")
+def database(stack_postgres: Postgres) -> str:
+    """A database with the suite's table."""
+    name = "row_source"
+    stack_postgres.create_database(name)
+    stack_postgres.execute(SCHEMA, name)
+    return name
+
+
+@pytest.fixture
+def options(stack_postgres: Postgres, database: str) -> ReselectOptions:
+    """How the superuser reads."""
+    where = DatabaseOptions("127.0.0.1", stack_postgres.port, "postgres", "", database)
+    return ReselectOptions(database=where, visibility_timeout_ms=200)
+
+
+@pytest.fixture
+def open_source(options: ReselectOptions) -> Iterator[Callable[[ReselectOptions], PostgresRowSource]]:
+    """Makes row sources that are closed after the test."""
+    opened: list[PostgresRowSource] = []
+
+    def open_one(given: ReselectOptions) -> PostgresRowSource:
+        opened.append(PostgresRowSource(given))
+        return opened[-1]
+
+    yield open_one
+    for source in opened:
+        source.close()
+
+
+Opener = Callable[[ReselectOptions], PostgresRowSource]
+
+
+class TestPostgresRowSource(RowSourceSuite):
+    """The suite on a real server: the key holds an enum in a schema that is not on the search path."""
+
+    @pytest.fixture
+    def source(self, options: ReselectOptions, open_source: Opener) -> PostgresRowSource:
+        """A source that reads the suite's database."""
+        return open_source(options)
+
+
+def _text_request(table: TableId, key: str, value: str, column: str) -> RowRequest:
+    keys = (Column(key, Schema("string"), pa.array([value])),)
+    columns = (Column(column, TEXT, pa.array([], pa.string())),)
+    return RowRequest(table, keys, columns, np.ones((1, 1), np.bool_), np.full(1, -1, np.int64))
+
+
+def test_names_are_quoted_everywhere(options: ReselectOptions, open_source: Opener) -> None:
+    """Names with quotes, spaces, percent signs and semicolons are names, nothing else."""
+    source = open_source(options)
+    table = TableId("shop", options.database.dbname if options.database else "", "app", 'we"ird 100%')
+    catalog = source.catalog(table)
+    assert catalog is not None
+    answer = source.fetch(catalog, _text_request(table, "k;1", "a", 'v"1'))
+    assert answer.values == (["found"],)
+
+
+def test_key_operators_come_from_the_index(
+    contrib_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
+) -> None:
+    """A citext key finds its row in any case, although the type's operator is not on the search path."""
+    contrib_postgres.execute(
+        "CREATE SCHEMA ext; CREATE EXTENSION citext SCHEMA ext; CREATE TABLE app.ci (k ext.citext PRIMARY KEY, v text);"
+        "INSERT INTO app.ci VALUES ('Straße', 'found')",
+        database,
+    )
+    source = open_source(options)
+    table = TableId("shop", database, "app", "ci")
+    catalog = source.catalog(table)
+    assert catalog is not None
+    assert (catalog.key[0].operator_schema, catalog.key[0].operator) == ("ext", "=")
+    assert source.fetch(catalog, _text_request(table, "k", "sTRAßE", "v")).found.tolist() == [True]
+
+
+def test_many_columns_take_several_masks(
+    stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
+) -> None:
+    """More columns than a mask has bits are answered in one statement."""
+    names = [f"c{number}" for number in range(130)]
+    with stack_postgres.connect(database) as connection:
+        connection.execute(f"CREATE TABLE app.wide (k text PRIMARY KEY, {', '.join(n + ' text' for n in names)})")  # type: ignore[arg-type]  # made of our own names
+        connection.execute(f"INSERT INTO app.wide VALUES ('a', {', '.join(repr(n) for n in names)})")  # type: ignore[arg-type]  # made of our own names
+    source = open_source(options)
+    table = TableId("shop", database, "app", "wide")
+    catalog = source.catalog(table)
+    assert catalog is not None
+    columns = tuple(Column(name, TEXT, pa.array([], pa.string())) for name in names)
+    needs = np.array([[number % 3 == 0 for number in range(130)]])
+    asked = replace(_text_request(table, "k", "a", "c0"), columns=columns, needs=needs)
+    answer = source.fetch(catalog, asked)
+    assert [values[0] for values in answer.values] == [n if i % 3 == 0 else None for i, n in enumerate(names)]
+
+
+def test_catalog_tells_what_may_be_left_out(
+    stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
+) -> None:
+    """Storage, replica identity, generated columns, domains and the key's order come from the catalog."""
+    stack_postgres.execute(
+        "CREATE DOMAIN app.short AS varchar(5); CREATE TABLE app.facts (b int, a int, t text, p text, s app.short, "
+        "g int GENERATED ALWAYS AS (b + 1) STORED, PRIMARY KEY (a, b)); "
+        "ALTER TABLE app.facts ALTER p SET STORAGE PLAIN",
+        database,
+    )
+    source = open_source(options)
+    table = TableId("shop", database, "app", "facts")
+    catalog = source.catalog(table)
+    assert catalog is not None
+    assert [part.name for part in catalog.key] == ["a", "b"]
+    assert [column.name for column in catalog.columns if column.omittable] == ["t", "s"]
+    assert [member.name for member in source.schema(catalog).fields] == ["b", "a", "t", "p", "s"]
+    stack_postgres.execute("ALTER TABLE app.facts REPLICA IDENTITY FULL", database)
+    again = source.catalog(table)
+    assert again is not None
+    assert not any(column.omittable for column in again.columns)
+    assert again.fingerprint != catalog.fingerprint
+
+
+# -- visibility (section 7.2) -----------------------------------------------------------------------------------------
+
+
+def test_s16_transaction_in_progress_is_waited_for(
+    stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
+) -> None:
+    """S16: while the event's transaction is not visible nothing is read; once it is, its value is."""
+    source = open_source(replace(options, visibility_timeout_ms=20_000))
+    table = TableId("shop", database, "app", 'we"ird 100%')
+    catalog = source.catalog(table)
+    assert catalog is not None
+    with stack_postgres.connect(database) as writer:
+        writer.execute("BEGIN")
+        writer.execute("""UPDATE app."we""ird 100%" SET "v""1" = 'later'""")
+        row = writer.execute("SELECT txid_current()").fetchone()
+        assert row is not None
+        asked = replace(_text_request(table, "k;1", "a", 'v"1'), transactions=np.array([row[0] & 0xFFFFFFFF]))
+        impatient = open_source(options)
+        with pytest.raises(Retriable, match="not visible"):
+            impatient.fetch(catalog, asked)
+        answers: list[object] = []
+        reading = threading.Thread(target=lambda: answers.append(source.fetch(catalog, asked).values))
+        reading.start()
+        writer.execute("COMMIT")
+        reading.join(20)
+        assert answers == [(["later"],)]
+        writer.execute("""UPDATE app."we""ird 100%" SET "v""1" = 'found'""")
+
+
+def test_transaction_of_another_server_is_noticed(options: ReselectOptions, open_source: Opener) -> None:
+    """A transaction id that this server has not given yet is waited for, and the message names the way out."""
+    source = open_source(options)
+    catalog = source.catalog(TABLE)
+    assert catalog is not None
+    asked = replace(request([(1, "nord")], ["note"]), transactions=np.array([1_000_000_000]))
+    with pytest.raises(Retriable, match=r"reselect\.visibility\.check=off"):
+        source.fetch(catalog, asked)
+    unchecked = open_source(replace(options, visibility_check=False))
+    assert not unchecked.fetch(catalog, asked).proven
+
+
+def test_aborted_transaction_means_a_wrong_server(
+    stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
+) -> None:
+    """Only committed changes are captured, so an aborted one belongs to another server."""
+    with stack_postgres.connect(database) as writer:
+        writer.execute("BEGIN")
+        row = writer.execute("SELECT txid_current()").fetchone()
+        writer.execute("ROLLBACK")
+    source = open_source(options)
+    catalog = source.catalog(TABLE)
+    assert catalog is not None
+    assert row is not None
+    with pytest.raises(ConfigError, match="another server"):
+        source.fetch(catalog, replace(request([(1, "nord")], ["note"]), transactions=np.array([row[0]])))
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def _as(options: ReselectOptions, user: str, password: str) -> ReselectOptions:
+    assert options.database is not None
+    return replace(options, database=replace(options.database, user=user, password=password))
+
+
+@pytest.fixture(scope="module")
+def reader(stack_postgres: Postgres, database: str) -> str:
+    """A user with a password and no grants."""
+    stack_postgres.execute("CREATE ROLE reader LOGIN PASSWORD 'secret'; GRANT USAGE ON SCHEMA app TO reader", database)
+    return "reader"
+
+
+def test_wrong_password_is_told_without_the_password(
+    options: ReselectOptions, reader: str, open_source: Opener
+) -> None:
+    """A wrong password is the operator's to correct; the message names the user and never the password."""
+    source = open_source(_as(options, reader, "guess"))
+    with pytest.raises(ConfigError, match="password authentication failed") as caught:
+        source.check()
+    assert "guess" not in str(caught.value)
+    with pytest.raises(ConfigError, match="password authentication failed"):
+        source.catalog(TABLE)
+
+
+def test_missing_grant_is_told_with_the_statement(options: ReselectOptions, reader: str, open_source: Opener) -> None:
+    """A user that may not read the table is told which grant is missing."""
+    source = open_source(_as(options, reader, "secret"))
+    source.check()
+    with pytest.raises(ConfigError, match=r'GRANT SELECT ON "app"\."Orders" TO "reader"'):
+        source.catalog(TABLE)
+
+
+def test_n4_row_security_is_refused(
+    stack_postgres: Postgres, database: str, options: ReselectOptions, reader: str, open_source: Opener
+) -> None:
+    """N4: rows hidden by row security would look deleted, so the table is refused."""
+    stack_postgres.execute(
+        "CREATE TABLE app.hidden (k int PRIMARY KEY); ALTER TABLE app.hidden ENABLE ROW LEVEL SECURITY;"
+        "GRANT SELECT ON app.hidden TO reader",
+        database,
+    )
+    with pytest.raises(ConfigError, match="row security hides rows"):
+        open_source(_as(options, reader, "secret")).catalog(TableId("shop", database, "app", "hidden"))
+
+
+def test_unknown_database_and_closed_port(options: ReselectOptions, open_source: Opener) -> None:
+    """A database that does not exist is a setting; a server that is away may come back."""
+    assert options.database is not None
+    with pytest.raises(ConfigError, match="does not exist"):
+        open_source(replace(options, database=replace(options.database, dbname="nowhere"))).check()
+    with pytest.raises(Retriable, match="cannot be reached"):
+        open_source(replace(options, database=replace(options.database, port=1))).check()
+
+
+def test_broken_connections_are_replaced(
+    stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
+) -> None:
+    """After the server has cut the connections the next read works, with statements of its own."""
+    source = open_source(options)
+    catalog = source.catalog(TABLE)
+    assert catalog is not None
+    source.fetch(catalog, request([(1, "nord")], ["note"]))
+    with stack_postgres.connect() as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'headrace-reselect'"
+        )
+    assert source.fetch(catalog, request([(1, "nord")], ["note"])).found.tolist() == [True]
+
+
+def test_dropped_table_is_permanent(
+    stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
+) -> None:
+    """A statement that the server refuses is not tried again."""
+    stack_postgres.execute("CREATE TABLE app.brief (k text PRIMARY KEY, v text)", database)
+    source = open_source(options)
+    table = TableId("shop", database, "app", "brief")
+    catalog = source.catalog(table)
+    assert catalog is not None
+    stack_postgres.execute("DROP TABLE app.brief", database)
+    with pytest.raises(Fatal, match="42P01"):
+        source.fetch(catalog, _text_request(table, "k", "a", "v"))
+
+
+def test_keys_that_events_cut_are_refused(
+    stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
+) -> None:
+    """A microsecond key that events carry in milliseconds would not be found, which is not the same as gone."""
+    stack_postgres.execute("CREATE TABLE app.by_time (at timestamp PRIMARY KEY, v text)", database)
+    source = open_source(replace(options, modes=HandlingModes(time_precision="connect")))
+    table = TableId("shop", database, "app", "by_time")
+    catalog = source.catalog(table)
+    assert catalog is not None
+    key = Column(
+        "at", Schema("int64", name="org.apache.kafka.connect.data.Timestamp"), pa.array([0], pa.timestamp("us"))
+    )
+    with pytest.raises(Fatal, match="do not carry the exact value"):
+        source.fetch(catalog, replace(_text_request(table, "at", "", "v"), key=(key,)))
