@@ -30,6 +30,7 @@ class Trigger(StrEnum):
     BYTES = "bytes"
     AGE = "age"
     BARRIER = "barrier"
+    FLUSH = "flush"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +115,15 @@ class BatchManager:
             waiting = _Waiting(part, partition, end, ticket, piece_size(part), now, held_until)
             self._queues.setdefault(table, _Queue()).push(waiting)
 
-    def next(self, table: str, now: float) -> Batch | None:
-        """The next batch of a table whose writer is free, or None while it is better to wait (see ``due``)."""
+    def next(self, table: str, now: float, *, flush: bool = False) -> Batch | None:
+        """The next batch of a table whose writer is free, or None while it is better to wait (see ``due``).
+
+        With ``flush`` nothing is waited for.
+        """
         queue = self._queues.get(table)
         if queue is None or not queue.waiting:
             return None
-        trigger = self._trigger(queue, now)
+        trigger = Trigger.FLUSH if flush else self._trigger(queue, now)
         if trigger is None:
             return None
         return self._close(table, queue, trigger, now)

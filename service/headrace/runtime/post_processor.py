@@ -163,6 +163,11 @@ class ReselectColumnsPostProcessor:
             if self._cache is not None:
                 self._cache.revoke([Partition(*partition) for partition in partitions])
 
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause when the configured database cannot be used."""
+        if self._source is not None:
+            self._source.check()
+
     def close(self) -> None:
         """End waiting retries and let go of the database. Idempotent."""
         self._closed.set()
@@ -277,7 +282,7 @@ class ReselectColumnsPostProcessor:
         return Retrying(
             retry=retry_if_exception_type(Retriable),
             stop=stop_any(stop, stop_when_event_set(self._closed)),
-            wait=wait_exponential_jitter(initial=0.3, max=self._options.errors_retry_delay_max_ms / 1000),
+            wait=wait_exponential_jitter(multiplier=0.3, max=self._options.errors_retry_delay_max_ms / 1000),
             sleep=sleep_using_event(self._closed),
             reraise=True,
         )

@@ -23,7 +23,7 @@ def retrying(maximum_seconds: float, failed: Callable[[BaseException], None]) ->
 
     return AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, Exception) and remedy(error).retry),
-        wait=wait_exponential_jitter(initial=_INITIAL_SECONDS, max=maximum_seconds, jitter=_INITIAL_SECONDS),
+        wait=wait_exponential_jitter(multiplier=_INITIAL_SECONDS, max=maximum_seconds, jitter=_INITIAL_SECONDS),
         before_sleep=before_sleep,
         reraise=True,
     )

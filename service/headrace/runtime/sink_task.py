@@ -105,13 +105,15 @@ class SinkTask:
         self._quiet.set()
         self._idle = asyncio.Event()
         self._gate_open = True
+        self._flush = False
         self._failed = False
 
     # -- life cycle (the worker calls) ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Check the warehouse, join the group, begin to read. Raises ConfigError, Retriable or Fatal with the cause."""
+        """Check warehouse and source, join the group, begin to read. Raises ConfigError, Retriable or Fatal."""
         await self._in_thread(self._lakehouse.check)
+        await self._in_thread(self._post_processor.check)
         await self._feed.start(self)
         self._committer = asyncio.create_task(self._commit_regularly(), name=f"{self._options.connector} offsets")
 
@@ -133,13 +135,26 @@ class SinkTask:
     async def pause(self) -> None:
         """Stop reading but stay in the group; what was read is still written and committed."""
         self._feed.pause()
+        self._flush = True
+        for wake in self._wake.values():
+            wake.set()
         self._note_idle()
         await self._idle.wait()
+        self._flush = False
         await self._commit()
 
     async def resume(self) -> None:
         """Read again."""
         self._feed.resume()
+
+    @property
+    def epoch(self) -> int:
+        """The number of the current assignment."""
+        return self._sequence.epoch
+
+    def waiting(self, table: str) -> int:
+        """Events that wait for a table's writer."""
+        return self._batches.waiting(table)[0]
 
     # -- what the feed brings ------------------------------------------------------------------------------------------
 
@@ -215,13 +230,16 @@ class SinkTask:
         """Write the table's batches one after the other, each as soon as the writer is free and the batch is due."""
         try:
             while not self._failed:
-                batch = self._batches.next(table, time.monotonic()) if self._gate_open else None
+                batch = self._next(table)
                 if batch is None:
                     await self._wait(table)
                 else:
                     await self._write(batch)
         except Exception as error:
             self.failed(error)
+
+    def _next(self, table: str) -> Batch | None:
+        return self._batches.next(table, time.monotonic(), flush=self._flush) if self._gate_open else None
 
     async def _wait(self, table: str) -> None:
         """Until something arrives for the table, or its queue is due by age."""

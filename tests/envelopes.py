@@ -1,0 +1,58 @@
+"""Debezium envelopes for tests: PostgreSQL change events as JsonConverter writes them, with or without schemas."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+SCHEMALESS = {
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+}
+PLACEHOLDER = "__debezium_unavailable_value"
+_TYPES = {int: "int64", str: "string", bool: "boolean", float: "double"}
+
+Row = dict[str, Any]
+
+
+def key(row: Row, *, schemas: bool = True) -> bytes:
+    """A record key that holds ``row``."""
+    return _document(row, _struct(row, "t.Key"), schemas)
+
+
+def change(
+    op: str,
+    after: Row | None,
+    lsn: int,
+    *,
+    columns: Row | None = None,
+    table: str = "items",
+    schemas: bool = True,
+    ts_ms: int = 1_700_000_000_000,
+) -> bytes:
+    """A change event. ``columns`` gives an example row for the schema where ``after`` is None or has nulls."""
+    source = {
+        "connector": "postgresql",
+        "name": "shop",
+        "db": "shop",
+        "schema": "public",
+        "table": table,
+        "lsn": lsn,
+        "txId": lsn,
+        "ts_ms": ts_ms,
+        "snapshot": "false",
+    }
+    payload = {"before": None, "after": after, "source": source, "op": op, "ts_ms": ts_ms}
+    row = _struct(columns or after or {}, "shop.Value")
+    fields = [row | {"field": "after"}, {"type": "string", "field": "op"}]
+    return _document(payload, {"type": "struct", "name": "shop.Envelope", "fields": fields}, schemas)
+
+
+def _document(payload: Any, schema: dict[str, Any], schemas: bool) -> bytes:
+    document = {"schema": schema, "payload": payload} if schemas else payload
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _struct(row: Row, name: str) -> dict[str, Any]:
+    fields = [{"type": _TYPES[type(value)], "optional": True, "field": field} for field, value in row.items()]
+    return {"type": "struct", "name": name, "optional": True, "fields": fields}

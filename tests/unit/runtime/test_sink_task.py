@@ -1,0 +1,198 @@
+"""The way of a record through a sink task, over a broker and a lakehouse in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from envelopes import PLACEHOLDER, change, key
+from fix_asyncio import eventually
+
+from headrace.core.batch import BatchPolicy
+from headrace.core.envelope import EnvelopeOptions
+from headrace.core.errors import Fatal, Retriable
+from headrace.core.naming import TableNaming
+from headrace.core.reselect import ReselectOptions
+from headrace.ports import Chunk, Commit, TableOptions, TopicPartition
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.table_pipeline import PipelineOptions
+from headrace_connectors.memory import MemoryLakehouse
+from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+
+pytestmark = pytest.mark.anyio
+
+TOPIC = "shop.public.items"
+GROUP = "connect-items"
+FIRST = TopicPartition(TOPIC, 0)
+
+
+@dataclass
+class Harness:
+    """A broker, a lakehouse, and tasks of one connector over them."""
+
+    broker: MemoryBroker
+    lakehouse: MemoryLakehouse
+    executor: ThreadPoolExecutor
+    failures: list[BaseException] = field(default_factory=list)
+    dead_letters: MemoryDeadLetterQueue | None = None
+
+    def task(self, number: int = 0, *, tolerate: bool = False, linger: float = 0.0) -> SinkTask:
+        options = SinkTaskOptions(
+            connector="items",
+            group=GROUP,
+            namespace="lake",
+            naming=TableNaming("${topic}"),
+            envelope=EnvelopeOptions(),
+            batches=BatchPolicy(linger=linger),
+            tables=TableOptions(),
+            pipeline=PipelineOptions(),
+            tolerate_errors=tolerate,
+        )
+        feed = MemoryFeeds(self.broker).open("items", number, {"topics.regex": "shop.*"})
+        processor = ReselectColumnsPostProcessor(ReselectOptions())
+        return SinkTask(
+            options, feed, self.lakehouse, processor, self.dead_letters, self.executor, self.failures.append
+        )
+
+    def rows(self, table: str = "shop_public_items") -> dict[str, dict[str, Any]]:
+        return self.lakehouse.table("lake", table, TableOptions()).rows()
+
+    def offset(self) -> int:
+        return self.broker.committed(GROUP).get(FIRST, 0)
+
+    def insert(self, number: int, lsn: int, name: str = "new") -> None:
+        row = {"id": number, "name": name}
+        self.broker.append(TOPIC, change("c", row, lsn), key({"id": number}))
+
+
+@pytest.fixture
+async def harness() -> AsyncIterator[Harness]:
+    """A harness with one topic of one partition."""
+    broker = MemoryBroker()
+    await broker.create_topic(TOPIC)
+    with ThreadPoolExecutor(4) as executor:
+        yield Harness(broker, MemoryLakehouse(), executor)
+
+
+@asynccontextmanager
+async def running(task: SinkTask) -> AsyncIterator[SinkTask]:
+    await task.start()
+    try:
+        yield task
+    finally:
+        await task.stop()
+
+
+async def test_rows_arrive_and_offsets_follow(harness: Harness) -> None:
+    """Inserts, an update that leaves a column out and a delete give the table, and all offsets are committed."""
+    harness.insert(1, 10, "one")
+    harness.insert(2, 20, "two")
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 2)
+        update = change("u", {"id": 1, "name": PLACEHOLDER, "size": 5}, 30)
+        harness.broker.append(TOPIC, update, key({"id": 1}))
+        harness.broker.append(TOPIC, change("d", None, 40, columns={"id": 1, "name": ""}), key({"id": 2}))
+        harness.broker.append(TOPIC, None, key({"id": 2}))
+        await eventually(lambda: harness.offset() == 5)
+    assert harness.rows() == {"=1": {"id": 1, "name": "one", "size": 5}}
+    assert harness.failures == []
+
+
+async def test_a_restarted_task_goes_on_where_the_group_stands(harness: Harness) -> None:
+    """Stop and start lose nothing and write nothing twice."""
+    harness.insert(1, 10)
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 1)
+    harness.insert(2, 20)
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 2)
+    assert set(harness.rows()) == {"=1", "=2"}
+
+
+async def test_a_paused_task_reads_nothing_until_it_is_resumed(harness: Harness) -> None:
+    """Pause writes and commits what was read; what comes later waits for resume."""
+    async with running(harness.task(linger=30.0)) as task:
+        harness.insert(1, 10)
+        await eventually(lambda: task.waiting("shop_public_items") == 1)
+        await task.pause()
+        assert harness.offset() == 1
+        harness.insert(2, 20)
+        assert set(harness.rows()) == {"=1"}
+        await task.resume()
+        await eventually(lambda: task.waiting("shop_public_items") == 1)
+
+
+async def test_a_record_that_cannot_be_decoded_stops_the_task_at_its_offset(harness: Harness) -> None:
+    """Without tolerance the task fails with a message that names the place, and the offset stays before it."""
+    harness.insert(1, 10)
+    harness.broker.append(TOPIC, b"{broken", key({"id": 2}))
+    async with running(harness.task()):
+        await eventually(lambda: bool(harness.failures))
+    assert "shop.public.items-0 at offset 1" in str(harness.failures[0])
+    assert "VALUE_CONVERTER" in str(harness.failures[0])
+    assert "broken" not in str(harness.failures[0])
+    assert harness.offset() <= 1
+
+
+async def test_a_tolerated_record_goes_to_the_dead_letter_queue(harness: Harness) -> None:
+    """With tolerance the bad record is in the queue, every good one in the table, and offsets pass both."""
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0)
+    harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
+    harness.insert(2, 20)
+    async with running(harness.task(tolerate=True)):
+        await eventually(lambda: harness.offset() == 2)
+    assert [letter.value for letter in harness.dead_letters.letters] == [b"{broken"]
+    assert set(harness.rows()) == {"=2"}
+
+
+async def test_two_tasks_share_the_topics(harness: Harness) -> None:
+    """A second task takes over topics while the first is at work: nothing is lost, nothing doubled."""
+    await harness.broker.create_topic("shop.public.notes")
+    for number in range(200):
+        harness.insert(number, number + 1)
+        harness.broker.append(
+            "shop.public.notes", change("c", {"id": number}, number + 1, table="notes"), key({"id": number})
+        )
+    async with running(harness.task(0)), running(harness.task(1)):
+        await eventually(lambda: sum(harness.broker.committed(GROUP).values()) == 400)
+    assert len(harness.rows()) == len(harness.rows("shop_public_notes")) == 200
+    assert harness.failures == []
+
+
+async def test_a_write_that_fails_for_a_while_is_repeated(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passing failure of the lakehouse delays the batch; the task goes on and nothing is committed before."""
+    table = type(harness.lakehouse.table("lake", "x", TableOptions()))
+    merge, attempts = table.merge, []
+
+    def failing_twice(self: Any, actions: Any, commit: Commit) -> Any:
+        attempts.append(harness.offset())
+        if len(attempts) < 3:
+            raise Retriable("disk full")
+        return merge(self, actions, commit)
+
+    monkeypatch.setattr(table, "merge", failing_twice)
+    harness.insert(1, 10)
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 1)
+    assert attempts == [0, 0, 0]
+    assert set(harness.rows()) == {"=1"}
+
+
+async def test_a_gap_in_the_sequence_fails_the_task(harness: Harness) -> None:
+    """A chunk that skips offsets is never committed over."""
+    async with running(harness.task()) as task:
+        epoch = task.epoch
+        await task.put(_chunk(epoch, 0, 0, 0))
+        await task.put(_chunk(epoch, 1, 5, 5))
+    assert isinstance(harness.failures[0], Fatal)
+    assert "a gap in what was fetched" in str(harness.failures[0])
+
+
+def _chunk(epoch: int, sequence: int, begin: int, end: int) -> Chunk:
+    return Chunk(epoch, sequence, FIRST, [], begin, end)
