@@ -1,4 +1,4 @@
-"""A client that sends requests to an ASGI application exactly as they were recorded: raw path, raw headers, raw body."""
+"""A client that sends requests to an ASGI application as they were recorded: raw path, raw headers, raw body."""
 
 from __future__ import annotations
 

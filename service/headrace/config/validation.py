@@ -209,8 +209,9 @@ def _converter_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _version_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
     wanted = given.get("connector.plugin.version", "").strip()
     if wanted and wanted not in (defaults.version, "latest"):
+        shown = wanted if wanted[0] in "[(" else f"[{wanted},{wanted}]"
         message = (
-            f"Plugin {given.get('connector.class')} not found that matches the version range {wanted}, "
+            f"Plugin {given.get('connector.class')} not found that matches the version range {shown}, "
             f"available versions: [{defaults.version}]"
         )
         yield "connector.class", message

@@ -47,13 +47,15 @@ class WorkerConnector:
         self._context = context
         self._tasks: dict[int, WorkerTask] = {}
         self._restarts: set[int] = set()
+        self._deleted = False
         self._wake = asyncio.Event()
-        self._wake.set()
         self._state = State.UNASSIGNED
         self._loop = asyncio.create_task(self._converge_forever(), name=f"connector-{name}")
+        self.changed()
 
     def changed(self) -> None:
-        """Configuration or target state have changed."""
+        """Configuration or target state have changed. A deletion counts even if the name is taken again at once."""
+        self._deleted |= self._context.configs.state.connector_config(self.name) is None
         self._wake.set()
 
     def restart(self, *, connector: bool, tasks: Sequence[int] = ()) -> None:
@@ -94,11 +96,14 @@ class WorkerConnector:
                 self._move(Event.FAIL, render(error))
 
     async def _converge(self) -> None:
+        if self._deleted:
+            self._deleted = False
+            await self._delete()
         state = self._context.configs.state
         config = state.connector_config(self.name)
         if config is None:
-            await self._delete()
-        elif state.target_state(self.name) is TargetState.STOPPED:
+            return
+        if state.target_state(self.name) is TargetState.STOPPED:
             await self._stop()
         elif state.target_state(self.name) is TargetState.PAUSED:
             self._move(Event.PAUSE)

@@ -1,0 +1,279 @@
+"""What the transcript cannot show: start-up, offsets, failures, restarts of the worker, our own connector."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fix_asyncio import eventually
+from rest.asgi import Answer, request
+from rest.stand_in import StandInTasks
+
+from headrace.config import WorkerConfig
+from headrace.core.errors import Fatal, Retriable
+from headrace.ports import TopicPartition
+from headrace.rest.app import create_app
+from headrace.runtime.herder import Herder
+from headrace.runtime.metrics import Metrics
+from headrace.runtime.plugins import LakehouseSinkConnector, Plugins
+from headrace.runtime.worker import Worker
+from headrace_connectors.memory.stores import MemoryStores
+
+pytestmark = pytest.mark.anyio
+WORKER = {
+    "bootstrap.servers": "127.0.0.1:9092",
+    "group.id": "headrace",
+    "config.storage.topic": "configs",
+    "status.storage.topic": "status",
+    "task.retry.backoff.max.ms": "1",
+}
+SHOP = {"connector.class": "LakehouseSink", "topics": "shop.public.orders"}
+
+
+class Api:
+    """A worker with its application on memory stores, which outlive it."""
+
+    def __init__(self, stores: MemoryStores | None = None, **properties: str) -> None:
+        self.stores = stores or MemoryStores()
+        self.tasks = StandInTasks()
+        config = WorkerConfig({**WORKER, **properties})
+        plugins = Plugins([LakehouseSinkConnector()])
+        self.worker = Worker(config, self.stores, plugins, self.tasks, ("worker", 8083))
+        metrics = Metrics()
+        metrics.watch(self.worker.configs, self.worker.statuses)
+        self.app: FastAPI = create_app(self.worker, Herder(self.worker), metrics.exposition)
+
+    async def call(self, method: str, target: str, body: object = None) -> Answer:
+        """Send a JSON request."""
+        if body is None:
+            return await request(self.app, method, target)
+        return await request(self.app, method, target, {"Content-Type": "application/json"}, json.dumps(body).encode())
+
+    async def create(self, name: str = "shop", **config: str) -> Answer:
+        """Create a connector."""
+        body: dict[str, Any] = {"name": name, "config": {**SHOP, **config}}
+        return await self.call(
+            "POST", "/connectors", body | ({"initial_state": initial_state} if initial_state else {})
+        )
+
+    async def status(self, name: str = "shop") -> dict[str, Any]:
+        """The status as JSON."""
+        answer: dict[str, Any] = (await self.call("GET", f"/connectors/{name}/status")).json()
+        return answer
+
+    async def until(self, connector: str, *tasks: str, name: str = "shop") -> None:
+        """Wait until the status shows these states."""
+        await eventually(lambda: self._states(name) == (connector, *tasks))
+
+    def _states(self, name: str) -> tuple[str, ...]:
+        seen = self.worker.statuses.connector(name)
+        return (seen.state if seen else "none", *(task.state for _, task in self.worker.statuses.tasks(name)))
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """A worker that is up."""
+    api = Api()
+    await api.worker.start()
+    yield api
+    await api.worker.stop()
+
+
+async def test_every_path_answers_503_with_a_body_until_the_worker_is_up() -> None:
+    """From the first moment, so that probes and clients can tell a start from a fault."""
+    api = Api()
+    health, listing = await api.call("GET", "/health"), await api.call("GET", "/connectors")
+    assert (health.status, health.json()["status"]) == (503, "starting")
+    assert "The worker is currently starting" in health.json()["message"]
+    assert (listing.status, listing.json()["error_code"]) == (503, 503)
+    await api.worker.stop()
+
+
+async def test_offsets_come_from_the_connectors_group(api: Api) -> None:
+    """Of connect-<name>, or of the group that the connector names."""
+    api.stores.group_offsets.offsets = {
+        "connect-shop": {TopicPartition("shop.public.orders", 0): 7},
+        "mine": {TopicPartition("shop.public.orders", 1): 9},
+    }
+    await api.create()
+    await api.create("other", **{"consumer.override.group.id": "mine"})
+    first = (await api.call("GET", "/connectors/shop/offsets")).json()
+    second = (await api.call("GET", "/connectors/other/offsets")).json()
+    partition = {"kafka_topic": "shop.public.orders", "kafka_partition": 0}
+    assert first == {"offsets": [{"partition": partition, "offset": {"kafka_offset": 7}}]}
+    assert second["offsets"][0]["offset"] == {"kafka_offset": 9}
+
+
+async def test_offsets_without_brokers_are_an_error_with_connects_text(api: Api) -> None:
+    """500, not a hang."""
+    await api.create()
+    api.stores.group_offsets.outage = "no broker"
+    answer = await api.call("GET", "/connectors/shop/offsets")
+    assert answer.status == 500
+    assert answer.json()["message"] == "Failed to retrieve consumer group offsets for sink connector shop"
+
+
+async def test_a_target_state_that_cannot_be_written_is_an_error(api: Api) -> None:
+    """Kafka is down: nothing has changed, and the answer says so."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    api.stores.configs.outage = "no broker"
+    answer = await api.call("PUT", "/connectors/shop/pause")
+    assert (answer.status, answer.json()["message"]) == (500, "Error writing target state to Kafka")
+    assert (await api.call("GET", "/connectors")).json() == ["shop"]
+
+
+async def test_a_fatal_error_fails_the_task_with_a_trace_that_consoles_can_read(api: Api) -> None:
+    """The first line is the error, then frames, then Caused by."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    error = Fatal("the table is somebody else's; stop the other writer")
+    error.__cause__ = OSError("no space left on device")
+    api.tasks.tasks["shop-0"].fail(error)
+    await api.until("RUNNING", "FAILED")
+    trace = (await api.status())["tasks"][0]["trace"]
+    assert trace.startswith("headrace.core.errors.Fatal: the table is somebody else's")
+    assert "\nCaused by: OSError: no space left on device" in trace
+
+
+async def test_a_failed_task_runs_again_after_restart_with_only_failed(api: Api) -> None:
+    """The healthy task is left alone."""
+    await api.create(**{"tasks.max": "2"})
+    await api.until("RUNNING", "RUNNING", "RUNNING")
+    healthy = api.tasks.tasks["shop-1"]
+    api.tasks.tasks["shop-0"].fail(Fatal("broken"))
+    await api.until("RUNNING", "FAILED", "RUNNING")
+    answer = await api.call("POST", "/connectors/shop/restart?includeTasks=true&onlyFailed=true")
+    assert answer.status == 202
+    assert [task["state"] for task in answer.json()["tasks"]] == ["RESTARTING", "RUNNING"]
+    assert answer.json()["tasks"][0]["trace"].startswith("headrace.core.errors.Fatal: broken")
+    await api.until("RUNNING", "RUNNING", "RUNNING")
+    assert api.tasks.tasks["shop-1"] is healthy
+
+
+async def test_a_passing_failure_heals_by_itself(api: Api) -> None:
+    """The task restarts with back-off and shows why meanwhile."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    first = api.tasks.tasks["shop-0"]
+    api.tasks.refusal = Retriable("the database is down")
+    first.fail(Retriable("the database is down"))
+    await eventually(lambda: api.tasks.made > 3)
+    seen = await api.status()
+    assert seen["tasks"][0]["state"] == "RESTARTING"
+    assert "the database is down" in seen["tasks"][0]["trace"]
+    api.tasks.refusal = None
+    await api.until("RUNNING", "RUNNING")
+    assert first.calls == ["start", "stop"]
+
+
+async def test_pause_keeps_the_task_and_stop_ends_it(api: Api) -> None:
+    """A paused member stays in its group; a stopped connector has no tasks."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    task = api.tasks.tasks["shop-0"]
+    await api.call("PUT", "/connectors/shop/pause")
+    await api.until("PAUSED", "PAUSED")
+    await api.call("PUT", "/connectors/shop/resume")
+    await api.until("RUNNING", "RUNNING")
+    await api.call("PUT", "/connectors/shop/stop")
+    await api.until("STOPPED")
+    assert task.calls == ["start", "pause", "resume", "stop"]
+    assert (await api.call("GET", "/connectors/shop/tasks")).json() == []
+
+
+async def test_a_paused_connector_is_paused_after_a_restart_of_the_worker(api: Api) -> None:
+    """And its tasks are not started before it is resumed."""
+    await api.create(**{"tasks.max": "2"})
+    await api.until("RUNNING", "RUNNING", "RUNNING")
+    await api.call("PUT", "/connectors/shop/pause")
+    await api.until("PAUSED", "PAUSED", "PAUSED")
+    await api.worker.stop()
+    again = Api(api.stores)
+    await again.worker.start()
+    await again.until("PAUSED", "PAUSED", "PAUSED")
+    assert again.tasks.made == 0
+    await again.call("PUT", "/connectors/shop/resume")
+    await again.until("RUNNING", "RUNNING", "RUNNING")
+    await again.worker.stop()
+
+
+async def test_a_task_that_fails_while_paused_waits_for_resume(api: Api) -> None:
+    """A passing failure must not start reading again behind the operator's back."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    await api.call("PUT", "/connectors/shop/pause")
+    await api.until("PAUSED", "PAUSED")
+    api.tasks.tasks["shop-0"].fail(Retriable("evicted"))
+    await eventually(lambda: api.tasks.tasks["shop-0"].calls[-1] == "stop")
+    assert (await api.status())["tasks"][0]["state"] == "PAUSED"
+    assert api.tasks.made == 1
+    await api.call("PUT", "/connectors/shop/resume")
+    await api.until("RUNNING", "RUNNING")
+    assert api.tasks.made == 2
+
+
+async def test_a_new_configuration_restarts_the_tasks_and_the_same_one_does_not(api: Api) -> None:
+    """Strimzi and Terraform send the same configuration again and again."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    await api.call("PUT", "/connectors/shop/config", SHOP)
+    await api.until("RUNNING", "RUNNING")
+    assert api.tasks.made == 1
+    await api.call("PUT", "/connectors/shop/config", {**SHOP, "batch.linger.ms": "5"})
+    await eventually(lambda: api.tasks.made == 2)
+    await api.until("RUNNING", "RUNNING")
+
+
+async def test_unknown_options_are_refused_with_the_right_one(api: Api) -> None:
+    """POST and validate say the same."""
+    answer = await api.create(**{"taks.max": "2"})
+    assert answer.status == 400
+    assert "Unknown configuration 'taks.max'. Did you mean 'tasks.max'" in answer.json()["message"]
+    target = "/connector-plugins/LakehouseSink/config/validate"
+    infos = (await api.call("PUT", target, {**SHOP, "name": "x", "taks.max": "2"})).json()
+    faulty = [info for info in infos["configs"] if info["value"]["errors"]]
+    assert infos["error_count"] == 1
+    assert faulty[0]["definition"]["name"] == "taks.max"
+
+
+async def test_secrets_are_not_in_validation_answers(api: Api) -> None:
+    """Consoles show and log them."""
+    target = "/connector-plugins/LakehouseSink/config/validate"
+    config = {
+        **SHOP,
+        "name": "x",
+        "reselect.database.password": "s3cret-1",
+        "consumer.override.sasl.jaas.config": "s3cret-2",
+        "consumer.override.ssl.key.password": "s3cret-3",
+        "database.pasword": "s3cret-4",
+    }
+    answer = await api.call("PUT", target, config)
+    assert answer.status == 200
+    assert b"s3cret" not in answer.body
+
+
+async def test_the_state_of_every_task_is_a_metric(api: Api) -> None:
+    """Operators alert on it."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    text = (await api.call("GET", "/metrics")).body.decode()
+    assert 'kafka_connect_connector_status{connector="shop",status="running"} 1.0' in text
+    assert 'kafka_connect_connector_task_status{connector="shop",status="running",task="0"} 1.0' in text
+
+
+async def test_a_deleted_connector_can_be_made_again_at_once(api: Api) -> None:
+    """Its old tasks end before new ones start."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    old = api.tasks.tasks["shop-0"]
+    await api.call("DELETE", "/connectors/shop")
+    await api.create()
+    await eventually(lambda: api.tasks.made == 2)
+    await api.until("RUNNING", "RUNNING")
+    assert old.calls == ["start", "stop"]
+    await api.call("DELETE", "/connectors/shop")
+    await api.until("none")
