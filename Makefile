@@ -61,6 +61,7 @@ system: ## Debian's PostgreSQL with its extensions, where root may install it; t
 lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 from versions.py
 	$(BIN)/uv pip compile -q pyproject.toml -o requirements/runtime.txt $(LOCK)
 	$(BIN)/uv pip compile -q pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt $(LOCK)
+	$(BIN)/uv pip compile -q --group image -c requirements/dev.txt -o requirements/image.txt $(LOCK)
 	$(BIN)/python -m headrace_dev lock
 
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE)

@@ -1,0 +1,58 @@
+# Headrace in one image: Java and Python, the wheel, Spark and Iceberg's jar. Build and try it:
+#   docker build -t headrace:dev .
+#   docker run --rm -p 8083:8083 -e CONNECT_BOOTSTRAP_SERVERS=kafka:9092 -e CONNECT_GROUP_ID=headrace \
+#     -e CONNECT_CONFIG_STORAGE_TOPIC=headrace-configs -e CONNECT_STATUS_STORAGE_TOPIC=headrace-status headrace:dev
+# It runs with a read-only root file system: what it writes goes to /tmp (scratch) and /var/lib/headrace (the warehouse).
+
+FROM python:3.11-slim-bookworm AS java
+# The Java packages link manual pages, whose folder the slim image lacks. Debian serves only its newest version of a
+# package, so a pinned one (DL3008) would soon break the build.
+# hadolint ignore=DL3008
+RUN mkdir -p /usr/share/man/man1 \
+ && apt-get update \
+ && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+ && rm -rf /var/lib/apt/lists/*
+
+FROM java AS build
+WORKDIR /src
+# Packages first: they change less often than the code.
+COPY requirements/ requirements/
+RUN python -m venv --without-pip /opt/venv \
+ && pip --python /opt/venv/bin/python install --no-cache-dir --require-hashes -r requirements/runtime.txt \
+ && python -m venv /opt/build \
+ && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements/image.txt
+COPY pyproject.toml README.md ./
+COPY service/ service/
+COPY connectors/ connectors/
+COPY dev/ dev/
+# The same resolver, versions and checksums as in development.
+RUN PYTHONPATH=dev:service:connectors:/opt/venv/lib/python3.11/site-packages /opt/build/bin/python -c \
+    "import shutil; from headrace_dev import jars; shutil.copytree(jars.folder('iceberg'), '/opt/jars')" \
+ && /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/wheel . \
+ && pip --python /opt/venv/bin/python install --no-cache-dir --no-deps --no-index /opt/wheel/*.whl
+
+FROM java
+LABEL org.opencontainers.image.title="Headrace" \
+      org.opencontainers.image.description="A Kafka Connect-compatible sink that keeps lakehouse tables equal to their source tables"
+# Hadoop asks for the user's name, so the uid needs an entry in /etc/passwd.
+RUN groupadd --gid 10001 headrace \
+ && useradd --uid 10001 --gid headrace --no-create-home --home-dir /var/lib/headrace --shell /usr/sbin/nologin headrace \
+ && install -d -o headrace -g headrace /var/lib/headrace \
+ && install -d /etc/headrace \
+ && printf '# The rest comes from CONNECT_* variables, or from a file mounted here.\nwarehouse=/var/lib/headrace/warehouse\n' \
+    > /etc/headrace/worker.properties
+COPY --from=build /opt/venv /opt/venv
+COPY --from=build /opt/jars /opt/headrace/jars
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HEADRACE_JARS=/opt/headrace/jars \
+    SPARK_LOCAL_DIRS=/tmp
+USER 10001:10001
+WORKDIR /var/lib/headrace
+EXPOSE 8083
+# A worker of its own says so here; Kubernetes uses the chart's probes instead.
+HEALTHCHECK --interval=30s --timeout=12s --start-period=120s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8083/health', timeout=11)"]
+ENTRYPOINT ["headrace"]
+CMD ["connect-distributed", "/etc/headrace/worker.properties"]
