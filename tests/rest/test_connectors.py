@@ -54,10 +54,7 @@ class Api:
 
     async def create(self, name: str = "shop", **config: str) -> Answer:
         """Create a connector."""
-        body: dict[str, Any] = {"name": name, "config": {**SHOP, **config}}
-        return await self.call(
-            "POST", "/connectors", body | ({"initial_state": initial_state} if initial_state else {})
-        )
+        return await self.call("POST", "/connectors", {"name": name, "config": {**SHOP, **config}})
 
     async def status(self, name: str = "shop") -> dict[str, Any]:
         """The status as JSON."""

@@ -2,7 +2,8 @@
 
 The fixture holds the requests of the recording that ask for what exists here, in order; later ones build on what
 earlier ones have done. ``DIFFERENT`` names every answer that is meant to differ, with the reason. Texts of status 500
-are Jackson's or the JVM's: there only the code counts. GET bodies list keys in no fixed order, so bodies are compared as JSON.
+are Jackson's or the JVM's: there only the code counts. GET bodies list keys in no fixed order, so bodies are compared
+as JSON.
 """
 
 from __future__ import annotations
