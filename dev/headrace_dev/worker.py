@@ -31,7 +31,7 @@ class Worker:
     ) -> None:
         self.url = f"http://{LOOPBACK}:{port or free_ports(1)[0]}"
         self.warehouse = warehouse
-        folder = root / name
+        folder = root.resolve() / name
         folder.mkdir(mode=0o755)
         file = folder / "worker.properties"
         settings = _settings(kafka.bootstrap_servers, self.url, warehouse) | dict(properties or {})

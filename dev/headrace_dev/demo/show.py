@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
-from rich.console import Console
-from rich.live import Live
 
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.demo import view
@@ -38,6 +35,7 @@ def demo(*, once: bool) -> int:
     """Run the demo until Ctrl-C, or with ``once`` for a minute and a comparison. Returns the exit status."""
     begin = time.monotonic()
     shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir()
     with _Demo() as running:
         running.start()
         print(f"first rows in the lake after {time.monotonic() - begin:.0f} s")
@@ -68,10 +66,7 @@ class _Demo:
         """Everything up to the first row of every table."""
         with _step("starting Kafka and PostgreSQL"):
             self._stack.start("kafka", "postgres")
-        with (
-            _step("opening the shop; starting Kafka Connect with Debezium, and Headrace"),
-            ThreadPoolExecutor() as pool,
-        ):
+        with _step("starting Debezium and Headrace; opening the shop"), ThreadPoolExecutor() as pool:
             waiting = [pool.submit(self._stack.start, "connect"), pool.submit(self._start_worker)]
             self._open_shop()
             for part in waiting:
@@ -92,7 +87,7 @@ class _Demo:
         end = time.monotonic() + (seconds if seconds is not None else float("inf"))
         load.start()
         try:
-            with _display(f"{self._how_to_go_on()}") as show:
+            with view.display(self._how_to_go_on()) as show:
                 while time.monotonic() < end:
                     show(view.take_sample(self._worker, self._folders, load.transactions))
                     time.sleep(1)
@@ -134,7 +129,8 @@ class _Demo:
 
     def _start_worker(self) -> None:
         port = _first_free_port(REST_PORT)
-        self._worker = Worker(self._stack.root, self._stack.kafka, FOLDER / "warehouse", port=port)
+        # In the demo's folder, so that its log and its worker.properties can be looked at.
+        self._worker = Worker(FOLDER, self._stack.kafka, FOLDER / "warehouse", port=port)
         self._exit.callback(self._worker.stop)
         self._worker.start()
 
@@ -150,6 +146,7 @@ class _Demo:
             f"Headrace's REST API (Kafka Connect's): {url}\n"
             f"  curl -s {url}/connectors/{NAME}/status\n"
             f"  curl -s -X PUT {url}/connectors/{NAME}/pause      …/resume goes on\n"
+            f"  its log and configuration: {FOLDER}/headrace.log, {FOLDER}/headrace/worker.properties\n"
             f"  psql '{self._stack.postgres.dsn(NAME)}'      change something yourself\n"
             f"Query a table while it is written:\n{_how_to_query()}\nCtrl-C stops everything."
         )
@@ -202,31 +199,3 @@ def _step(what: str) -> Iterator[None]:
     print(f"{what} …", flush=True)
     yield
     print(f"  done in {time.monotonic() - begin:.1f} s", flush=True)
-
-
-@contextlib.contextmanager
-def _display(help_text: str) -> Iterator[_Show]:
-    """A live panel on a terminal; elsewhere the help once, then a line every five seconds."""
-    if sys.stdout.isatty():
-        with Live(console=Console(), refresh_per_second=2) as live:
-            yield _Show(lambda now, before: live.update(view.panel(now, before, help_text)), every=1)
-    else:
-        print(help_text, flush=True)
-        yield _Show(lambda now, before: print(view.line(now, before), flush=True), every=5)
-
-
-class _Show:
-    """Shows every ``every``-th sample, with the one shown before it for the rates."""
-
-    def __init__(self, show: Callable[[view.Sample, view.Sample], None], every: int) -> None:
-        self._show = show
-        self._every = every
-        self._count = 0
-        self._before: view.Sample | None = None
-
-    def __call__(self, sample: view.Sample) -> None:
-        """Take the next sample."""
-        if self._count % self._every == 0:
-            self._show(sample, self._before or sample)
-            self._before = sample
-        self._count += 1
