@@ -89,7 +89,9 @@ class Metrics:
         self.batches = self._counter("headrace_batches", "Batches by what closed them", (*_TABLE, "trigger"))
         self.batch_rows = self._histogram("headrace_batch_events", "Events per batch", _TABLE, _ROWS)
         self.write = self._histogram("headrace_write_seconds", "From a batch to its durable rows", _TABLE, _SECONDS)
-        self.stage = self._counter("headrace_stage_seconds", "Where time goes", (*_TABLE, "stage"))
+        stages = (*_TABLE, "stage")
+        self.stage = self._counter("headrace_stage_seconds", "Where time goes", stages)
+        self.stage_cpu = self._counter("headrace_stage_cpu_seconds", "CPU time of the stages' own threads", stages)
         self.freshness = self._histogram(
             "headrace_freshness_seconds", "Source commit to visible row, newest event of each batch", _TABLE, _FRESHNESS
         )
@@ -120,12 +122,14 @@ class TaskMetrics:
 
     @contextmanager
     def stage(self, table: str, stage: str) -> Iterator[None]:
-        """Add the time of the block to the stage's."""
-        begin = time.perf_counter()
+        """Add the time of the block to the stage's, and the CPU time of its thread."""
+        labels = (*self._labels, table, stage)
+        begin, cpu = time.perf_counter(), time.thread_time()
         try:
             yield
         finally:
-            self._metrics.stage.labels(*self._labels, table, stage).inc(time.perf_counter() - begin)
+            self._metrics.stage_cpu.labels(*labels).inc(time.thread_time() - cpu)
+            self._metrics.stage.labels(*labels).inc(time.perf_counter() - begin)
 
     def decoded(self, partition: TopicPartition, records: int, skipped: int, errant: int) -> None:
         """A chunk was decoded."""

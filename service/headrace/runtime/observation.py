@@ -14,7 +14,10 @@ class Observer(Protocol):
     """Hears of every step that a task takes."""
 
     def stage(self, table: str, stage: str) -> AbstractContextManager[None]:
-        """Measures a stage of a table's (for decode: a topic's) work: decode, fold, reselect, ledger, merge, …"""
+        """Measures a stage of a table's (for decode: a topic's) work: decode, fold, reselect, ledger, merge, …
+
+        A stage begins and ends in one thread, so that its CPU time can be told as well.
+        """
 
     def decoded(self, partition: TopicPartition, records: int, skipped: int, errant: int) -> None:
         """A chunk was decoded."""

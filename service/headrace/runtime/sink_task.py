@@ -167,8 +167,7 @@ class SinkTask:
             self.failed(error)
 
     async def _take(self, chunk: Chunk) -> None:
-        with self._observer.stage(chunk.partition.topic, "decode"):
-            decoded = await self._in_thread(self._decoder(chunk.partition.topic).decode, chunk.records)
+        decoded = await self._in_thread(self._decode, chunk)
         self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped, len(decoded.errant))
         await self._report(chunk, decoded)
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
@@ -179,6 +178,10 @@ class SinkTask:
             self._awake(table)
         self._moved(self._batches.settled())
         self._throttle()
+
+    def _decode(self, chunk: Chunk) -> Decoded:
+        with self._observer.stage(chunk.partition.topic, "decode"):
+            return self._decoder(chunk.partition.topic).decode(chunk.records)
 
     async def _report(self, chunk: Chunk, decoded: Decoded) -> None:
         """Bad records: into the log and the dead letter queue; without tolerance the first one fails the task."""
