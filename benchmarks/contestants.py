@@ -1,0 +1,97 @@
+"""The contestants: Headrace's real worker, and the hand-written stream. Each in a process of its own.
+
+Both first read the whole topic into a table that nobody measures, so that their JVMs are warm, then into a table of the
+same shape that holds the same rows. What is measured begins when the reading begins and ends when the last row is
+visible and, for Headrace, the group's offsets are committed. The start of processes and JVMs is no part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.cpu import Cpu, cpu_of
+from benchmarks.lake import HEADRACE, MEASURED, SPARK, WARM_UP
+from benchmarks.topic import committed
+from benchmarks.workload import TOPIC
+from headrace_dev.kafka import Kafka
+from headrace_dev.server import wait_until
+from headrace_dev.worker import Worker
+
+PATIENCE = 600.0
+"""Seconds that a contestant may take for the topic."""
+
+_STAGE_CPU = "headrace_stage_cpu_seconds_total"
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What the measured reading took. ``stages`` are CPU seconds of Headrace's own threads by stage."""
+
+    seconds: float
+    cpu: Cpu
+    stages: Mapping[str, float] = field(default_factory=dict)
+
+
+def run_headrace(kafka: Kafka, root: Path, warehouse: Path, events: int) -> Effort:
+    """Let a worker read the topic, with nothing but the defaults of worker and connector."""
+    worker = Worker(root, kafka, warehouse, name="headrace-bench", properties=SPARK)
+    worker.start()
+    try:
+        _consume(worker, kafka, WARM_UP, events)
+        before, begin = cpu_of(worker.server.pid), time.monotonic()
+        _consume(worker, kafka, MEASURED, events)
+        return Effort(time.monotonic() - begin, cpu_of(worker.server.pid).since(before), _stages(worker))
+    finally:
+        worker.stop()
+
+
+def _consume(worker: Worker, kafka: Kafka, table: str, events: int) -> None:
+    """A connector from its creation until the group's offsets stand at the end of the topic, then remove it."""
+    worker.put_connector(table, connector(table))
+    wait_until(lambda: _at_end(worker, kafka, table, events), f"end of {TOPIC} in {table}", PATIENCE)
+    worker.call("DELETE", f"/connectors/{table}")
+
+
+def _at_end(worker: Worker, kafka: Kafka, name: str, events: int) -> bool:
+    if "FAILED" in worker.states(name):
+        raise RuntimeError(f"the task of {name} has failed:\n{worker.server.log_end(40)}")
+    return committed(kafka, f"connect-{name}") >= events
+
+
+def connector(table: str) -> dict[str, str]:
+    """The connector's configuration: what to read and the table's name, all else as it is by default."""
+    return {
+        "connector.class": "headrace.LakehouseSinkConnector",
+        "topics": TOPIC,
+        "table.namespace": HEADRACE,
+        "collection.name.format": table,
+    }
+
+
+def _stages(worker: Worker) -> dict[str, float]:
+    """CPU seconds of the measured connector by stage."""
+    found: dict[str, float] = {}
+    for (name, labels), value in worker.metrics().items():
+        of = dict(labels)
+        if name == _STAGE_CPU and of["connector"] == MEASURED:
+            found[of["stage"]] = found.get(of["stage"], 0.0) + value
+    return found
+
+
+def run_stream(kafka: Kafka, root: Path, warehouse: Path, max_offsets: int) -> Effort:
+    """Let the hand-written stream read the topic, so many records a trigger."""
+    command = [sys.executable, "-m", "benchmarks.stream", "--bootstrap-servers", kafka.bootstrap_servers]
+    command += ["--warehouse", str(warehouse), "--checkpoints", str(root / f"checkpoints-{max_offsets}")]
+    command += ["--max-offsets-per-trigger", str(max_offsets)]
+    with (root / f"stream-{max_offsets}.log").open("wb") as log:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, timeout=2 * PATIENCE, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the stream failed:\n{Path(log.name).read_text()[-4000:]}")
+    told = json.loads(done.stdout.splitlines()[-1])
+    return Effort(told["seconds"], Cpu(**told["cpu"]))

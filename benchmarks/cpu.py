@@ -1,0 +1,89 @@
+"""CPU time of a process and everything it started, from /proc."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_COMPILER = ("C1 CompilerThre", "C2 CompilerThre")
+_COLLECTOR = ("GC Thread", "G1 ", "VM Thread")
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU seconds, user and system. ``compiler`` and ``collector`` are parts of ``jvm``, ``loop`` one of ``python``.
+
+    ``loop`` is the main thread of the first Python process: a worker's event loop.
+    """
+
+    python: float = 0.0
+    jvm: float = 0.0
+    compiler: float = 0.0
+    collector: float = 0.0
+    loop: float = 0.0
+    fetch: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.python + self.jvm
+
+    def since(self, before: Cpu) -> Cpu:
+        """What was used after ``before`` was taken."""
+        return Cpu(*(getattr(self, name) - getattr(before, name) for name in Cpu.__slots__))
+
+
+def cpu_of(pid: int) -> Cpu:
+    """What the process ``pid`` and its descendants have used so far."""
+    python = jvm = compiler = collector = 0.0
+    for process in _family(pid):
+        if _name(process) == "java":
+            jvm += _seconds(process)
+            compiler += _threads(process, *_COMPILER)
+            collector += _threads(process, *_COLLECTOR)
+        else:
+            python += _seconds(process)
+    root = Path(f"/proc/{pid}")
+    return Cpu(python, jvm, compiler, collector, _seconds(root / "task" / str(pid)), _threads(root, "headrace-kafka"))
+
+
+def _family(pid: int) -> Iterator[Path]:
+    """The process and its descendants that live now."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _fields(entry)):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    waiting = [pid]
+    while waiting:
+        found = waiting.pop()
+        yield Path(f"/proc/{found}")
+        waiting += children.get(found, ())
+
+
+def _threads(process: Path, *names: str) -> float:
+    """CPU seconds of the threads that live now and whose names begin so."""
+    tasks = process.joinpath("task").iterdir() if process.exists() else ()
+    return sum(_seconds(task) for task in tasks if _name(task).startswith(names))
+
+
+def _name(task: Path) -> str:
+    try:
+        return (task / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _seconds(task: Path) -> float:
+    fields = _fields(task)
+    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+
+
+def _fields(task: Path) -> list[str]:
+    """``stat`` from the state on (proc(5)): [1] is the parent, [11] user and [12] system time; empty if it has gone."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,137 @@
+"""The warehouse that every contestant finds: the same rows in the same format, written once, copied back each time.
+
+Each contestant has two tables of one shape, one to warm up on and one that is measured. Iceberg's metadata hold
+absolute paths, so the copies return to the very place where they were written.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.workload import KEY, SCHEMA, TOPIC, Workload
+from headrace.ports import TableOptions
+from headrace_connectors.lakehouse import SparkLakehouse
+from headrace_dev.jars import resolve
+
+SPARK = {"spark.master": "local[2]", "spark.driver.memory": "3g"}
+"""Both contestants' Spark."""
+
+HEADRACE, STREAM = "headrace", "stream"
+"""The namespaces of the contestants."""
+
+WARM_UP, MEASURED = "acct_warm_up", "acct"
+LSN = "__lsn"
+"""The stream's own column: which change a row reflects."""
+
+_FILES = 4
+_MERGE_ON_READ = "'format-version'='3', " + ", ".join(
+    f"'write.{operation}.mode'='merge-on-read'" for operation in ("merge", "update", "delete")
+)
+
+
+class Lake:
+    """``warehouse`` is what a contestant writes to; ``restore`` before each of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.warehouse = root / "warehouse"
+        self._template = root / "template"
+
+    def restore(self) -> None:
+        """Put the warehouse back to what it was before the first event."""
+        shutil.rmtree(self.warehouse, ignore_errors=True)
+        shutil.copytree(self._template, self.warehouse)
+
+    def keep(self) -> None:
+        """Make what stands in the warehouse now the state to which ``restore`` returns."""
+        shutil.rmtree(self._template, ignore_errors=True)
+        self.warehouse.rename(self._template)
+
+    def wrong_rows(self, namespace: str, expected: pa.Table) -> int:
+        """How many rows of the measured table differ from the expected ones, missing and additional rows included."""
+        return _differences(self._rows(namespace), expected)
+
+    def _rows(self, namespace: str) -> pa.Table:
+        from pyiceberg.table import StaticTable  # late: takes a second that only the check needs
+
+        metadata = self.warehouse / namespace / MEASURED / "metadata"
+        version = (metadata / "version-hint.text").read_text().strip()
+        table = StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
+        return table.scan(selected_fields=tuple(SCHEMA.names)).to_arrow()
+
+
+def prefill(warehouse: Path, workload: Workload) -> None:
+    """Write the tables of all contestants with Spark, Headrace's through its own writer's definition."""
+    warehouse.mkdir(parents=True)
+    lakehouse = SparkLakehouse(str(warehouse), SPARK, resolve("iceberg"))
+    rows = warehouse.parent / "stored"
+    try:
+        _write_source(rows, workload.stored())
+        for name in (WARM_UP, MEASURED):
+            lakehouse.table(HEADRACE, name, TableOptions()).evolve(SCHEMA, [KEY])
+            _fill(f"lake.{HEADRACE}.{name}", rows, _headrace_columns())
+            _run(f"CREATE NAMESPACE IF NOT EXISTS lake.{STREAM}")
+            _run(
+                f"CREATE TABLE lake.{STREAM}.{name} USING iceberg TBLPROPERTIES ({_MERGE_ON_READ}) "
+                f"AS SELECT *, CAST(0 AS BIGINT) AS {LSN} FROM parquet.`{rows}` WHERE false"
+            )
+            _fill(f"lake.{STREAM}.{name}", rows, f"*, {KEY} AS {LSN}")
+    finally:
+        lakehouse.close()
+        shutil.rmtree(rows, ignore_errors=True)
+
+
+def _write_source(folder: Path, rows: pa.Table) -> None:
+    """As a few files, so that Spark reads and writes them with all cores."""
+    folder.mkdir()
+    share = -(-len(rows) // _FILES)
+    for number in range(_FILES):
+        pq.write_table(rows.slice(number * share, share), folder / f"{number}.parquet")
+
+
+def _headrace_columns() -> str:
+    """The rows with the version of an early change of each."""
+    return (
+        f"*, concat('00000.', lpad({KEY}, 20, '0')), '{TOPIC}', 0, CAST(-1 AS BIGINT), "
+        "timestamp_micros(unix_micros(updated))"
+    )
+
+
+def _fill(table: str, rows: Path, columns: str) -> None:
+    _run(f"INSERT INTO {table} SELECT {columns} FROM parquet.`{rows}`")
+
+
+def _run(statement: str) -> None:
+    from pyspark.sql import SparkSession  # late: only the process that fills the tables needs it
+
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    session.sql(statement).collect()
+
+
+def _differences(got: pa.Table, expected: pa.Table) -> int:
+    got = got.cast(SCHEMA).sort_by(KEY)
+    if got[KEY].combine_chunks().equals(expected[KEY].combine_chunks()):
+        return _unequal_rows(got, expected)
+    wanted, found = set(expected[KEY].to_pylist()), got[KEY].to_pylist()
+    return len(wanted ^ set(found)) + len(found) - len(set(found))
+
+
+def _unequal_rows(got: pa.Table, expected: pa.Table) -> int:
+    equal: Any = True
+    for name in SCHEMA.names:
+        same = pc.fill_null(pc.equal(got[name], expected[name]), False)
+        both_null = pc.and_(pc.is_null(got[name]), pc.is_null(expected[name]))
+        equal = pc.and_(equal, pc.or_(same, both_null))
+    return len(got) - int(pc.sum(equal).as_py() or 0)
+
+
+if __name__ == "__main__":
+    folder, events, keys, stored = sys.argv[1:]
+    prefill(Path(folder), Workload(int(events), int(keys), int(stored)))

@@ -1,0 +1,44 @@
+"""Brings the load into Kafka, and finds out when a group has read it to its end."""
+
+from __future__ import annotations
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+
+from benchmarks.envelope import encode
+from benchmarks.workload import TOPIC, Source
+from headrace_dev.kafka import Kafka
+
+_QUEUE = 100_000
+
+
+def produce(kafka: Kafka, source: Source) -> int:
+    """Write all events of ``source`` to the topic, which has one partition; their bytes, uncompressed."""
+    kafka.create_topic(TOPIC, config={"retention.ms": "-1"})
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "compression.type": "lz4",
+            "linger.ms": 20,
+            "batch.size": 500_000,
+            "enable.idempotence": True,
+            "log_level": 3,  # the first request may meet a broker whose coordinator still starts
+            "queue.buffering.max.messages": _QUEUE,
+        }
+    )
+    size = 0
+    for event in source.events():
+        key, value = encode(event)
+        size += len(key) + len(value)
+        while len(producer) >= _QUEUE:
+            producer.poll(0.1)
+        producer.produce(TOPIC, key=key, value=value)
+        producer.poll(0)
+    producer.flush()
+    return size
+
+
+def committed(kafka: Kafka, group: str) -> int:
+    """The next offset that the group has committed, 0 for none."""
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(TOPIC, 0)])
+    answer = kafka.admin().list_consumer_group_offsets([asked])[group].result()
+    return max(0, *(int(partition.offset) for partition in answer.topic_partitions or ()))
