@@ -149,6 +149,7 @@ class TopicDecoder:
         self._values = JsonConverter(options.value_schemas)
         self._codecs: dict[int, tuple[Schema | None, Codec | None]] = {}
         self._last: Codec | None = None
+        self._deleted: dict[int, tuple[int, bytes | None]] = {}  # by partition: offset and key of the last delete
         self._table = TableId("", "", "", topic)
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
@@ -210,17 +211,22 @@ class TopicDecoder:
 
     def _compile(self, schema: Schema | None, records: Sequence[KafkaRecord], run: _Run) -> Codec:
         after = None if schema is None else schema.field("after")
-        key_schema, names = self._key_shape(records[run.indexes[0]])
+        key_schema, names = self._key_shape(records[index] for index in run.indexes)
         return Codec(after, key_schema, self._options.key_fields or names)
 
-    def _key_shape(self, record: KafkaRecord) -> tuple[Schema | None, tuple[str, ...]]:
-        if record.key is None:
-            return None, ()
-        schema, payload = self._keys.split(record.key)
-        if schema is not None and schema.type == "struct":
-            return schema, tuple(member.name for member in schema.fields)
-        plain = parse_plain(payload)
-        return None, tuple(plain) if isinstance(plain, dict) else ()
+    def _key_shape(self, records: Iterable[KafkaRecord]) -> tuple[Schema | None, tuple[str, ...]]:
+        """Schema and field names of the first key that is a struct; nothing where no record has such a key."""
+        for record in records:
+            try:
+                schema, payload = (None, b"null") if record.key is None else self._keys.split(record.key)
+                plain = None if schema is not None else parse_plain(payload)
+            except BadRecord:
+                continue  # reported where the key is needed
+            if schema is not None and schema.type == "struct":
+                return schema, tuple(member.name for member in schema.fields)
+            if isinstance(plain, dict):
+                return None, tuple(plain)
+        return None, ()
 
     # -- one run --------------------------------------------------------------------------------------------
 
@@ -277,11 +283,14 @@ class TopicDecoder:
     ) -> bool:
         """Add what is no plain upsert. False for records that are no row change, or were reported already."""
         if tombstone:
+            if index == 0 and self._deleted.get(record.partition) == (record.offset - 1, record.key):
+                return False  # that delete itself, which ended the records before; within a batch the fold sees it
             events.add(index, Operation.TOMBSTONE, None, self._key_row(codec, record))
         elif envelope is None or envelope.op is None or envelope.op == "m":
             return False
         elif envelope.op == "d":
             events.add(index, Operation.DELETE, envelope.source, self._key_row(codec, record))
+            self._deleted[record.partition] = (record.offset, record.key)
         elif envelope.op == "t":
             events.add(index, Operation.TRUNCATE, envelope.source, ())
         elif envelope.op not in _UPSERTS:

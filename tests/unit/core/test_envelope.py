@@ -1,0 +1,171 @@
+"""Debezium envelopes become change events in columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from envelopes import PLACEHOLDER, change, key
+
+from headrace.core.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.errors import Stage
+from headrace.core.events import CellState, Changes, Operation, TableId, Truncate
+
+EXAMPLE = {"id": 1, "name": "a"}
+
+
+@dataclass
+class Record:
+    key: bytes | None
+    value: bytes | None
+    offset: int = 0
+    partition: int = 0
+    timestamp: int = 7
+    topic: str = "t"
+    headers: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+def numbered(*records: Record) -> list[Record]:
+    for offset, record in enumerate(records):
+        record.offset = offset
+    return list(records)
+
+
+def row(op: str, number: int, lsn: int, name: str | None = "a", **options: object) -> Record:
+    after = {"id": number, "name": name}
+    return Record(key({"id": number}), change(op, after, lsn, columns=EXAMPLE, **options))  # type: ignore[arg-type] # options of change
+
+
+def decoder(**options: object) -> TopicDecoder:
+    return TopicDecoder("t", EnvelopeOptions(**options))  # type: ignore[arg-type] # options of EnvelopeOptions
+
+
+def only(records: list[Record]) -> Changes:
+    decoded = decoder().decode(records)
+    assert decoded.errant == []
+    (piece,) = decoded.pieces
+    assert isinstance(piece, Changes)
+    return piece
+
+
+def test_events_keep_their_order_position_and_coordinate() -> None:
+    """One run of one schema is one value; deletes have their key and nothing else."""
+    records = numbered(
+        row("c", 1, 10), row("u", 2, 20, "b"), Record(key({"id": 1}), change("d", None, 30, columns=EXAMPLE))
+    )
+    changes = only(records)
+    assert changes.operation.tolist() == [Operation.CREATE, Operation.UPDATE, Operation.DELETE]
+    assert changes.key.to_pylist() == ["=1", "=2", "=1"]
+    assert [column.values.to_pylist() for column in changes.columns] == [[1, 2, 1], ["a", "b", None]]
+    assert changes.version.position[1] == b"00000.%020d" % 20
+    assert changes.version.offset.tolist() == [0, 1, 2]
+    assert changes.table == TableId("shop", "shop", "public", "items")
+
+
+def test_snapshot_reads_and_tombstones_have_no_position() -> None:
+    """``merge.md`` section 2.2: even if a read carries an lsn."""
+    changes = only(numbered(row("r", 1, 10), Record(key({"id": 1}), None)))
+    assert changes.version.position.tolist() == [b"", b""]
+    assert changes.operation.tolist() == [Operation.READ, Operation.TOMBSTONE]
+    assert changes.version.source_time.tolist() == [1_700_000_000_000_000, 7_000]
+
+
+def test_placeholders_are_unchanged_and_their_text_is_gone() -> None:
+    """The cell's value is null, so that the placeholder can reach no table."""
+    changes = only(numbered(row("u", 1, 10, PLACEHOLDER), row("u", 2, 20, None)))
+    states = changes.columns[1].states
+    assert states is not None
+    assert states.tolist() == [CellState.UNCHANGED, CellState.NULL]
+    assert changes.columns[1].values.to_pylist() == [None, None]
+
+
+def test_a_truncate_stands_between_two_runs() -> None:
+    """It is a value of its own, with its position."""
+    records = numbered(row("c", 1, 10), Record(None, change("t", None, 20, columns=EXAMPLE)), row("c", 2, 30))
+    pieces = decoder().decode(records).pieces
+    assert [type(piece) for piece in pieces] == [Changes, Truncate, Changes]
+    assert isinstance(pieces[1], Truncate)
+    assert pieces[1].version.position == b"00000.%020d" % 20
+
+
+def test_both_halves_of_a_key_change_are_marked() -> None:
+    """The headers link them, whether they carry a schema or not."""
+    away = Record(key({"id": 1}), change("d", None, 10, columns=EXAMPLE), headers=[("__debezium.newkey", b'{"id":2}')])
+    into = row("c", 2, 11, PLACEHOLDER)
+    into.headers = [("other", b"x"), ("__debezium.oldkey", b'{"schema":{},"payload":{"id":1}}')]
+    changes = only(numbered(away, into))
+    assert changes.moved == frozenset({0})
+    assert changes.old_key == {1: "=1"}
+
+
+def test_records_that_are_no_rows_are_skipped_and_counted() -> None:
+    """Heartbeats, transaction metadata and logical messages move the offset only."""
+    heartbeat = {
+        "schema": {"type": "struct", "fields": [], "name": "io.debezium.connector.common.Heartbeat"},
+        "payload": {},
+    }
+    message = change("m", None, 10, columns=EXAMPLE)
+    decoded = decoder().decode(numbered(Record(None, json.dumps(heartbeat).encode()), Record(b"{}", message)))
+    assert (decoded.pieces, decoded.skipped) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("record", "stage", "text"),
+    [
+        (Record(key(EXAMPLE), b"{"), Stage.VALUE_CONVERTER, "serialization error"),
+        (Record(key(EXAMPLE), b'{"id":1}'), Stage.VALUE_CONVERTER, "set schemas.enable=false"),
+        (Record(key({"id": 1}), change("x", EXAMPLE, 1)), Stage.TASK_PUT, "unknown operation 'x'"),
+        (Record(key({"id": 1}), change("u", None, 1, columns=EXAMPLE)), Stage.TASK_PUT, "no 'after'"),
+        (Record(b'"k"', change("d", None, 1, columns=EXAMPLE)), Stage.KEY_CONVERTER, "schemas.enable"),
+    ],
+)
+def test_a_bad_record_is_reported_and_the_others_go_on(record: Record, stage: Stage, text: str) -> None:
+    """With its stage and a message that says what to do."""
+    good = row("c", 5, 50)
+    decoded = decoder().decode(numbered(good, record, row("c", 6, 60)))
+    (errant,) = decoded.errant
+    assert (errant.index, errant.stage) == (1, stage)
+    assert text in str(errant.error)
+    assert sum(len(piece) for piece in decoded.pieces if isinstance(piece, Changes)) == 2
+
+
+def test_a_record_without_a_key_needs_another_mode() -> None:
+    """Keyless tables are append-only; the message says what to set."""
+    (errant,) = decoder().decode(numbered(Record(None, change("u", EXAMPLE, 1)))).errant
+    assert "insert.mode=insert" in str(errant.error)
+    assert "primary.key.fields" in str(errant.error)
+
+
+def test_a_value_of_the_wrong_type_is_that_records_fault_alone() -> None:
+    """The run is decoded again record by record to find it."""
+    wrong = Record(key({"id": 2}), change("c", {"id": "x", "name": "a"}, 20, columns=EXAMPLE))
+    decoded = decoder().decode(numbered(row("c", 1, 10), wrong, row("c", 3, 30)))
+    assert [errant.index for errant in decoded.errant] == [1]
+
+
+def test_a_new_column_starts_another_run() -> None:
+    """Runs of two schemas are two values; combining them is the batch's part."""
+    wider = Record(key({"id": 2}), change("c", EXAMPLE | {"size": 3}, 20))
+    pieces = decoder().decode(numbered(row("c", 1, 10), wider)).pieces
+    assert [len(piece.columns) for piece in pieces if isinstance(piece, Changes)] == [2, 3]
+
+
+def test_json_without_schemas_gets_types_from_its_values() -> None:
+    """Integers, text, and a column of which only nulls were seen."""
+    plain = decoder(key_schemas=False, value_schemas=False)
+    value = change("c", {"id": 1, "name": "a", "note": None}, 10, columns=EXAMPLE, schemas=False)
+    (piece,) = plain.decode(numbered(Record(key({"id": 1}, schemas=False), value))).pieces
+    assert isinstance(piece, Changes)
+    assert {column.name: str(column.values.type) for column in piece.columns} == {
+        "id": "int64",
+        "name": "string",
+        "note": "null",
+    }
+
+
+def test_a_column_that_calls_itself_ours_is_refused() -> None:
+    """The prefix is reserved."""
+    value = change("c", {"id": 1, "__headrace_position": "x"}, 10)
+    (errant,) = decoder().decode(numbered(Record(key({"id": 1}), value))).errant
+    assert "__headrace_position" in str(errant.error)

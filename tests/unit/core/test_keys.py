@@ -1,0 +1,44 @@
+"""Canonical row keys: one row, one text."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.keys import FLOOR_KEY, canonical_keys
+
+
+def test_equal_keys_have_equal_texts() -> None:
+    """Scale, width and sign of zero do not make another row."""
+    narrow, wide = pa.array([Decimal("1.50")], pa.decimal128(9, 2)), pa.array([Decimal("1.5000")], pa.decimal128(12, 4))
+    assert canonical_keys([narrow]) == canonical_keys([wide])
+    assert canonical_keys([pa.array([7], pa.int32())]) == canonical_keys([pa.array([7], pa.int64())])
+    assert canonical_keys([pa.array([-0.0])]) == canonical_keys([pa.array([0.0])])
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), unique=True, max_size=20))
+def test_composite_keys_never_collide(keys: list[tuple[str, str]]) -> None:
+    """Whatever the parts contain, digits, colons and commas included."""
+    texts = canonical_keys([pa.array([a for a, _ in keys], pa.string()), pa.array([b for _, b in keys], pa.string())])
+    assert len(set(texts.to_pylist())) == len(keys)
+
+
+def test_no_row_has_the_floors_key() -> None:
+    """An empty text key is not the ledger's floor."""
+    assert canonical_keys([pa.array([""])])[0].as_py() != FLOOR_KEY
+
+
+def test_a_null_part_makes_a_null_key() -> None:
+    """The decoder refuses those."""
+    assert canonical_keys([pa.array([1, None]), pa.array(["a", "b"])]).null_count == 1
+
+
+def test_instants_dates_and_bytes_are_counted() -> None:
+    """Stored form decides, not how it prints."""
+    instant = pa.array([5], pa.int64()).view(pa.timestamp("us", tz="UTC"))
+    assert canonical_keys([instant])[0].as_py() == "=5"
+    assert canonical_keys([pa.array([3], pa.int32()).view(pa.date32())])[0].as_py() == "=3"
+    assert canonical_keys([pa.array([b"\x00\xff"])])[0].as_py() == "=00ff"

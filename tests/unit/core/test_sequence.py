@@ -1,0 +1,41 @@
+"""The sequence check between consumer and task."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.errors import Fatal
+from headrace.core.sequence import ChunkSequence
+
+
+def following() -> ChunkSequence:
+    sequence = ChunkSequence()
+    sequence.begin(3)
+    assert sequence.admit(3, 0, "a", 5, 8)
+    return sequence
+
+
+def test_consecutive_chunks_are_admitted() -> None:
+    """Sequence over all partitions, offsets per partition."""
+    sequence = following()
+    assert sequence.admit(3, 1, "b", 100, 101)
+    assert sequence.admit(3, 2, "a", 8, 8)
+
+
+def test_chunks_of_another_assignment_are_left_out() -> None:
+    """They are read again by whoever has the partition now."""
+    assert not following().admit(2, 1, "a", 8, 9)
+
+
+@pytest.mark.parametrize(("sequence", "begin", "end"), [(2, 8, 9), (1, 9, 10), (1, 7, 9), (1, 8, 7)])
+def test_a_gap_is_fatal(sequence: int, begin: int, end: int) -> None:
+    """A missing chunk, a hole, an overlap, or an end before the begin."""
+    with pytest.raises(Fatal, match="a gap in what was fetched"):
+        following().admit(3, sequence, "a", begin, end)
+
+
+def test_a_new_assignment_starts_anywhere() -> None:
+    """The group's offset decides."""
+    sequence = following()
+    sequence.begin(4)
+    assert sequence.admit(4, 0, "a", 0, 1)
