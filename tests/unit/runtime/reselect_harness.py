@@ -1,0 +1,188 @@
+"""A table fed with events in memory: fold -> post-processor -> a dict that keeps what the actions keep.
+
+Events are written as ``u(1, big=P)``: operation, key, cells. ``P`` is the placeholder, ``DOUBT`` a null that may hide a
+value, a real ``None`` a null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.arrays import build_array
+from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.events import Actions, CellState, Changes, Column, Operation, TableId, Versions
+from headrace.core.fold import fold
+from headrace.core.keys import canonical_keys
+from headrace.core.reselect import ReselectOptions
+from headrace.core.schema import Field, Schema
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace_connectors.memory import MemoryRowSource
+
+TABLE = TableId("shop", "inventory", "public", "orders")
+TEXT_TYPE = SqlType(25, "pg_catalog", "text")
+INT_TYPE = SqlType(23, "pg_catalog", "int4")
+ID, TEXT = Schema("int32"), Schema("string", optional=True)
+COLUMNS = ("big", "doc")
+P, DOUBT, HOLLOW = "<placeholder>", "<doubt>", "<nothing to keep>"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change of one row; ``position`` is that of the source, 0 for none."""
+
+    operation: Operation
+    key: int
+    cells: Mapping[str, Any]
+    old_key: int | None = None
+    position: int | None = None
+
+
+def c(key: int, old: int | None = None, **cells: Any) -> Event:
+    """An insert, or the second half of a key change from ``old``."""
+    return Event(Operation.CREATE, key, cells, old)
+
+
+def u(key: int, position: int | None = None, **cells: Any) -> Event:
+    """An update."""
+    return Event(Operation.UPDATE, key, cells, None, position)
+
+
+def r(key: int, **cells: Any) -> Event:
+    """A snapshot read."""
+    return Event(Operation.READ, key, cells, None, 0)
+
+
+def d(key: int) -> Event:
+    """A delete."""
+    return Event(Operation.DELETE, key, {})
+
+
+def catalog(**changes: Any) -> CatalogTable:
+    """The table as PostgreSQL knows it; ``changes`` replace attributes of the text columns."""
+    text = [CatalogColumn(name, n, TEXT_TYPE, attstorage="x", **changes) for n, name in enumerate(COLUMNS, 2)]
+    columns = (CatalogColumn("id", 1, INT_TYPE, attlen=4, not_null=True), *text)
+    return CatalogTable(TABLE, "r", "d", columns, (KeyColumn("id", INT_TYPE),))
+
+
+def database(*rows: Mapping[str, Any], **how: Any) -> MemoryRowSource:
+    """A source whose table has these rows now."""
+    source = MemoryRowSource(**how)
+    fields = (Field("id", ID), *(Field(name, TEXT) for name in COLUMNS))
+    source.add(catalog(), Schema("struct", fields=fields), [dict(row) for row in rows])
+    return source
+
+
+class Clock:
+    """Monotonic seconds that pass only when told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Lake:
+    """The rows that stand, by key, and the way of events into them."""
+
+    source: MemoryRowSource | None = None
+    options: ReselectOptions = field(default_factory=lambda: ReselectOptions(null_values=False, cache_enabled=True))
+    topic: str = "orders"
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    offset: int = 0
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.post = ReselectColumnsPostProcessor(self.options, self.source, clock=self.clock)
+        self.post.assigned([(self.topic, 0)])
+
+    def batch(self, *events: Event, partition: int = 0) -> None:
+        """Write events as one batch."""
+        actions = self.resolve(*events, partition=partition)
+        self._apply(actions)
+        self.post.committed(TABLE)
+
+    def each(self, *events: Event) -> None:
+        """Write events as a batch each."""
+        for event in events:
+            self.batch(event)
+
+    def resolve(self, *events: Event, partition: int = 0) -> Actions:
+        """Fold and resolve a batch without writing it."""
+        return self.post.resolve(fold(self._changes(events, partition)))
+
+    def big(self, key: int = 1) -> Any:
+        """What stands in ``big``."""
+        return self.rows[key]["big"]
+
+    @property
+    def queries(self) -> int:
+        """How many SELECTs there were."""
+        return len(self.source.requests) if self.source else 0
+
+    def _apply(self, actions: Actions) -> None:
+        before = {key: dict(row) for key, row in self.rows.items()}
+        keys = next(column for column in actions.columns if column.name == "id").values.to_pylist()
+        for number, key in enumerate(keys):
+            if actions.delete[number]:
+                self.rows.pop(key, None)
+                continue
+            old = {} if actions.fresh[number] else before.get(key, {})
+            origin = keys[actions.carry_from[number]] if actions.carry_from[number] >= 0 else None
+            self.rows[key] = {
+                column.name: _cell(column, number, old, before.get(origin, {}))
+                for column in actions.columns
+                if column.name in COLUMNS
+            }
+
+    def _changes(self, events: tuple[Event, ...], partition: int) -> Changes:
+        begin, self.offset = self.offset, self.offset + len(events)
+        offsets = np.arange(begin, self.offset, dtype=np.int64)
+        positions = [event.position if event.position is not None else begin + n + 1 for n, event in enumerate(events)]
+        ids = pa.array([event.key for event in events], pa.int32())
+        return Changes(
+            table=TABLE,
+            key_fields=("id",),
+            operation=np.array([event.operation for event in events], np.uint8),
+            key=canonical_keys([ids]),
+            version=Versions(
+                self.topic,
+                np.array([b"%08d" % position if position else b"" for position in positions], "S8"),
+                np.full(len(events), partition, np.int32),
+                offsets,
+                offsets,
+            ),
+            transaction=np.full(len(events), -1, np.int64),
+            columns=(Column("id", ID, ids), *(_column(name, events) for name in COLUMNS)),
+            old_key={
+                n: canonical_keys([pa.array([event.old_key], pa.int32())])[0].as_py()
+                for n, event in enumerate(events)
+                if event.old_key is not None
+            },
+        )
+
+
+def _column(name: str, events: tuple[Event, ...]) -> Column:
+    cells = [event.cells.get(name) for event in events]
+    states = [
+        {P: CellState.UNCHANGED, DOUBT: CellState.UNKNOWN, None: CellState.NULL}.get(cell, CellState.VALUE)
+        for cell in cells
+    ]
+    values = build_array(
+        TEXT, [cell if state is CellState.VALUE else None for cell, state in zip(cells, states, strict=True)]
+    )
+    plain = all(state in (CellState.VALUE, CellState.NULL) for state in states)
+    return Column(name, TEXT, values, None if plain else np.array(states, np.uint8))
+
+
+def _cell(column: Column, number: int, old: Mapping[str, Any], origin: Mapping[str, Any]) -> Any:
+    state = CellState.VALUE if column.states is None else column.states[number]
+    if state in (CellState.VALUE, CellState.NULL):
+        return column.values[number].as_py()
+    kept = origin if state == CellState.CARRIED else old
+    return kept.get(column.name, HOLLOW)

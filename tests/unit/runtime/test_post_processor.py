@@ -1,0 +1,484 @@
+"""Reselect and column cache together: upstream's cases by name, and the stale reads S1 to S34 and N that apply here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from unit.runtime.reselect_harness import (
+    DOUBT,
+    HOLLOW,
+    TABLE,
+    Lake,
+    P,
+    c,
+    catalog,
+    d,
+    database,
+    r,
+    u,
+)
+
+from headrace.core.errors import Fatal, Retriable
+from headrace.core.events import CellState
+from headrace.core.reselect import ReselectOptions
+from headrace.core.schema import Field, Schema
+
+NO_CACHE = ReselectOptions(null_values=False)
+CACHE = ReselectOptions(null_values=False, cache_enabled=True)
+NULLS = ReselectOptions(null_values=True, cache_enabled=True, columns_include_list=".*")
+
+
+def row(key: int, big: str | None, doc: str | None = None) -> dict[str, Any]:
+    return {"id": key, "big": big, "doc": doc}
+
+
+# -- upstream's ReselectColumnsPostProcessorCacheTest -----------------------------------------------------------------
+
+
+def test_cache_disabled_queries_database_every_time() -> None:
+    """Without the cache every placeholder asks the database."""
+    lake = Lake(database(row(1, "A")), NO_CACHE)
+    lake.each(u(1, big=P), u(1, big=P))
+    assert (lake.big(), lake.queries) == ("A", 2)
+
+
+def test_cache_enabled_second_apply_served_from_cache() -> None:
+    """What was read once is served from the cache."""
+    lake = Lake(database(row(1, "A")), CACHE)
+    lake.each(u(1, big=P), u(1, big=P))
+    assert (lake.big(), lake.queries) == ("A", 1)
+
+
+def test_partial_hit_serves_query_and_modify_cached_columns_without_requery() -> None:
+    """Only the column that the cache lacks is asked for."""
+    lake = Lake(database(row(1, "A", "D")), CACHE)
+    lake.each(u(1, big="B", doc=None), u(1, big=P, doc=P))
+    assert lake.source is not None
+    assert [column.name for column in lake.source.requests[-1].columns] == ["doc"]
+    assert lake.rows[1] == {"big": "B", "doc": "D"}
+
+
+def test_modified_column_is_cached_and_served_to_later_placeholder_event() -> None:
+    """A real value in an event needs no query later."""
+    lake = Lake(database(), CACHE)
+    lake.each(u(1, big="B"), u(1, big=P, doc="x"))
+    assert (lake.big(), lake.queries) == ("B", 0)
+
+
+def test_cache_entry_expires_after_ttl() -> None:
+    """After the time to live the database is asked again."""
+    lake = Lake(database(row(1, "later")), replace(CACHE, cache_ttl_ms=1000))
+    lake.batch(u(1, big="B"))
+    lake.clock.now = 1.0
+    lake.batch(u(1, big=P))
+    assert (lake.big(), lake.queries) == ("later", 1)
+
+
+def test_different_keys_do_not_share_cache_entry() -> None:
+    """Each row has its own cells."""
+    lake = Lake(database(row(2, "two")), CACHE)
+    lake.each(u(1, big="one"), u(2, big=P))
+    assert lake.big(2) == "two"
+
+
+def test_read_events_are_never_reselected() -> None:
+    """Nulls of a snapshot are true."""
+    lake = Lake(database(row(1, "A")), NULLS)
+    lake.batch(r(1, big=None))
+    assert (lake.big(), lake.queries) == (None, 0)
+
+
+# -- what costs nothing -----------------------------------------------------------------------------------------------
+
+
+def test_batch_without_open_cells_is_handed_through() -> None:
+    """Without open cells and cache the actions are the very same."""
+    lake = Lake(database(), NO_CACHE)
+    actions = lake.resolve(c(1, big="A"), c(2, big=None))
+    assert lake.post.resolve(actions) is actions
+    assert lake.queries == 0
+
+
+def test_one_select_for_a_batch() -> None:
+    """A batch asks once, for distinct rows, each for what it needs."""
+    lake = Lake(database(row(1, "A", "D"), row(2, "B", "E")), NO_CACHE)
+    lake.batch(u(1, big=P, doc="x"), u(2, big="y", doc=P), u(1, big=P, doc="z"))
+    assert lake.queries == 1
+    assert lake.source is not None
+    assert lake.source.requests[0].needs.tolist() == [[True, False], [False, True]]
+    assert lake.rows == {1: {"big": "A", "doc": "z"}, 2: {"big": "y", "doc": "E"}}
+
+
+def test_large_requests_are_split() -> None:
+    """``reselect.batch.max.keys`` bounds a SELECT."""
+    lake = Lake(database(*(row(key, f"v{key}") for key in range(5))), replace(NO_CACHE, batch_max_keys=2))
+    lake.batch(*(u(key, big=P) for key in range(5)))
+    assert lake.queries == 3
+    assert [lake.big(key) for key in range(5)] == ["v0", "v1", "v2", "v3", "v4"]
+
+
+# -- stale reads ------------------------------------------------------------------------------------------------------
+
+
+def test_s1_null_overwrites_the_cached_value() -> None:
+    """S1, D1: after SET NULL the old value is used neither for the null nor for a later placeholder."""
+    lake = Lake(database(row(1, None)), NULLS)
+    lake.each(u(1, big="A"), u(1, big=None))
+    assert lake.big() is None
+    lake.batch(u(1, big=P, doc="x"))
+    assert lake.big() is None
+
+
+@pytest.mark.parametrize(("cell", "expected"), [(None, None), (P, "now")])
+def test_s2_deleted_row_is_not_served_to_the_next(cell: str | None, expected: str | None) -> None:
+    """S2, D2: delete and insert under the same key."""
+    lake = Lake(database(row(1, "now")), CACHE)
+    lake.each(u(1, big="A"), d(1), c(1, big=cell))
+    assert lake.big() == expected
+
+
+def test_s3_truncate_or_a_skipped_one() -> None:
+    """S3: a new insert never gets what stood before a truncate, whether the truncate arrived or not."""
+    for arrives in (True, False):
+        lake = Lake(database(row(1, "now")), CACHE)
+        lake.batch(u(1, big="A"))
+        if arrives:
+            lake.post.truncated(TABLE)
+            lake.batch(u(1, big=P))
+            assert lake.big() == "now"
+        lake.batch(c(1, big=None))
+        assert lake.big() is None
+
+
+def test_s4_moved_row_gets_no_value_of_the_row_that_was_there() -> None:
+    """S4: row 2 was cached and deleted, row 1 moves to 2."""
+    lake = Lake(database(row(2, "A")), CACHE)
+    lake.each(u(2, big="B"), d(2))
+    lake.batch(u(1, big="A"))
+    lake.batch(d(1))
+    lake.batch(c(2, big=P))
+    assert lake.big(2) == "A"
+
+
+def test_s5_key_given_to_a_new_row() -> None:
+    """S5: after a row moved away, the next row of its key has its own value."""
+    lake = Lake(database(row(1, "new")), CACHE)
+    lake.each(u(1, big="A"), d(1), c(1, big="new"), u(1, big=P))
+    assert lake.big() == "new"
+
+
+def test_s6_partition_that_came_back_is_asked_again() -> None:
+    """S6: another worker may have seen newer values meanwhile."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.batch(u(1, big="A"))
+    lake.post.revoked([("orders", 0)])
+    lake.post.assigned([("orders", 0)])
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+
+
+def test_s12_newer_answer_converges() -> None:
+    """S12: a SELECT may show the future; the events that follow bring the table to the end."""
+    lake = Lake(database(row(1, "v3")), NO_CACHE)
+    lake.each(u(1, big=P), u(1, big="v2"), u(1, big="v3"))
+    assert lake.big() == "v3"
+
+
+def test_s13_row_gone_keeps_the_stored_value() -> None:
+    """S13: the row is gone from the source: keep what stands, cache nothing; the delete follows."""
+    lake = Lake(database(row(1, "A")), CACHE)
+    lake.batch(c(1, big="A"))
+    lake.post.truncated(TABLE)
+    assert lake.source is not None
+    lake.source.set_rows(TABLE)
+    lake.each(u(1, big=P), u(1, big=P))
+    assert (lake.big(), lake.queries) == ("A", 2)
+    lake.batch(d(1))
+    assert lake.rows == {}
+
+
+def test_s17_snapshot_read_refreshes_the_cache() -> None:
+    """S17: after a gap a snapshot brings the value that the events did not."""
+    lake = Lake(database(), CACHE)
+    lake.each(u(1, big="A"), r(1, big="B"), u(1, big=P))
+    assert (lake.big(), lake.queries) == ("B", 0)
+
+
+def test_s19_null_that_may_hide_a_value() -> None:
+    """S19: it is read, never taken from the cache, never cached; without a database the stored value stays."""
+    lake = Lake(database(row(1, "A")), CACHE)
+    lake.each(c(1, big="A"), u(1, big=DOUBT))
+    assert (lake.big(), lake.queries) == ("A", 1)
+    alone = Lake(None, CACHE)
+    alone.each(c(1, big="A"), u(1, big=DOUBT))
+    assert alone.big() == "A"
+
+
+def test_s19_doubt_of_a_null_that_was_written() -> None:
+    """S19: the database tells that the null was meant."""
+    lake = Lake(database(row(1, None)), CACHE)
+    lake.each(c(1, big="A"), u(1, big=DOUBT))
+    assert lake.big() is None
+
+
+def test_unknown_null_mode_null_writes_it() -> None:
+    """Without a database ``reselect.unknown.null.mode=null`` takes nulls at their word."""
+    lake = Lake(None, replace(CACHE, unknown_null_mode="null"))
+    lake.each(c(1, big="A"), u(1, big=DOUBT))
+    assert lake.big() is None
+
+
+def test_doubt_has_the_batch_as_last_resort() -> None:
+    """A doubt after a value in one batch falls back on that value when the row is gone."""
+    lake = Lake(database(), CACHE)
+    lake.batch(c(1, big="A"), u(1, big=DOUBT))
+    assert lake.big() == "A"
+
+
+def test_s22_retyped_column_is_asked_again() -> None:
+    """S22, D6: after a column was dropped and added again its cached values are void."""
+    lake = Lake(database(row(1, None)), replace(CACHE, catalog_refresh_ms=1000))
+    lake.batch(u(1, big="A"))
+    lake.clock.now = 2.0
+    assert lake.source is not None
+    text = Schema("string", optional=True)
+    fields = (Field("id", Schema("int32")), Field("big", text), Field("doc", text))
+    altered = catalog()
+    columns = tuple(replace(column, number=column.number + 10) for column in altered.columns)
+    lake.source.add(replace(altered, columns=columns), Schema("struct", fields=fields), [row(1, "fresh")])
+    lake.batch(u(1, big=P))
+    assert lake.big() == "fresh"
+
+
+def test_s31_failed_batch_is_repeated_without_its_own_traces() -> None:
+    """S31: what a failed batch put into the cache is gone, and its repetition gives the same table."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.batch(u(1, big="A"))
+    lake.resolve(u(1, big="X"))
+    lake.post.failed(TABLE)
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+
+
+def test_s32_value_and_placeholder_in_one_batch() -> None:
+    """S32: the fold has the value; nobody is asked."""
+    lake = Lake(database(), CACHE)
+    lake.batch(u(1, big="B"), u(1, big=P, doc="x"))
+    assert (lake.rows[1], lake.queries) == ({"big": "B", "doc": "x"}, 0)
+
+
+def test_s33_null_next_to_kept_cells() -> None:
+    """S33: a null is written beside a cell that is kept."""
+    lake = Lake(None, CACHE)
+    lake.batch(c(1, big="A", doc="D"))
+    lake.post.truncated(TABLE)
+    lake.batch(u(1, big=P, doc=None))
+    assert lake.rows[1] == {"big": "A", "doc": None}
+
+
+def test_s34_hits_stand_when_the_row_is_gone() -> None:
+    """S34, D7: one column from the cache, the other is kept."""
+    lake = Lake(database(), CACHE)
+    lake.rows[1] = {"big": "old", "doc": "kept"}
+    lake.batch(u(1, big="B", doc=P))
+    lake.batch(u(1, big=P, doc=P))
+    assert lake.rows[1] == {"big": "B", "doc": "kept"}
+
+
+def test_n6_new_row_in_the_batch_of_the_delete() -> None:
+    """N6: the new incarnation keeps nothing of the old row; a null stands where the source has no row any more."""
+    lake = Lake(database(row(1, "now")), CACHE)
+    lake.batch(c(1, big="A"))
+    lake.batch(d(1), c(1, big=P))
+    assert lake.big() == "now"
+    gone = Lake(database(), CACHE)
+    gone.batch(c(1, big="A"))
+    gone.batch(d(1), c(1, big=P))
+    assert gone.big() is None
+
+
+def test_n6_without_a_source_the_cell_stays_open() -> None:
+    """N6: nothing proves the row gone, so the writer must ask the policy."""
+    lake = Lake(None, CACHE)
+    lake.batch(c(1, big=P))
+    assert lake.big() == HOLLOW
+
+
+def test_n7_key_change_carries_the_old_rows_value() -> None:
+    """N7: both halves in one batch, row 2 gone when asked: the value comes from row 1."""
+    lake = Lake(database(), CACHE)
+    lake.batch(c(1, big="A"))
+    lake.batch(d(1), c(2, old=1, big=P))
+    assert lake.rows == {2: {"big": "A", "doc": None}}
+
+
+def test_n8_cached_null_is_not_served_on_postgresql() -> None:
+    """N8: a placeholder after a null means that an event was lost; the database is asked."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.each(u(1, big=None), u(1, big=P))
+    assert (lake.big(), lake.queries) == ("B", 1)
+
+
+def test_n12_re_emitted_events_converge() -> None:
+    """N12: older positions under higher offsets get no newer value and leave nothing behind; the end is right."""
+    lake = Lake(database(row(1, "v2")), CACHE)
+    lake.each(u(1, position=10, big="v1"), u(1, position=20, big="v2"))
+    lake.batch(u(1, position=11, big=P))
+    lake.batch(u(1, position=21, big=P))
+    assert (lake.big(), lake.queries) == ("v2", 2)
+
+
+def test_n14_source_value_that_equals_the_placeholder() -> None:
+    """N14: what was read from the database is a value, whatever it says."""
+    placeholder = "__debezium_unavailable_value"
+    lake = Lake(database(row(1, placeholder)), CACHE)
+    lake.each(u(1, big=P), u(1, big=P))
+    assert (lake.big(), lake.queries) == (placeholder, 2)
+
+
+def test_unproven_answers_are_not_cached() -> None:
+    """With ``reselect.visibility.check=off`` an answer is used but not remembered."""
+    lake = Lake(database(row(1, "A"), proven=False), CACHE)
+    lake.each(u(1, big=P), u(1, big=P))
+    assert lake.queries == 2
+
+
+def test_last_guard_stops_an_events_placeholder() -> None:
+    """A placeholder that decoding missed never reaches a table."""
+    lake = Lake(None, CACHE)
+    with pytest.raises(Fatal, match="unavailable value placeholder"):
+        lake.resolve(c(1, big="__debezium_unavailable_value"))
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+def test_unavailable_values_false_never_asks() -> None:
+    """Placeholders are filled from fold and cache, else kept."""
+    lake = Lake(database(row(1, "A")), replace(CACHE, unavailable_values=False))
+    lake.each(c(1, big="B"), u(1, big=P))
+    lake.post.truncated(TABLE)
+    lake.batch(u(1, big=P))
+    assert (lake.big(), lake.queries) == ("B", 0)
+
+
+def test_source_reads_missing_rows_asks_for_new_rows_only() -> None:
+    """``reselect.source.reads=missing-rows`` leaves standing rows to keep-target."""
+    lake = Lake(database(row(1, "A"), row(2, "B")), replace(NO_CACHE, source_reads="missing-rows"))
+    lake.rows[1] = {"big": "kept", "doc": None}
+    lake.batch(u(1, big=P), c(2, big=P))
+    assert (lake.big(1), lake.big(2)) == ("kept", "B")
+
+
+def test_null_triggered_answers_replace_the_null() -> None:
+    """``reselect.null.values``: the latest state, which later placeholders find in the cache."""
+    lake = Lake(database(row(1, "late")), NULLS)
+    lake.each(u(1, big=None), u(1, big=P, doc="x"))
+    assert lake.big() == "late"
+    assert [column.name for request in lake.source.requests for column in request.columns] == ["big", "doc"]  # type: ignore[union-attr]  # a source is there
+
+
+def test_null_stands_when_the_row_is_gone() -> None:
+    """A null-triggered reselect that finds no row leaves the event's null."""
+    lake = Lake(database(), NULLS)
+    lake.each(c(1, big="A", doc="D"), u(1, big=None, doc="D"))
+    assert lake.big() is None
+
+
+def test_columns_that_are_not_selected_are_neither_read_nor_cached() -> None:
+    """Only ``doc`` is on the list."""
+    options = replace(CACHE, columns_include_list=r"public\.orders:doc")
+    lake = Lake(database(row(1, "A", "D")), options)
+    lake.rows[1] = {"big": "kept", "doc": "kept"}
+    lake.batch(u(1, big=P, doc=P))
+    assert lake.rows[1] == {"big": "kept", "doc": "D"}
+
+
+def test_columns_that_are_never_left_out_are_not_cached() -> None:
+    """With REPLICA IDENTITY FULL the log has every value, so nothing is worth remembering."""
+    lake = Lake(database(row(1, "A")), CACHE)
+    assert lake.source is not None
+    lake.source.add(catalog(recoverable=True), Schema("struct"), [row(1, "A")])
+    lake.each(u(1, big="B"), u(1, big=P))
+    assert lake.big() == "A"
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_transient_errors_are_retried() -> None:
+    """Within ``errors.retry.timeout`` the question is asked again."""
+    lake = Lake(database(row(1, "A")), replace(CACHE, errors_retry_timeout_ms=60_000, errors_retry_delay_max_ms=1))
+    assert lake.source is not None
+    lake.source.failures += [Retriable("gone"), Retriable("gone")]
+    lake.batch(u(1, big=P))
+    assert lake.big() == "A"
+
+
+def test_database_down_keeps_what_is_known_unchanged() -> None:
+    """Where the source said "unchanged" the stored value is right without asking."""
+    lake = Lake(database(), CACHE)
+    assert lake.source is not None
+    lake.rows[1] = {"big": "kept", "doc": None}
+    lake.source.failures.append(Retriable("gone"))
+    lake.batch(u(1, big=P))
+    assert lake.big() == "kept"
+
+
+@pytest.mark.parametrize("event", [u(1, big=DOUBT), c(1, big=P)])
+def test_database_down_loses_nothing(event: Any) -> None:
+    """Where keeping may be wrong, or there is nothing to keep, the batch is tried again as a whole."""
+    lake = Lake(database(), CACHE)
+    assert lake.source is not None
+    lake.source.failures.append(Retriable("gone"))
+    with pytest.raises(Retriable):
+        lake.resolve(event)
+
+
+def test_refused_query_in_mode_warn_keeps() -> None:
+    """A permanent error leaves the cells to keep-target."""
+    lake = Lake(database(), CACHE)
+    assert lake.source is not None
+    lake.rows[1] = {"big": "kept", "doc": None}
+    lake.source.failures.append(Fatal("no such column"))
+    lake.batch(u(1, big=P))
+    assert lake.big() == "kept"
+
+
+def test_mode_fail_stops_on_errors_and_missing_rows() -> None:
+    """``reselect.error.handling.mode=fail``."""
+    lake = Lake(database(), replace(CACHE, error_handling_mode="fail"))
+    assert lake.source is not None
+    with pytest.raises(Fatal, match="not in the source any more"):
+        lake.resolve(u(1, big=P))
+    lake.source.failures.append(Fatal("no such column"))
+    with pytest.raises(Fatal, match="no such column"):
+        lake.resolve(u(1, big=P))
+
+
+def test_values_that_do_not_fit_stay_open() -> None:
+    """A value that the column's type cannot hold is not used and not cached; the cell is kept."""
+    lake = Lake(database({"id": 1, "big": 5, "doc": "D"}), CACHE)
+    lake.rows[1] = {"big": "kept", "doc": "kept"}
+    lake.batch(u(1, big=P, doc=P))
+    assert lake.rows[1] == {"big": "kept", "doc": "D"}
+
+
+def test_states_of_decided_columns_vanish() -> None:
+    """A column whose cells are all values or nulls carries no states, so that the writer needs no mask for it."""
+    lake = Lake(database(row(1, "A")), CACHE)
+    actions = lake.resolve(u(1, big=P), u(2, big=P, doc="x"))
+    by_name = {column.name: column for column in actions.columns}
+    assert by_name["doc"].states is None
+    assert by_name["big"].states is not None
+    assert by_name["big"].states.tolist() == [CellState.VALUE, CellState.UNCHANGED]
+
+
+def test_close_lets_go_of_the_source() -> None:
+    """Closing the post-processor closes the database."""
+    lake = Lake(database(), CACHE)
+    lake.post.close()
+    assert lake.source is not None
+    assert lake.source.closed
