@@ -2,5 +2,6 @@
 
 pytest_plugins = [
     "fix_asyncio",
+    "fix_spark",
     "fix_stack",
 ]

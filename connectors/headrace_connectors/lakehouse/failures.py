@@ -26,7 +26,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"CommitFailedException|ValidationException|ConcurrentModification", Conflict,
      "another writer changed the table in between"),
     (r"MERGE_CARDINALITY_VIOLATION", Fatal,
-     "two rows of the table have the key of one change; remove the duplicates, or correct primary.key.fields"),
+     "several changes of one batch meet the same row; the key is not unique, correct primary.key.fields"),
     (r"OutOfMemoryError|Java heap space", Fatal,
      "Spark ran out of memory; raise spark.driver.memory or lower batch.max.bytes"),
     (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException", Retriable, "the table has been dropped; it is made anew"),

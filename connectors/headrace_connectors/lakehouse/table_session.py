@@ -33,9 +33,9 @@ class TableSession:
         self._tasks = min(tasks, _MAX_TASKS)
 
     def run(self, statement: str) -> None:
-        """Execute a statement for its effect."""
+        """Execute a statement for its effect. Spark runs commands at once; nothing is fetched."""
         with translated(self._table):
-            self._spark.sql(statement).collect()
+            self._spark.sql(statement)
 
     def rows(self, query: str) -> list[Any]:
         """A small result, as Spark rows."""

@@ -14,7 +14,7 @@ from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import quoted
 from headrace_connectors.lakehouse.table_session import TableSession
 
-FILES_UNTIL_COMPACTION = 40
+FILES_UNTIL_COMPACTION = 24
 """Files and delete files that may come up since the last compaction."""
 
 LEDGER_COMMITS_UNTIL_COMPACTION = 100

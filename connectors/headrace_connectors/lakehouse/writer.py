@@ -26,12 +26,10 @@ from headrace_connectors.lakehouse.schema import (
     quoted,
     sql_type,
 )
+from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, commit_properties
 from headrace_connectors.lakehouse.staging import Stage, stage_keys, stages
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.upkeep import TableFiles, Upkeep
-
-FORMAT_VERSION = "1"
-"""Of what Headrace itself stores in a table: its columns, its ledger, its snapshot properties."""
 
 _WRITE_ID = "headrace.write-id"
 _MERGED = "spark.merge-into.num-target-rows-"
@@ -127,7 +125,7 @@ class SparkTable:
         counts = MergeCounts(0, 0)
         parts = stages(actions, self._existing_schema())
         for part in parts:
-            done = self._write(part, _commit_properties(commit) if part is parts[-1] else {})
+            done = self._write(part, commit_properties(commit) if part is parts[-1] else {})
             counts = MergeCounts(counts.upserted + done.upserted, counts.deleted + done.deleted)
         return counts
 
@@ -156,7 +154,7 @@ class SparkTable:
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
         if not self._is_empty():
-            self._commit(truncate_sql(self._table, floor), _commit_properties(commit))
+            self._commit(truncate_sql(self._table, floor), commit_properties(commit))
 
     def _commit(self, statement: str, properties: Mapping[str, str]) -> Mapping[str, str]:
         """Run a statement that makes a snapshot; its summary, with the parent's id as ``parent``.
@@ -221,18 +219,3 @@ def _property_list(options: TableOptions) -> str:
         "headrace.format-version": FORMAT_VERSION,
     }
     return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
-
-
-def _commit_properties(commit: Commit) -> dict[str, str]:
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in commit.offsets.items():
-        topics.setdefault(topic, {})[str(partition)] = offset
-    offsets = {topic: {"id": None, "offsets": partitions} for topic, partitions in topics.items()}
-    return {
-        "headrace.format-version": FORMAT_VERSION,
-        "headrace.batch-id": str(commit.batch_id),
-        "headrace.connector": commit.connector,
-        "headrace.group": commit.group,
-        "headrace.offsets": json.dumps(offsets),
-        "headrace.watermark": str(commit.watermark),
-    }

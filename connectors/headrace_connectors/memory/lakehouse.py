@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.core.errors import Fatal
 from headrace.core.events import Actions, CellState, Column, RowVersion
+from headrace.core.keys import FLOOR_KEY
 from headrace.core.ranking import UNVERSIONED, arrived_later, outranks, succeed
 from headrace.ports import Commit, MergeCounts, TableOptions
 from headrace_connectors.lakehouse.schema import (
@@ -24,8 +25,8 @@ from headrace_connectors.lakehouse.schema import (
     evolved,
     lake_schema,
 )
+from headrace_connectors.lakehouse.snapshot import commit_properties
 
-FLOOR_KEY = ""
 _KNOWN = (int(CellState.VALUE), int(CellState.NULL))
 
 Cells = dict[str, pa.Scalar]
@@ -76,6 +77,11 @@ class MemoryTable:
     def commits(self) -> Sequence[Commit]:
         """The commits in order, as the snapshots of a real table would tell them."""
         return self._stored.commits
+
+    @property
+    def summaries(self) -> Sequence[Mapping[str, str]]:
+        """The same as snapshot properties."""
+        return [commit_properties(commit) for commit in self._stored.commits]
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """The data columns by canonical key, as Python values."""
@@ -141,8 +147,7 @@ class MemoryTable:
         return MergeCounts(upserted, deleted)
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
-        """Remove every row that ``floor`` outranks; the floor itself stands in the ledger first."""
-        self.record_tombstones({FLOOR_KEY: floor}, floor.source_time)
+        """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
         standing = self._stored.rows.items()
         self._stored.rows = {key: row for key, row in standing if not outranks(floor, row.version or UNVERSIONED)}
         self._stored.commits.append(commit)

@@ -1,0 +1,40 @@
+"""The contract of lake tables, kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from contracts.lake_table_suite import LakeTableSuite
+
+from headrace.ports import TableOptions
+from headrace_connectors.memory import MemoryLakehouse, MemoryTable
+
+
+class MemoryHarness:
+    """Memory tables, and what a snapshot's summary would say."""
+
+    def __init__(self) -> None:
+        self._lakehouse = MemoryLakehouse()
+
+    def open(self, name: str) -> MemoryTable:
+        return self._lakehouse.table("shop", name, TableOptions())
+
+    def read(self, name: str) -> pa.Table:
+        return self.open(name).to_arrow()
+
+    def summary(self, name: str) -> Mapping[str, str]:
+        return self.open(name).summaries[-1]
+
+    def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
+        self.open(name).insert_unversioned(str(cells["id"]), cells)
+
+
+class TestMemoryTable(LakeTableSuite):
+    """Memory tables pass the suite."""
+
+    @pytest.fixture
+    def lake(self) -> MemoryHarness:
+        return MemoryHarness()

@@ -1,0 +1,61 @@
+"""A Spark session and its warehouse, started once per run and only when a test asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace_connectors.lakehouse import SparkLakehouse
+from headrace_dev.jars import resolve
+
+
+class Warehouse:
+    """A lakehouse on a local path; ``read`` and ``summary`` look at its files without Spark."""
+
+    def __init__(self, path: Path) -> None:
+        settings = {"spark.master": "local[2]", "spark.driver.memory": "2g"}
+        self.path = path
+        self.lakehouse = SparkLakehouse(str(path), settings, resolve("iceberg"))
+
+    def read(self, namespace: str, name: str) -> pa.Table:
+        """All rows and columns of a table, in any order."""
+        return self._table(namespace, name).scan().to_arrow()
+
+    def summary(self, namespace: str, name: str) -> Mapping[str, str]:
+        """What the newest snapshot says about itself."""
+        snapshot = self._table(namespace, name).current_snapshot()
+        return {} if snapshot is None else dict(snapshot.summary.additional_properties)
+
+    def sql(self, statement: str) -> None:
+        """Run a statement as somebody else would."""
+        from pyspark.sql import SparkSession  # late: tests without Spark collect this file too
+
+        session = SparkSession.getActiveSession()
+        assert session is not None, "open a table first: that starts Spark"
+        session.newSession().sql(statement)
+
+    def _table(self, namespace: str, name: str) -> Any:
+        from pyiceberg.table import StaticTable  # late, as above
+
+        metadata = self.path / namespace / name / "metadata"
+        version = (metadata / "version-hint.text").read_text().strip()
+        return StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark leaves the sockets that results come through to the garbage collector."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    """One session for all tests of a run; each takes table names of its own (``unique``)."""
+    warehouse = Warehouse(tmp_path_factory.mktemp("warehouse"))
+    yield warehouse
+    warehouse.lakehouse.close()
