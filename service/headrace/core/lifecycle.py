@@ -105,7 +105,7 @@ _CONNECTOR_ROW: Mapping[Event, State] = {
     Event.RELEASE: State.UNASSIGNED,
     Event.DELETE: State.DESTROYED,
 }
-CONNECTOR: Table = dict.fromkeys(frozenset(State) - {State.DESTROYED}, _CONNECTOR_ROW)
+CONNECTOR: Table = dict.fromkeys((state for state in State if state is not State.DESTROYED), _CONNECTOR_ROW)
 """A connector instance obeys every event from every state; a failed one can be stopped and resumed."""
 
 

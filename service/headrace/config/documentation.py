@@ -1,0 +1,149 @@
+"""The documents that are made from the code: options, errors, states, and the chart's value schema.
+
+``python -m headrace.config`` writes them; a test fails when they have drifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from headrace.config import connector, worker
+from headrace.config.converter import JSON_CONVERTER, JSON_CONVERTER_KEYS
+from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.core.config_def import ConfigDef, ConfigKey, Type
+from headrace.core.errors import POLICY
+from headrace.core.lifecycle import CONNECTOR, TASK, diagram
+
+_MADE = "<!-- Made from the code by `python -m headrace.config`; edit it there. -->\n"
+_JSON_TYPES = {
+    Type.BOOLEAN: ["boolean", "string"],
+    Type.INT: ["integer", "string"],
+    Type.SHORT: ["integer", "string"],
+    Type.LONG: ["integer", "string"],
+    Type.DOUBLE: ["number", "string"],
+}
+
+
+def configuration() -> str:
+    """All options of worker and connector, and what Kafka Connect's users will look for in vain."""
+    parts = [
+        "# Configuration\n",
+        _MADE,
+        "Keys are Kafka Connect's and Debezium's where they have one. A key that is not listed here is refused, with a "
+        "suggestion; so are keys and values that belong to a later release.\n",
+        "## Worker\n",
+        "In `worker.properties`, or from the environment: `CONNECT_BOOTSTRAP_SERVERS` is `bootstrap.servers`. "
+        f"{_listed(worker.PASS_THROUGH)} go on as they are to Kafka's clients, to Spark and to converters; "
+        f"{_listed(worker.CLIENT_SECURITY)} hold for all of the worker's clients.\n",
+        *_groups(worker.WORKER_OPTIONS),
+        "### Without effect\n",
+        "Accepted with a warning, so that a file of Kafka Connect can be moved over.\n",
+        *_reasons(worker.WITHOUT_EFFECT),
+        "### Not yet\n",
+        *_reasons(worker.LATER),
+        "## Connector\n",
+        "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties go under "
+        f"{_listed(connector.CLIENT_OVERRIDES)}. Reselect options may also stand under `post.processors.<name>.`.\n",
+        *_groups(FRAMEWORK_OPTIONS + connector.SINK_OPTIONS),
+        f"### Converter `{JSON_CONVERTER}`\n",
+        "Under `key.converter.` or `value.converter.`, of the worker or of a connector that names the converter.\n",
+        *_table(JSON_CONVERTER_KEYS.keys),
+        "### Not yet\n",
+        *_reasons(connector.LATER),
+        *_reasons({f"{name}={value}": reason for (name, value), reason in connector.LATER_VALUES.items()}),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def errors() -> str:
+    """The table of errors: what happens by itself, and what an operator does."""
+    rows = [
+        f"| `{kind.__name__}` | {_yes(rule.retry)} | {_yes(rule.tolerable)} | {rule.http_status} | {rule.hint} |"
+        for kind, rule in POLICY.items()
+    ]
+    head = ["| error | retried | tolerable | HTTP | what to do |", "|---|---|---|---|---|"]
+    text = "`errors.tolerance=all` skips tolerable errors. Anything that is not listed is treated as `Fatal`.\n"
+    return "\n".join(["# Errors\n", _MADE, text, *head, *rows, ""])
+
+
+def states() -> str:
+    """The state diagrams of connectors and tasks."""
+    return "\n".join(
+        [
+            "# States\n",
+            _MADE,
+            "## Connector\n\n```mermaid",
+            diagram(CONNECTOR),
+            "```\n\n## Task\n\n```mermaid",
+            diagram(TASK),
+            "```\n",
+        ]
+    )
+
+
+def values_schema() -> dict[str, Any]:
+    """The parts of the chart's ``values.schema.json`` that are about options: ``worker.config`` and ``connectors``."""
+    properties = {
+        "name": {"type": "string"},
+        "initial_state": {"enum": ["RUNNING", "PAUSED", "STOPPED"]},
+        "config": _schema(FRAMEWORK_OPTIONS + connector.SINK_OPTIONS),
+    }
+    config = {**_schema(worker.WORKER_OPTIONS), "description": "Keys of worker.properties."}
+    return {
+        "$schema": "https://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {
+            "worker": {"type": "object", "properties": {"config": config}},
+            "connectors": {
+                "type": "object",
+                "description": "Connectors by name, as in POST /connectors.",
+                "additionalProperties": {"type": "object", "required": ["config"], "properties": properties},
+            },
+        },
+    }
+
+
+def _groups(options: ConfigDef) -> Iterator[str]:
+    for title in options.groups():
+        yield f"### {title}\n"
+        yield from _table([key for key in options.keys if key.group == title])
+
+
+def _table(keys: Iterable[ConfigKey]) -> Iterator[str]:
+    yield "| key | type | default | |"
+    yield "|---|---|---|---|"
+    for key in keys:
+        yield f"| `{key.name}` | {key.type} | {_default(key)} | {_cell(key.doc)} |"
+    yield ""
+
+
+def _default(key: ConfigKey) -> str:
+    if key.required:
+        return "required"
+    return f"`{key.default_text}`" if key.default_text else ""
+
+
+def _reasons(reasons: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"- `{name}`: {reason}" for name, reason in reasons.items())
+    yield ""
+
+
+def _schema(options: ConfigDef) -> dict[str, Any]:
+    """Keys of plug-ins are open, so unknown ones are left to the worker, which suggests the right one."""
+    properties = {
+        key.name: {"type": _JSON_TYPES.get(key.type, "string"), "description": key.doc} for key in options.keys
+    }
+    return {"type": "object", "properties": properties, "additionalProperties": True}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}*`" for name in names)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"

@@ -1,0 +1,36 @@
+"""The made documents say what the code says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.config import connector, documentation, worker
+from headrace.config.__main__ import made_files
+from headrace.config.framework import FRAMEWORK_OPTIONS
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("name", made_files())
+def test_made_files_have_not_drifted(name: str) -> None:
+    """Run 'python -m headrace.config' when this fails."""
+    assert (ROOT / name).read_text(encoding="utf-8") == made_files()[name]
+
+
+def test_every_option_is_documented() -> None:
+    """In one table or another, with a sentence."""
+    text = documentation.configuration()
+    for key in (*worker.WORKER_OPTIONS.keys, *FRAMEWORK_OPTIONS.keys, *connector.SINK_OPTIONS.keys):
+        assert f"| `{key.name}` |" in text
+        assert key.doc.endswith((".", ")"))
+
+
+def test_the_schema_takes_numbers_and_texts() -> None:
+    """Helm users write both."""
+    schema = documentation.values_schema()
+    config = schema["properties"]["worker"]["properties"]["config"]
+    assert config["properties"]["worker.threads"]["type"] == ["integer", "string"]
+    assert json.loads(json.dumps(schema)) == schema

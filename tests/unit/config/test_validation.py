@@ -1,0 +1,155 @@
+"""Validation of connector configurations: Connect's sentences and counts, and our own refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.config.connector import CONNECTOR_OPTIONS, LATER, LATER_VALUES
+from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
+from headrace.core.reselect_options import ReselectOptions
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+DEFAULTS = WorkerDefaults(
+    {"key.converter": JSON, "value.converter": JSON, "value.converter.schemas.enable": "false"}, "1.0", "cluster"
+)
+MINIMAL = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a"}
+
+
+def _errors(**changes: str | None) -> dict[str, tuple[str, ...]]:
+    given: dict[str, str | None] = {**MINIMAL, **{name.replace("__", "."): value for name, value in changes.items()}}
+    infos = validate(given, DEFAULTS).configs
+    return {info.definition.name: info.value.errors for info in infos if info.value.errors}
+
+
+def test_a_minimal_configuration_is_valid() -> None:
+    """Name, class and topics are enough."""
+    assert _errors() == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "messages"),
+    [
+        (
+            "tasks.max",
+            "x",
+            (
+                "Invalid value x for configuration tasks.max: Not a number of type INT",
+                "Invalid value null for configuration tasks.max: Value must be non-null",
+            ),
+        ),
+        ("tasks.max", "0", ("Invalid value 0 for configuration tasks.max: Value must be at least 1",)),
+        ("tasks.max", "2.5", None),
+        ("tasks.max", str(2**31), None),
+        (
+            "errors.tolerance",
+            "foo",
+            ("Invalid value foo for configuration errors.tolerance: String must be one of: none, all",),
+        ),
+        (
+            "errors.log.enable",
+            "maybe",
+            (
+                "Invalid value maybe for configuration errors.log.enable: "
+                "Expected value to be either true or false",
+            ),
+        ),
+        ("name", "", ("Invalid value  for configuration name: String may not be empty",)),
+        ("topics", "a,a", ("Configuration 'topics' values must not be duplicated.",)),
+        ("topics", "a,", ("Configuration 'topics' values must not be empty.",)),
+        ("key.converter", "no.Such", ("Invalid value no.Such for configuration key.converter: Class no.Such could not "
+                                      "be found.",)),
+        (
+            "consumer.override.group.id",
+            "cluster",
+            ("Consumer group cluster conflicts with Connect worker group cluster",),
+        ),
+    ],
+)  # fmt: skip
+def test_sentences_are_kafkas(option: str, value: str, messages: tuple[str, ...] | None) -> None:
+    """Consoles show them and people search for them (``connect.md`` section 4.2)."""
+    found = _errors(**{option: value})
+    assert list(found) == [option]
+    assert messages is None or found[option] == messages
+
+
+def test_trimmed_and_case_blind_values_are_valid() -> None:
+    """As in Kafka's parser."""
+    infos = {info.value.name: info.value.value for info in validate({**MINIMAL, "tasks.max": " 2 "}, DEFAULTS).configs}
+    assert infos["tasks.max"] == "2"
+    assert _errors(errors__log__enable="TRUE") == {}
+
+
+def test_topics_and_pattern_exclude_each_other() -> None:
+    """An error on both keys, so the count is two."""
+    assert list(_errors(topics="")) == ["topics", "topics.regex"]
+    assert list(_errors(topics__regex="a.*")) == ["topics", "topics.regex"]
+
+
+def test_the_dead_letter_topic_is_not_read() -> None:
+    """It would feed itself."""
+    assert list(_errors(errors__deadletterqueue__topic__name="a")) == ["topics"]
+    pattern = {"topics": "", "topics.regex": "d.*", "errors.deadletterqueue.topic.name": "dead"}
+    assert "may not be matched by the regex" in _errors(**pattern)["topics.regex"][0]
+
+
+@pytest.mark.parametrize("option", LATER)
+def test_keys_of_later_releases_are_refused_with_the_reason(option: str) -> None:
+    """Never silently accepted."""
+    assert "later release" in _errors(**{option: "x"})[option][0]
+
+
+@pytest.mark.parametrize(("option", "value"), LATER_VALUES)
+def test_values_of_later_releases_are_refused_with_the_reason(option: str, value: str) -> None:
+    """Never silently accepted."""
+    assert any("later release" in message for message in _errors(**{option: value})[option])
+
+
+@pytest.mark.parametrize("option", ["transforms", "predicates"])
+def test_transforms_are_refused(option: str) -> None:
+    """A table that lacks a transform would be wrong."""
+    assert "later release" in _errors(**{option: "a"})[option][0]
+
+
+def test_reselect_options_stand_bare_or_under_either_prefix() -> None:
+    """Debezium's configuration can be taken over."""
+    long = {"post.processors": "r", "post.processors.r.type": "ReselectColumns"}
+    for prefix in ("", "post.processors.r.", "r."):
+        assert _errors(**long, **{f"{prefix}reselect.cache.max.size": "x"})
+        assert not _errors(**long, **{f"{prefix}reselect.cache.max.size": "5"})
+    twice = {"r.reselect.cache.enabled": "true", "reselect.cache.enabled": "true"}
+    assert "is set twice" in _errors(**long, **twice)["r.reselect.cache.enabled"][0]
+    misspelt = "post.processors.r.reselect.cache.enable"
+    assert "Did you mean" in _errors(**long, **{misspelt: "true"})[misspelt][0]
+
+
+def test_a_database_needs_user_and_name() -> None:
+    """A half-configured database is a mistake."""
+    assert list(_errors(reselect__database__hostname="db")) == ["reselect.database.user", "reselect.database.dbname"]
+
+
+def test_the_default_options_are_those_that_reselect_reads() -> None:
+    """One list of defaults: what validation shows is what the post processor takes."""
+    shown = {key.name: key.default_text for key in CONNECTOR_OPTIONS.keys if key.default_text}
+    assert ReselectOptions.from_properties(shown) == ReselectOptions.from_properties({})
+
+
+def test_converter_options_come_from_where_the_converter_is_named() -> None:
+    """The worker's do not count for a connector that names its own converter."""
+    inherited = sink_connector_config(MINIMAL, DEFAULTS)
+    own = sink_connector_config({**MINIMAL, "value.converter": JSON}, DEFAULTS)
+    assert not inherited.schemas_enabled("value")
+    assert own.schemas_enabled("value")
+
+
+def test_the_definitions_list_the_connectors_own_options_first() -> None:
+    """As GET /connector-plugins/{p}/config does."""
+    names = connector_definitions(DEFAULTS).names()
+    assert names.index("table.namespace") < names.index("name")
+    assert len(names) == len(set(names))
+
+
+def test_every_error_has_a_definition_and_secrets_stay_hidden() -> None:
+    """kcctl crashes on a missing definition; consoles log what they get."""
+    infos = validate({**MINIMAL, "databse.password": "geheim"}, DEFAULTS)
+    assert infos.error_count == 1
+    assert "geheim" not in repr(infos)

@@ -1,0 +1,82 @@
+"""A worker's configuration: what is refused, what is passed on, what is filled in."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.config import WorkerConfig
+from headrace.config.worker import LATER, WITHOUT_EFFECT, select_known
+from headrace.core.errors import ConfigError
+
+DISTRIBUTED = {
+    "bootstrap.servers": "a:1, b:2",
+    "group.id": "g",
+    "config.storage.topic": "c",
+    "status.storage.topic": "s",
+}
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """One start, one list."""
+    with pytest.raises(ConfigError) as refused:
+        WorkerConfig({"bootstrap.servers": "a:1", "worker.threads": "many", "warehuose": "/x"})
+    text = str(refused.value)
+    for piece in ('"group.id"', '"config.storage.topic"', "Invalid value many", "Did you mean 'warehouse'"):
+        assert piece in text
+
+
+def test_standalone_needs_brokers_only() -> None:
+    """There are no storage topics."""
+    config = WorkerConfig({"bootstrap.servers": "a:1"}, distributed=False)
+    assert config.group_id is None
+    assert config.listener() == ("", 8083)
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_keys_of_later_releases_are_refused(name: str) -> None:
+    """Who sets them relies on them: basic authentication that is silently off would be a hole."""
+    with pytest.raises(ConfigError, match=r"later release|set rest\.advertised"):
+        WorkerConfig({**DISTRIBUTED, name: "x"})
+
+
+def test_keys_without_effect_are_named() -> None:
+    """A Kafka Connect file can be moved over, and its reader is told what does nothing."""
+    config = WorkerConfig({**DISTRIBUTED, **dict.fromkeys(WITHOUT_EFFECT, "x")})
+    assert config.ignored == WITHOUT_EFFECT
+
+
+@pytest.mark.parametrize(
+    ("listeners", "expected"),
+    [("http://127.0.0.1:9000", ("127.0.0.1", 9000)), ("http://:0", ("", 0)), ("HTTP://[::1]:1", ("::1", 1))],
+)
+def test_listener(listeners: str, expected: tuple[str, int]) -> None:
+    """Host and port as they are bound."""
+    assert WorkerConfig({**DISTRIBUTED, "listeners": listeners}).listener() == expected
+
+
+@pytest.mark.parametrize("listeners", ["https://:8443", "http://a:b", "http://:1,http://:2"])
+def test_listeners_that_cannot_be_served_are_refused(listeners: str) -> None:
+    """TLS is a proxy's business; two listeners are not served."""
+    with pytest.raises(ConfigError, match="listeners"):
+        WorkerConfig({**DISTRIBUTED, "listeners": listeners})
+
+
+def test_pass_through_keys_go_on_as_they_are() -> None:
+    """To Spark and to Kafka's clients, case and all."""
+    config = WorkerConfig({**DISTRIBUTED, "spark.driver.memory": "1g", "consumer.max.poll.records": "7"})
+    assert config.spark_properties() == {"spark.driver.memory": "1g"}
+    complete = config.complete_properties()
+    assert complete["consumer.max.poll.records"] == "7"
+    assert complete["status.storage.partitions"] == "5"
+
+
+def test_the_environment_may_hold_what_is_no_option() -> None:
+    """Kubernetes adds CONNECT_SERVICE_HOST for a service called connect."""
+    known, unknown = select_known({"bootstrap.servers": "a:1", "service.host": "10.0.0.1"})
+    assert known == {"bootstrap.servers": "a:1"}
+    assert unknown == ["service.host"]
+
+
+def test_a_configuration_never_shows_its_values() -> None:
+    """Somebody will log it."""
+    assert "secret" not in repr(WorkerConfig({**DISTRIBUTED, "sasl.jaas.config": "secret"}))

@@ -1,0 +1,35 @@
+"""Java properties and their environment form."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.properties import parse_properties, properties_from_environment
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a = b ", {"a": "b "}),
+        ("a: b", {"a": "b"}),
+        ("a b c", {"a": "b c"}),
+        ("  # note\n! note\n\na=1\na=2", {"a": "2"}),
+        ("a=1,\\\n   2", {"a": "1,2"}),
+        ("a=x\\\\\nb=2", {"a": "x\\", "b": "2"}),
+        ("a\\ b\\=c=d", {"a b=c": "d"}),
+        ("a=\\u00e9\\t", {"a": "é\t"}),
+        ("a=x=y", {"a": "x=y"}),
+        ("empty=", {"empty": ""}),
+        ('jaas=Plain required password="p#1";', {"jaas": 'Plain required password="p#1";'}),
+    ],
+)  # fmt: skip
+def test_lines_mean_what_they_mean_in_java(text: str, expected: dict[str, str]) -> None:
+    """As java.util.Properties.load reads them."""
+    assert parse_properties(text) == expected
+
+
+def test_environment_names_become_keys() -> None:
+    """One underscore is a dot, two are an underscore, three a dash."""
+    environment = {"CONNECT_BOOTSTRAP_SERVERS": "a:1", "CONNECT_A__B___C": "x", "PATH": "/bin", "CONNECT_": "y"}
+    assert properties_from_environment(environment) == {"bootstrap.servers": "a:1", "a_b-c": "x"}

@@ -1,0 +1,77 @@
+"""The worker's view of its logs when they fail or answer late."""
+
+from __future__ import annotations
+
+import pytest
+from fix_asyncio import eventually
+
+from headrace.core.errors import Retriable
+from headrace.core.lifecycle import State, TargetState
+from headrace.core.status import Status, TopicStatus
+from headrace.runtime import stores
+from headrace.runtime.stores import ConfigStore, StatusStore
+from headrace_connectors.memory.stores import MemoryLog
+
+pytestmark = pytest.mark.anyio
+RUNNING = Status(State.RUNNING, "w")
+FAILED = Status(State.FAILED, "w", trace="why")
+
+
+async def test_a_configuration_is_there_when_put_returns() -> None:
+    """And whoever follows the log has heard of it."""
+    store, heard = ConfigStore(MemoryLog()), list[str]()
+    await store.start(heard.append)
+    await store.put_connector("n", {"a": "b"}, TargetState.PAUSED)
+    assert store.state.connector_config("n") == {"a": "b"}
+    assert store.state.target_state("n") is TargetState.PAUSED
+    assert set(heard) == {"n"}
+
+
+async def test_a_record_that_cannot_be_read_is_passed_over() -> None:
+    """One broken record must not keep a worker from starting."""
+    log = MemoryLog()
+    await log.append([("connector-n", b"not json"), ("connector-m", b'{"properties":{}}')])
+    store = ConfigStore(log)
+    await store.start(lambda name: None)
+    assert store.state.connectors() == ["m"]
+
+
+async def test_a_configuration_that_cannot_be_written_is_not_there() -> None:
+    """The caller hears it."""
+    log = MemoryLog()
+    store = ConfigStore(log)
+    await store.start(lambda name: None)
+    log.outage = "no broker"
+    with pytest.raises(Retriable):
+        await store.put_connector("n", {})
+    assert store.state.connectors() == []
+
+
+async def test_a_status_is_seen_at_once_and_written_when_the_log_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task can fail while Kafka is down; only its newest status is written."""
+    monkeypatch.setattr(stores, "_RETRY_SECONDS", 0.001)
+    log = MemoryLog()
+    store = StatusStore(log)
+    await store.start()
+    log.outage = "no broker"
+    store.put_task("n", 0, RUNNING)
+    store.put_task("n", 0, FAILED)
+    assert store.task("n", 0) == FAILED
+    log.outage = None
+    written = dict[str, bytes | None]()
+    await log.start(written.__setitem__)
+    await eventually(lambda: "status-task-n-0" in written)
+    assert b"why" in (written["status-task-n-0"] or b"")
+    await store.close()
+
+
+async def test_topics_are_listed_once_and_forgotten_on_demand() -> None:
+    """KIP-558."""
+    store = StatusStore(MemoryLog())
+    await store.start()
+    store.put_topic(TopicStatus("t", "n", 0, 1))
+    store.put_topic(TopicStatus("t", "n", 1, 2))
+    assert store.topics("n") == ["t"]
+    store.forget_topics("n")
+    assert store.topics("n") == []
+    await store.close()

@@ -1,0 +1,41 @@
+"""Traces as consoles read them, without data in them."""
+
+from __future__ import annotations
+
+from headrace.core.errors import Fatal
+from headrace.runtime.trace import render, summary
+
+
+def _raised() -> Fatal:
+    try:
+        try:
+            raise ValueError("invalid input: 'a customer name'")
+        except ValueError as error:
+            raise Fatal("orders-0 at offset 7 cannot be applied") from error
+    except Fatal as error:
+        return error
+
+
+def test_the_shape_is_javas() -> None:
+    """Headline, frames behind a tab, causes."""
+    lines = render(_raised()).splitlines()
+    assert lines[0] == "headrace.core.errors.Fatal: orders-0 at offset 7 cannot be applied"
+    assert lines[1].startswith("\tat _raised(test_trace.py:")
+    assert "Caused by: ValueError" in lines
+
+
+def test_messages_of_foreign_errors_are_not_shown() -> None:
+    """They may quote a cell."""
+    assert "customer" not in render(_raised())
+
+
+def test_the_summary_is_one_line() -> None:
+    """For the log."""
+    assert summary(Fatal("a\nb")) == "headrace.core.errors.Fatal: a b"
+
+
+def test_a_circle_of_causes_ends() -> None:
+    """Libraries have made such."""
+    first, second = Fatal("first"), Fatal("second")
+    first.__cause__, second.__cause__ = second, first
+    assert render(first).count("Caused by") == 9
