@@ -1,0 +1,112 @@
+"""``make bench``: Kafka to table, Headrace and a hand-written stream one after the other over the same load.
+
+300,000 events of 100,000 keys go into a table that holds 1,000,000 rows (``workload.py``); both contestants write the
+same format with the same Spark settings, both start with warm JVMs, and both results are compared with the expected
+rows. ``QUICK=1`` is a short form that proves that the benchmark works; its figures mean little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.contestants import Effort, run_headrace, run_stream
+from benchmarks.lake import HEADRACE, STREAM, Lake
+from benchmarks.report import Score
+from benchmarks.topic import produce
+from benchmarks.workload import Source, Workload
+from headrace_dev import Stack
+
+FULL = Workload()
+QUICK = Workload(events=30_000, keys=10_000, rows=100_000)
+SMALL_TRIGGER = 50_000
+BEST_TRIGGERS = (150_000, 300_000)
+"""Records a trigger. Of those above 50,000 one is the stream's best, which one depends on the machine."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark and print what it found. Returns 1 if a result is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the load, one run of the stream")
+    parser.add_argument("--logs", type=Path, default=Path(".logs"), help="where logs go if something fails")
+    chosen = parser.parse_args(arguments)
+    root = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+    try:
+        with Stack("kafka", logs=chosen.logs) as stack:
+            scores = Benchmark(stack, root, QUICK if chosen.quick else FULL).run(() if chosen.quick else BEST_TRIGGERS)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    _print(scores)
+    return 1 if any(score.wrong_rows for score in scores) else 0
+
+
+class Benchmark:
+    """One load, and what the contestants make of it. ``root`` is a folder for the warehouse."""
+
+    def __init__(self, stack: Stack, root: Path, workload: Workload) -> None:
+        self._stack = stack
+        self._root = root
+        self._workload = workload
+        self._lake = Lake(root)
+        self._source = Source(workload)
+
+    def run(self, best_triggers: Sequence[int]) -> list[Score]:
+        """All scores: Headrace's, the stream's with small triggers, and the stream's with each of the larger ones."""
+        self._prepare()
+        kafka, root, warehouse = self._stack.kafka, self._root, self._lake.warehouse
+        events = self._workload.events
+        scores = [self._measure("Headrace", HEADRACE, partial(run_headrace, kafka, root, warehouse, events))]
+        for size in (SMALL_TRIGGER, *best_triggers):
+            stream = partial(run_stream, kafka, root, warehouse, size)
+            scores.append(self._measure(f"stream, {size:,} a trigger", STREAM, stream))
+        return scores
+
+    def _prepare(self) -> None:
+        load = self._workload
+        with _step(f"producing {load.events:,} events of {load.keys:,} keys"):
+            size = produce(self._stack.kafka, self._source)
+            self._expected = self._source.expected()
+        print(f"  {size / load.events:,.0f} bytes an event; {len(self._expected):,} rows must result")
+        with _step(f"filling the tables with {load.rows:,} rows each"):
+            amounts = map(str, (load.events, load.keys, load.rows))
+            command = [sys.executable, "-m", "benchmarks.lake", str(self._lake.warehouse), *amounts]
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+            self._lake.keep()
+
+    def _measure(self, name: str, namespace: str, contestant: Callable[[], Effort]) -> Score:
+        self._lake.restore()
+        with _step(f"{name}: once to warm up, once measured"):
+            effort = contestant()
+        wrong = self._lake.wrong_rows(namespace, self._expected)
+        return Score(name, self._workload.events, effort, wrong)
+
+
+def _print(scores: Sequence[Score]) -> None:
+    headrace, small, *larger = scores
+    best = max(larger, key=lambda score: score.per_cpu_second, default=None)
+    print(f"\n{report.table(scores)}\n")
+    print(report.breakdown(headrace))
+    print(f"\n{report.ratios(headrace, [small] if best is None else [small, best])}")
+    wrong = sum(score.wrong_rows for score in scores)
+    print(f"bench: {wrong} wrong rows" if wrong else "bench: every table holds the expected rows")
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    begin = time.monotonic()
+    print(f"{what} …", flush=True)
+    yield
+    print(f"  done in {time.monotonic() - begin:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
