@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headrace.core.cache_rows import (
+    CELL_OVERHEAD,
     CacheLimits,
     Cell,
     CellValue,
@@ -152,7 +153,7 @@ class ReselectColumnCache:
         if refused or generation is None:
             self.counts["writes", refused or "generation"] += 1
             return None
-        return Cell(value, fingerprint, stamp, generation, origin, self._clock())
+        return Cell(value, fingerprint, stamp, generation, origin, self._clock(), CELL_OVERHEAD + value_size(value))
 
     def _refusal(self, value: CellValue | None, generation: int | None) -> str | None:
         if generation is None:

@@ -66,7 +66,7 @@ class CacheLimits:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An entry: the value and everything that decides whether it may be served (section 5.1)."""
+    """An entry: the value and everything that decides whether it may be served (section 5.1); ``size`` in bytes."""
 
     value: CellValue | None
     fingerprint: object
@@ -74,11 +74,7 @@ class Cell:
     generation: int
     origin: Origin
     stored: int
-
-    @property
-    def size(self) -> int:
-        """Bytes that the entry takes, roughly."""
-        return CELL_OVERHEAD + value_size(self.value)
+    size: int
 
 
 def value_size(value: CellValue | None) -> int:

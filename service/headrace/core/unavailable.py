@@ -53,6 +53,8 @@ class Placeholder:
         self._json_texts = _Forms([self.text, standard, url_safe, self.octets.hex(), self.map_json], pa.string())
         self._element_texts = _Forms([self.text, standard, url_safe, self.octets.hex(), self.uuid], pa.string())
         self._raw = _Forms([self.octets], pa.binary())
+        forms = (self.text, standard, url_safe, self.octets.hex(), self.map_json, self.uuid)
+        self._form_lengths = frozenset(map(len, forms))
 
     def mask(self, schema: Schema, values: pa.Array, *, embedded: bool = True) -> Mask | None:
         """Which cells of a column are the placeholder, or None if there is none.
@@ -83,7 +85,7 @@ class Placeholder:
     def is_form(self, value: object) -> bool:
         """Whether one Connect value is any form of the placeholder, whatever its column (a cache refuses those)."""
         if isinstance(value, str):
-            return value in self._json_texts or value == self.uuid
+            return len(value) in self._form_lengths and (value in self._json_texts or value == self.uuid)
         if isinstance(value, bytes):
             return value == self.octets
         if isinstance(value, dict):

@@ -1,0 +1,90 @@
+"""The options of reselect are Debezium's, and what cannot be right is refused with its key."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.errors import ConfigError
+from headrace.core.events import TableId
+from headrace.core.reselect_options import ColumnFilter, ReselectOptions
+
+TABLE = TableId("shop", "inventory", "public", "orders")
+TYPE = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
+NAMED = {"post.processors": "reselector", "post.processors.reselector.type": TYPE}
+
+
+@pytest.mark.parametrize("prefix", ["", "post.processors.reselector.", "reselector."])
+def test_keys_bare_and_prefixed(prefix: str) -> None:
+    """DBZ-9170: all three spellings of a key are read."""
+    options = ReselectOptions.from_properties({**NAMED, f"{prefix}reselect.cache.enabled": "true"})
+    assert options.cache_enabled
+
+
+def test_type_of_a_post_processor_is_required() -> None:
+    """DBZ-8901: a post processor without a type fails at start."""
+    with pytest.raises(ConfigError, match="is missing") as caught:
+        ReselectOptions.from_properties({"post.processors": "reselector"})
+    assert caught.value.key == "post.processors.reselector.type"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("reselect.error.handling.mode", "explode"),
+        ("reselect.null.values", "maybe"),
+        ("reselect.batch.max.keys", "many"),
+        ("binary.handling.mode", "rot13"),
+        ("reselect.columns.include.list", "(unclosed"),
+        ("reselect.columns.include.list", r"\Qliteral\E"),
+        ("reselect.columns.exclude.list", "trailing\\"),
+    ],
+)
+def test_wrong_values_name_their_key(key: str, value: str) -> None:
+    """Unknown words, numbers and patterns are validation errors."""
+    with pytest.raises(ConfigError) as caught:
+        ReselectOptions.from_properties({key: value})
+    assert caught.value.key == key
+
+
+def test_both_lists_are_refused() -> None:
+    """Upstream lets include win silently; here it is an error."""
+    with pytest.raises(ConfigError, match="both set"):
+        ColumnFilter("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("include", "matches"),
+    [
+        ("public.orders:big", True),
+        (r"PUBLIC\.ORDERS:BIG", True),
+        (r"public\.orders:b", False),
+        (r" other , public\.orders:(big|doc) ", True),
+        (r"public\.orders:b\,ig", False),
+        ("", True),
+    ],
+)
+def test_patterns_match_the_whole_name(include: str, matches: bool) -> None:
+    """Whole text, any case, parts separated by commas."""
+    assert ColumnFilter(include).matches(TABLE, "big") is matches
+
+
+def test_exclude_list() -> None:
+    """Everything but what matches."""
+    columns = ColumnFilter(exclude=r".*:big")
+    assert not columns.matches(TABLE, "big")
+    assert columns.matches(TABLE, "doc")
+
+
+def test_mode_is_trimmed_and_of_any_case() -> None:
+    """As upstream reads it."""
+    assert ReselectOptions.from_properties({"reselect.error.handling.mode": " FAIL "}).error_handling_mode == "fail"
+
+
+def test_password_is_in_no_text() -> None:
+    """Options may be logged."""
+    options = ReselectOptions.from_properties(
+        {"reselect.database.hostname": "db", "reselect.database.password": "hunter2"}
+    )
+    assert options.database is not None
+    assert options.database.password == "hunter2"
+    assert "hunter2" not in repr(options)
