@@ -1,0 +1,114 @@
+{{- define "headrace.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* Release and chart name in one, without saying headrace twice. Names of objects end at 63 letters, ours add up to 11. */ -}}
+{{- define "headrace.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains (include "headrace.name" .) .Release.Name }}
+{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "headrace.name" .) | trunc 52 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- /* What finds the workers' pods; the test's pod is none of them. */ -}}
+{{- define "headrace.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "headrace.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: worker
+{{- end }}
+
+{{- define "headrace.labels" -}}
+app.kubernetes.io/name: {{ include "headrace.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* The metadata of an object: (list $ "-suffix" (dict of more annotations)). */ -}}
+{{- define "headrace.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ include "headrace.fullname" $root }}{{ index . 1 }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- include "headrace.labels" $root | nindent 2 }}
+{{- with merge (dict) (index . 2) $root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "headrace.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "headrace.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "headrace.configMapName" -}}
+{{- default (include "headrace.fullname" .) .Values.existingConfigMap }}
+{{- end }}
+
+{{- define "headrace.connectorsSecretName" -}}
+{{- default (printf "%s-connectors" (include "headrace.fullname" .)) .Values.existingConnectorsSecret }}
+{{- end }}
+
+{{- define "headrace.claimName" -}}
+{{- default (include "headrace.fullname" .) .Values.persistence.existingClaim }}
+{{- end }}
+
+{{- /* The worker's options: ours by name of the release, then the values', which win. */ -}}
+{{- define "headrace.workerOptions" -}}
+{{- $name := include "headrace.fullname" . -}}
+{{- $ours := dict "bootstrap.servers" .Values.kafka.bootstrapServers
+      "listeners" "http://:8083"
+      "warehouse" (printf "%s/warehouse" .Values.persistence.mountPath) -}}
+{{- if eq .Values.mode "distributed" -}}
+{{- $ours = merge $ours (dict "group.id" $name
+      "config.storage.topic" (printf "%s-configs" $name)
+      "status.storage.topic" (printf "%s-status" $name)) -}}
+{{- end -}}
+{{- with .Values.kafka.securityProtocol }}{{ $_ := set $ours "security.protocol" . }}{{ end -}}
+{{- with .Values.kafka.saslMechanism }}{{ $_ := set $ours "sasl.mechanism" . }}{{ end -}}
+{{- mergeOverwrite $ours (default dict .Values.worker.config) | toYaml }}
+{{- end }}
+
+{{- /* A value as a properties file holds it. YAML's numbers arrive as floats, and 67108864 must not become 6.7e+07. */ -}}
+{{- define "headrace.propertyValue" -}}
+{{- $text := toString . -}}
+{{- if kindIs "slice" . }}{{ $text = join "," . }}{{ end -}}
+{{- if kindIs "float64" . }}{{ if eq . (floor .) }}{{ $text = . | int64 | toString }}{{ end }}{{ end -}}
+{{- $text = $text | replace "\\" "\\\\" | replace "\n" "\\n" | replace "\t" "\\t" -}}
+{{- if hasPrefix " " $text }}{{ $text = printf "\\%s" $text }}{{ end -}}
+{{- $text -}}
+{{- end }}
+
+{{- /* Mistakes that the schema cannot see, said before anything is installed. */ -}}
+{{- define "headrace.check" -}}
+{{- if not (or .Values.kafka.bootstrapServers (get (default dict .Values.worker.config) "bootstrap.servers") .Values.existingConfigMap) }}
+{{- fail "kafka.bootstrapServers is required: the brokers to connect to first, as host:port" }}
+{{- end }}
+{{- $files := or .Values.connectors .Values.existingConnectorsSecret }}
+{{- if and (eq .Values.mode "distributed") $files }}
+{{- fail "connectors from values need mode: standalone; in mode: distributed send them by REST (POST /connectors)" }}
+{{- end }}
+{{- if and (eq .Values.mode "standalone") (not $files) }}
+{{- fail "mode: standalone needs connectors: set connectors or existingConnectorsSecret" }}
+{{- end }}
+{{- if and .Values.existingConnectorsSecret (not .Values.existingConnectorsKeys) }}
+{{- fail "existingConnectorsKeys is required with existingConnectorsSecret: the keys that hold a connector each" }}
+{{- end }}
+{{- if and (eq .Values.mode "standalone") (gt (int .Values.replicaCount) 1) }}
+{{- fail "replicaCount above 1 needs mode: distributed: standalone workers do not know of each other" }}
+{{- end }}
+{{- if and (gt (int .Values.replicaCount) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) }}
+{{- fail "replicaCount above 1 needs a warehouse that all workers reach: persistence.accessModes [ReadWriteMany], or another catalog" }}
+{{- end }}
+{{- end }}
