@@ -8,7 +8,7 @@ export PYTHONPATH := dev:tests
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars system lock demo run test unit check format bench chaos soak clean
+.PHONY: help setup jars system chart image lock demo run test unit check format bench chaos soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,8 +32,8 @@ format: setup ## let ruff put the code in form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup jars ## events/s and CPU seconds of Headrace and of a hand-written stream, the results of both checked
-	$(BIN)/python -m headrace_dev bench
+bench: setup jars ## events/s and CPU seconds of Headrace and of a hand-written stream, both results checked; QUICK=1: a tenth
+	$(BIN)/python -m benchmarks.kafka_to_table $(if $(QUICK),--quick)
 
 chaos: setup jars ## long lane: kill -9 under load again and again, then compare database and tables
 	$(BIN)/pytest -m "chaos" tests
@@ -55,8 +55,15 @@ $(READY): requirements/dev.txt pyproject.toml
 jars: setup ## Kafka, Connect, Debezium and Iceberg from Maven Central (once per machine)
 	$(BIN)/python -m headrace_dev jars
 
-system: ## Debian's PostgreSQL with its extensions, where root may install it; tests that need it are skipped without
+system: ## Debian's PostgreSQL (where root may install it) and Helm (where there is Go); tests that need them are skipped without
 	dev/install-postgresql
+	dev/install-helm
+
+chart: setup system ## Dockerfile, chart and documentation: hadolint, helm lint and template, Kubernetes' schemas, links
+	$(BIN)/pytest -q tests/unit/test_dockerfile.py tests/unit/test_chart.py tests/unit/test_docs.py
+
+image: ## the container image headrace:dev (ENGINE=podman for another engine than docker)
+	$(or $(ENGINE),docker) build -t headrace:dev .
 
 lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 from versions.py
 	$(BIN)/uv pip compile -q pyproject.toml -o requirements/runtime.txt $(LOCK)
