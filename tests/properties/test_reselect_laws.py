@@ -1,0 +1,113 @@
+"""The law of reselect: whatever the batches, the cache and the moment of a SELECT, the table ends as the source.
+
+A source table lives through random changes; events leave out what PostgreSQL leaves out. The events then arrive in
+random batches, while SELECTs see the source's last state: the most that a backlog can be behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit.runtime.reselect_harness import DOUBT, TABLE, Event, Lake, P, c, d, database, u
+
+from headrace.core.reselect import ReselectOptions
+
+KEYS = st.integers(1, 3)
+TEXTS = st.sampled_from(["A", "B", None])
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["put", "touch", "null", "delete", "move"]), KEYS, KEYS, TEXTS), max_size=25
+)
+
+
+@dataclass
+class Source:
+    """The rows of the source, and the events of its changes; what belongs together is one group."""
+
+    doubtful: bool
+    rows: dict[int, dict[str, str | None]] = field(default_factory=dict)
+    groups: list[list[Event]] = field(default_factory=list)
+    touched: int = 0
+
+    def change(self, what: str, key: int, other: int, text: str | None) -> None:
+        """One statement, if it makes sense for the rows that stand."""
+        row = self.rows.get(key)
+        if row is None:
+            if what == "put":
+                self._insert(key, text)
+        elif what == "delete":
+            del self.rows[key]
+            self.groups.append([d(key)])
+        elif what == "move" and other not in self.rows:
+            self._move(key, other)
+        elif what == "touch":
+            row["doc"] = self._next_doc()
+            self.groups.append([u(key, big=self._unchanged(row["big"]), doc=row["doc"])])
+        elif what in ("put", "null"):
+            row["big"] = text if what == "put" else None
+            self.groups.append([u(key, big=self._told(row["big"]), doc=row["doc"])])
+
+    def _insert(self, key: int, text: str | None) -> None:
+        self.rows[key] = {"big": text, "doc": self._next_doc()}
+        self.groups.append([c(key, **self.rows[key])])
+
+    def _move(self, key: int, other: int) -> None:
+        row = self.rows[other] = self.rows.pop(key)
+        self.groups.append([d(key), c(other, old=key, big=P if row["big"] else None, doc=row["doc"])])
+
+    def _unchanged(self, text: str | None) -> str | None:
+        """Left out if it was stored out of line: as the placeholder, or as a null that hides it."""
+        if text is None:
+            return DOUBT if self.doubtful else None
+        return DOUBT if self.doubtful else P
+
+    def _told(self, text: str | None) -> str | None:
+        return DOUBT if self.doubtful and text is None else text
+
+    def _next_doc(self) -> str:
+        self.touched += 1
+        return f"doc {self.touched}"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    changes=CHANGES,
+    cuts=st.lists(st.booleans(), min_size=25, max_size=25),
+    lost=st.lists(st.booleans(), min_size=25, max_size=25),
+    cached=st.booleans(),
+    doubtful=st.booleans(),
+)
+def test_table_ends_as_the_source(
+    changes: Sequence[tuple[str, int, int, str | None]],
+    cuts: Sequence[bool],
+    lost: Sequence[bool],
+    cached: bool,
+    doubtful: bool,
+) -> None:
+    """With placeholders or nulls that hide values, cached or not, in any batches, with assignments lost meanwhile."""
+    source = Source(doubtful)
+    for change in changes:
+        source.change(*change)
+    rows = [{"id": key, **row} for key, row in source.rows.items()]
+    lake = Lake(database(*rows), ReselectOptions(null_values=False, cache_enabled=cached))
+    batch: list[Event] = []
+    for group, cut, gone in zip(source.groups, cuts, lost, strict=False):
+        batch += group
+        if cut:
+            _deliver(lake, batch, gone)
+            batch = []
+    if batch:
+        _deliver(lake, batch, False)
+    assert lake.rows == source.rows
+
+
+def _deliver(lake: Lake, batch: Sequence[Event], assignment_lost: bool) -> None:
+    if assignment_lost:
+        lake.resolve(*batch)
+        lake.offset -= len(batch)
+        lake.post.failed(TABLE)
+        lake.post.revoked([(lake.topic, 0)])
+        lake.post.assigned([(lake.topic, 0)])
+    lake.batch(*batch)
