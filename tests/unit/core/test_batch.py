@@ -1,0 +1,84 @@
+"""The batch manager: when a batch closes, and that only a completed one moves offsets."""
+
+from __future__ import annotations
+
+import pytest
+from change_events import TABLE, changes, create, version
+
+from headrace.core.batch import BatchManager, BatchPolicy, Trigger
+from headrace.core.errors import Fatal
+from headrace.core.events import Changes, Truncate
+
+
+def manager(**policy: float) -> BatchManager:
+    return BatchManager(BatchPolicy(**policy))  # type: ignore[arg-type] # whole numbers where they belong
+
+
+def rows(count: int, begin: int = 0) -> Changes:
+    return changes(*(create(begin + i, begin + i + 1, a=i) for i in range(count)))
+
+
+def test_a_batch_closes_by_age() -> None:
+    """Not before the linger has passed; ``due`` says when."""
+    batches = manager(linger=2.0)
+    batches.add("p", 3, [("t", rows(3))], now=10.0)
+    assert batches.next("t", 11.9) is None
+    assert batches.due("t") == 12.0
+    batch = batches.next("t", 12.0)
+    assert batch is not None
+    assert (batch.trigger, dict(batch.offsets)) == (Trigger.AGE, {"p": 3})
+
+
+@pytest.mark.parametrize(
+    ("policy", "trigger"), [({"max_records": 3}, Trigger.ROWS), ({"max_bytes": 100}, Trigger.BYTES)]
+)
+def test_a_full_batch_closes_at_once(policy: dict[str, float], trigger: Trigger) -> None:
+    """By rows or bytes; its table is crowded until then."""
+    batches = manager(linger=99.0, **policy)
+    batches.add("p", 3, [("t", rows(3))], now=0.0)
+    assert batches.crowded() == {"t"}
+    batch = batches.next("t", 0.0)
+    assert batch is not None
+    assert batch.trigger is trigger
+    assert batches.crowded() == frozenset()
+
+
+def test_a_truncate_stands_alone() -> None:
+    """What came before it goes first, what comes after it waits."""
+    batches = manager(linger=99.0)
+    truncate = Truncate(TABLE, version(5, 1))
+    batches.add("p", 5, [("t", rows(1)), ("t", truncate), ("t", rows(1, 7))], now=0.0)
+    contents = [batches.next("t", 0.0, flush=True) for _ in range(3)]
+    assert [type(batch.content) for batch in contents if batch] == [Changes, Truncate, Changes]
+
+
+def test_offsets_move_when_every_table_is_durable() -> None:
+    """One chunk with records of two tables."""
+    batches = manager(linger=0.0)
+    batches.add("p", 9, [("t", rows(1)), ("u", rows(1))], now=0.0)
+    first, second = batches.next("t", 0.0), batches.next("u", 0.0)
+    assert first is not None
+    assert second is not None
+    assert batches.complete(first.id) == {}
+    assert batches.complete(second.id) == {"p": 9}
+    assert batches.idle
+
+
+def test_completing_twice_is_an_error() -> None:
+    """An unknown or repeated id would move offsets over what is not durable."""
+    batches = manager(linger=0.0)
+    batches.add("p", 1, [("t", rows(1))], now=0.0)
+    batch = batches.next("t", 0.0)
+    assert batch is not None
+    batches.complete(batch.id)
+    with pytest.raises(Fatal, match="completed twice"):
+        batches.complete(batch.id)
+
+
+def test_a_new_assignment_forgets_what_was_not_complete() -> None:
+    """Its records are read again from the committed offset."""
+    batches = manager(linger=0.0)
+    batches.add("p", 1, [("t", rows(1))], now=0.0)
+    batches.reset()
+    assert batches.idle
+    assert batches.next("t", 0.0) is None

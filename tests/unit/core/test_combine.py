@@ -1,0 +1,60 @@
+"""Runs of changes become one batch."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from change_events import Event, changes, create, delete, update
+
+from headrace.core.combine import combine, joined, wider_type
+from headrace.core.events import CellState
+
+
+def test_runs_keep_their_order_and_their_key_changes() -> None:
+    """Indexes of key changes move with their run."""
+    first = changes(create(1, 10, a=1), delete(1, 20, moved=True))
+    second = changes(Event(create(2, 21).operation, 2, 21, {"a": 1}, old_key=1), update(2, 30, a=2))
+    both = combine([first, second])
+    assert both.key.to_pylist() == ["=1", "=1", "=2", "=2"]
+    assert (both.moved, both.old_key) == (frozenset({1}), {2: "=1"})
+
+
+def test_a_column_that_a_run_lacks_is_absent_there() -> None:
+    """Absent is not null: an update keeps what the row has."""
+    both = combine([changes(update(1, 10, a=1)), changes(update(1, 20, a=2, b=3), columns=("a", "b"))])
+    column = both.columns[2]
+    assert column.states is not None
+    assert column.states.tolist() == [CellState.ABSENT, CellState.VALUE]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "wider"),
+    [
+        (pa.int16(), pa.int64(), pa.int64()),
+        (pa.float64(), pa.float32(), pa.float64()),
+        (pa.decimal128(10, 2), pa.decimal128(12, 2), pa.decimal128(12, 2)),
+        (pa.null(), pa.string(), pa.string()),
+        (pa.decimal128(10, 2), pa.decimal128(12, 4), None),
+        (pa.int32(), pa.string(), None),
+    ],
+)
+def test_types_are_widened_and_nothing_else(left: pa.DataType, right: pa.DataType, wider: pa.DataType | None) -> None:
+    """What neither type holds starts a batch of its own."""
+    assert wider_type(left, right) == wider
+
+
+def test_runs_of_types_that_do_not_go_together_are_not_joined() -> None:
+    """Also where only a later run shows it."""
+    number, text = changes(update(1, 10, a=1)), changes(update(1, 20, a=1))
+    retyped = text.columns[1].__class__("a", text.columns[1].schema, pa.array(["x"]))
+    other = text.__class__(
+        text.table,
+        text.key_fields,
+        text.operation,
+        text.key,
+        text.version,
+        text.transaction,
+        (text.columns[0], retyped),
+    )
+    assert joined(joined(None, number), number) is not None
+    assert joined(joined(None, number), other) is None

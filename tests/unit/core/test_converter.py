@@ -1,0 +1,77 @@
+"""JsonConverter documents: the schema part is read once and recognised by its bytes."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import msgspec
+import pytest
+
+from headrace.core.arrays import DECIMAL
+from headrace.core.converter import JsonConverter, row_type
+from headrace.core.errors import BadRecord
+from headrace.core.schema import Field, Schema
+
+SCHEMA = {"type": "struct", "fields": [{"type": "int32", "field": "id"}]}
+
+
+def document(payload: object, schema: object = SCHEMA, spaces: bool = False) -> bytes:
+    separators = None if spaces else (",", ":")
+    return json.dumps({"schema": schema, "payload": payload}, separators=separators).encode()
+
+
+def test_the_same_schema_is_the_same_object() -> None:
+    """So that a codec can be kept by identity."""
+    converter = JsonConverter(True)
+    first, payload = converter.split(document({"id": 1}))
+    second, _ = converter.split(document({"id": 2}))
+    assert first is second
+    assert payload == b'{"id":1}'
+
+
+def test_another_layout_is_understood_as_well() -> None:
+    """Only JsonConverter's own layout is recognised by its bytes; any other is parsed each time."""
+    schema, payload = JsonConverter(True).split(document({"id": 1}, spaces=True))
+    assert schema is not None
+    assert json.loads(payload) == {"id": 1}
+
+
+def test_alternating_schemas_are_both_remembered() -> None:
+    """A topic in the middle of a schema change."""
+    converter = JsonConverter(True)
+    other = {"type": "struct", "fields": [{"type": "int64", "field": "id"}]}
+    schemas = [converter.split(document({"id": 1}, schema))[0] for schema in (SCHEMA, other, SCHEMA, other)]
+    assert schemas[0] is schemas[2]
+    assert schemas[1] is schemas[3]
+
+
+@pytest.mark.parametrize("text", [b'{"id":1}', b'{"schema":{"type":"int32"},"payload":1,"x":1}', b"[]"])
+def test_what_is_no_envelope_is_refused_with_advice(text: bytes) -> None:
+    """Kafka Connect's own words."""
+    with pytest.raises(BadRecord, match=r"set schemas\.enable=false"):
+        JsonConverter(True).split(text)
+
+
+def test_a_null_schema_is_schemaless() -> None:
+    """As in Kafka Connect."""
+    assert JsonConverter(True).split(document(5, None)) == (None, b"5")
+
+
+def test_decimals_are_read_in_both_forms() -> None:
+    """base64 of the unscaled number, or a JSON number, digit for digit."""
+    schema = Schema("struct", fields=(Field("d", Schema("bytes", name=DECIMAL, parameters=(("scale", "2"),))),))
+    plain = msgspec.json.decode(b'{"d":"BNI="}', type=row_type(schema, ["d"]))
+    numeric = msgspec.json.decode(
+        b'{"d":12.3400000000000000000001}', type=row_type(schema, ["d"], numeric_decimals=True)
+    )
+    assert msgspec.structs.astuple(plain) == (b"\x04\xd2",)
+    assert msgspec.structs.astuple(numeric) == (Decimal("12.3400000000000000000001"),)
+
+
+def test_field_names_may_be_anything() -> None:
+    """Spaces, dots, keywords, letters of any script."""
+    names = ["with space", "a.b", "class", "näme", "1st"]
+    schema = Schema("struct", fields=tuple(Field(name, Schema("int32")) for name in names))
+    row = msgspec.json.decode(json.dumps(dict.fromkeys(names, 1)).encode(), type=row_type(schema, names))
+    assert msgspec.structs.astuple(row) == (1,) * 5

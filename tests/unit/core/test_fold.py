@@ -1,0 +1,122 @@
+"""The fold: one action per key, column by column. The law itself is in ``tests/properties``."""
+
+from __future__ import annotations
+
+import pytest
+from change_events import ABSENT, UNCHANGED, UNKNOWN, Cell, Event, changes, create, delete, read, update, version
+
+from headrace.core.events import Actions, CellState
+from headrace.core.fold import fold
+
+
+def cell(actions: Actions, column: str = "a", index: int = 0) -> tuple[CellState, int | None]:
+    found = next(each for each in actions.columns if each.name == column)
+    value = found.values[index].as_py()
+    if found.states is None:
+        return (CellState.NULL if value is None else CellState.VALUE), value
+    return CellState(int(found.states[index])), value
+
+
+@pytest.mark.parametrize(
+    ("known", "following", "folded"),
+    [
+        (1, 2, (CellState.VALUE, 2)),
+        (1, None, (CellState.NULL, None)),
+        (1, UNCHANGED, (CellState.VALUE, 1)),
+        (1, UNKNOWN, (CellState.DOUBTFUL, 1)),
+        (1, ABSENT, (CellState.VALUE, 1)),
+        (None, UNCHANGED, (CellState.DOUBTFUL, None)),
+        (None, UNKNOWN, (CellState.DOUBTFUL, None)),
+        (UNCHANGED, 2, (CellState.VALUE, 2)),
+        (UNCHANGED, UNCHANGED, (CellState.UNCHANGED, None)),
+        (UNCHANGED, UNKNOWN, (CellState.UNKNOWN, None)),
+        (UNKNOWN, UNCHANGED, (CellState.UNKNOWN, None)),
+        (ABSENT, ABSENT, (CellState.ABSENT, None)),
+    ],
+)
+def test_the_table_of_cell_states(known: Cell, following: Cell, folded: tuple[CellState, int | None]) -> None:
+    """``reselect.md`` section 4.1, for two updates of one row (S32: no value is lost)."""
+    actions = fold(changes(update(1, 10, a=known), update(1, 20, a=following)))
+    assert cell(actions) == folded
+
+
+def test_an_insert_forgets_what_was_known() -> None:
+    """A new image takes nothing from an older row of the key, and columns that it lacks are null."""
+    actions = fold(changes(update(1, 10, a=5), delete(1, 20), create(1, 30, a=ABSENT)))
+    assert cell(actions) == (CellState.NULL, None)
+    assert actions.fresh.tolist() == [True]
+
+
+def test_an_update_after_a_delete_is_a_new_row() -> None:
+    """Without the insert it must not keep the deleted row's cells."""
+    assert fold(changes(delete(1, 10), update(1, 20, a=UNCHANGED))).fresh.tolist() == [True]
+
+
+def test_a_delete_carries_only_itself() -> None:
+    """Its gate is its own position, whatever came before it in the batch; a row made in the batch is marked."""
+    actions = fold(changes(create(1, 10, a=1), delete(1, 20), update(2, 30, a=1), delete(2, 40)))
+    assert actions.delete.tolist() == [True, True]
+    assert actions.fresh.tolist() == [True, False]
+    assert actions.first.offset.tolist() == [1, 3]
+
+
+def test_the_gate_is_that_of_the_oldest_cell() -> None:
+    """A full image needs nothing older; one that leans on an older event does."""
+    assert fold(changes(update(1, 10, a=1), update(1, 20, a=2))).first.offset.tolist() == [1]
+    leaning = fold(changes(update(1, 10, a=1), update(1, 20, a=UNCHANGED)))
+    assert leaning.first.offset.tolist() == [0]
+    assert leaning.version.offset.tolist() == [1]
+
+
+def test_a_read_never_lowers_the_position() -> None:
+    """It comes later, so its cells count, at the position that the row had (``merge.md`` section 2.2)."""
+    actions = fold(changes(update(1, 10, a=1), read(1, a=2)))
+    assert cell(actions) == (CellState.VALUE, 2)
+    assert actions.version.position[0] == b"00000.%020d" % 10
+    assert actions.by_arrival.tolist() == [True]
+
+
+def test_a_read_over_a_tombstone_goes_on_from_its_position() -> None:
+    """So that an event older than the delete stays blocked."""
+    actions = fold(changes(Event(read(1).operation, 1, None, {"a": 1}, offset=9)), {"=1": version(50, 3)})
+    assert actions.version.position[0] == b"00000.%020d" % 50
+
+
+def moved(old: int, new: int, lsn: int, cell: Cell) -> tuple[Event, Event]:
+    away = delete(old, lsn, moved=True)
+    into = create(new, lsn + 1, a=cell)
+    return away, Event(into.operation, new, lsn + 1, into.cells, old_key=old)
+
+
+def test_a_key_change_takes_cells_of_the_batch() -> None:
+    """The value stands in an event of the old key."""
+    actions = fold(changes(update(1, 10, a=7), *moved(1, 2, 20, UNCHANGED)))
+    assert actions.key.to_pylist() == ["=1", "=2"]
+    assert cell(actions, index=1) == (CellState.VALUE, 7)
+
+
+def test_a_key_change_takes_cells_of_the_stored_row() -> None:
+    """The batch does not hold them: the merge reads them from the row under the old key."""
+    actions = fold(changes(*moved(1, 2, 20, UNCHANGED)))
+    assert cell(actions, index=1)[0] is CellState.CARRIED
+    assert actions.carry_from.tolist() == [-1, 0]
+
+
+def test_chains_and_swaps_lead_to_where_the_cell_is() -> None:
+    """1 -> 2 -> 3 takes from the stored row 1; two rows that swap keys take from each other."""
+    chain = fold(changes(*moved(1, 2, 10, UNCHANGED), *moved(2, 3, 20, UNCHANGED)))
+    assert chain.key.to_pylist() == ["=1", "=2", "=3"]
+    assert chain.carry_from.tolist() == [-1, -1, 0]
+    swap = fold(changes(*moved(1, 9, 10, UNCHANGED), *moved(2, 1, 20, UNCHANGED), *moved(9, 2, 30, UNCHANGED)))
+    origin = dict(zip(swap.key.to_pylist(), swap.carry_from.tolist(), strict=True))
+    places = swap.key.to_pylist()
+    assert places[origin["=1"]] == "=2"
+    assert places[origin["=2"]] == "=1"
+
+
+def test_a_half_without_its_first_part_carries_nothing() -> None:
+    """The delete lies in another batch or partition: reselect or the unresolved policy fills the cell."""
+    _, into = moved(1, 2, 20, UNCHANGED)
+    actions = fold(changes(into))
+    assert cell(actions)[0] is CellState.UNCHANGED
+    assert actions.carry_from.tolist() == [-1]
