@@ -15,6 +15,8 @@ KAFKA = "4.3.1"
 DEBEZIUM = "3.7.0.Final"
 LOG4J = "2.25.5"
 POSTGRESQL = "15"  # Debian's package, where root may install it
+HELM = "3.22.0"  # built from its Go module, where there is Go
+KUBERNETES = "1.34"  # what the chart's manifests are checked against
 
 JAVA = 17
 
