@@ -186,10 +186,10 @@ def _first_free_port(wanted: int) -> int:
 
 
 def _how_to_query() -> str:
-    newest = f"max(glob('{FOLDER}/warehouse/headrace/{NAME}_public_products/metadata/v*.json'), key=os.path.getmtime)"
     return (
-        f'  .venv/bin/python -c "import os; from glob import glob; from pyiceberg.table import StaticTable; '
-        f'print(StaticTable.from_metadata({newest}).scan().to_arrow())"'
+        "  .venv/bin/python\n"
+        "  >>> from pyiceberg.table import StaticTable\n"
+        f'  >>> StaticTable.from_metadata("{FOLDER}/warehouse/headrace/{NAME}_public_products").scan().to_arrow()'
     )
 
 
