@@ -188,7 +188,7 @@ class _Properties:
         names = ("hostname", "user", "password", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey")
         texts = {name: self.text(prefix + name) for name in names if self.text(prefix + name)}
         port, pool = self.number(prefix + "port", 5432), self.number(prefix + "pool.max.size", 4)
-        return DatabaseOptions(**texts, port=port, pool_max_size=pool)  # type: ignore[arg-type]  # names of text fields
+        return DatabaseOptions(**texts, port=port, pool_max_size=pool)
 
     def modes(self) -> HandlingModes:
         return HandlingModes.from_properties(self._values)

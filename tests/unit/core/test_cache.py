@@ -216,6 +216,14 @@ def test_s8_slow_query_does_not_overwrite_a_later_event() -> None:
     assert get(cache, "1", 6) == Hit("B")
 
 
+def test_late_event_does_not_overwrite_a_later_one() -> None:
+    """Section 5.3 rule 1: a put from an event with a lower offset is rejected."""
+    cache = make()
+    put(cache, "1", 5, big="B")
+    put(cache, "1", 3, big="A")
+    assert get(cache, "1", 6) == Hit("B")
+
+
 def test_drop_marker_outlives_slow_queries() -> None:
     """An answer for event 1 that arrives after the row was deleted at 5 is rejected."""
     cache = make()

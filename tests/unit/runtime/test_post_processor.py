@@ -139,6 +139,21 @@ def test_s2_deleted_row_is_not_served_to_the_next(cell: str | None, expected: st
     assert lake.big() == expected
 
 
+@pytest.mark.parametrize("gone", [[d(1), c(1, big=P)], [c(1, big=P)]])
+def test_s2_what_was_dropped_stays_dropped(gone: list[Any]) -> None:
+    """S2: a new row whose value nobody knew leaves no older value behind for the events after it."""
+    lake = Lake(None, CACHE)
+    lake.each(u(1, big="A"), *gone, u(1, big=P))
+    assert lake.big() == HOLLOW
+
+
+def test_row_that_is_gone_is_dropped_from_the_cache() -> None:
+    """Section 4.4: once the source has no such row, none of its cells is served any more."""
+    lake = Lake(database(), CACHE)
+    lake.each(u(1, big="A", doc=None), u(1, big=P, doc=P), u(1, big=P, doc=None))
+    assert lake.queries == 2
+
+
 def test_s3_truncate_or_a_skipped_one() -> None:
     """S3: a new insert never gets what stood before a truncate, whether the truncate arrived or not."""
     for arrives in (True, False):
