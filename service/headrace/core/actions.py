@@ -56,6 +56,11 @@ def open_rows(actions: Actions, standing: Bools | None = None) -> Bools:
     return found
 
 
+def has_carried_cells(actions: Actions) -> bool:
+    """Whether any cell is to come from the stored row of another key."""
+    return any(column.states is not None and (column.states == CellState.CARRIED).any() for column in actions.columns)
+
+
 def with_nulls_for_open_cells(actions: Actions, rows: Bools) -> Actions:
     """The actions with NULL for every open cell of ``rows``."""
     columns = []

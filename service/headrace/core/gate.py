@@ -76,12 +76,28 @@ def applying(
     suspect = _disorderly(version, grouped)
     suspect[list(rows)] = True
     suspect |= _needing_arrival(version, grouped, tombstones)
-    applies: Bools = deletes | _above(version, grouped, tombstones)
+    exempt = deletes | _ended_here(version, grouped, deletes, tombstones)
+    applies: Bools = exempt | _above(version, grouped, tombstones)
     if FLOOR_KEY in ledger:
         applies &= deletes | _above_floor(version, ledger[FLOOR_KEY])
     if suspect.any():
-        _walk_all(version, grouped, deletes, applies, suspect, tombstones, rows)
+        _walk_all(version, grouped, exempt, applies, suspect, tombstones, rows)
     return applies
+
+
+def _ended_here(version: Versions, grouped: Grouped, deletes: Bools, tombstones: Mapping[int, RowVersion]) -> Bools:
+    """The events whose row is deleted later in this batch by the very delete that left the tombstone, or a newer one.
+
+    Nothing needs to block them, and a key change in between takes its cells from them. So it is after a crash between
+    ledger and table commit, and where a batch is folded again after its deletes were written to the ledger.
+    """
+    ended = np.zeros(len(deletes), np.bool_)
+    for code, tombstone in tombstones.items():
+        begin, end = np.searchsorted(grouped.code, [code, code + 1])
+        ends = [i for i in range(begin, end) if deletes[i] and not outranks(tombstone, version.row(i))]
+        if ends:
+            ended[begin : ends[-1]] = True
+    return ended
 
 
 def _above(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVersion]) -> Bools:
@@ -117,18 +133,18 @@ def _needing_arrival(version: Versions, grouped: Grouped, tombstones: Mapping[in
 def _walk_all(
     version: Versions,
     grouped: Grouped,
-    deletes: Bools,
+    exempt: Bools,
     applies: Bools,
     suspect: Bools,
     tombstones: Mapping[int, RowVersion],
     rows: Mapping[int, RowVersion],
 ) -> None:
-    bounds = np.append(np.flatnonzero(grouped.starts()), len(deletes))
+    bounds = np.append(np.flatnonzero(grouped.starts()), len(exempt))
     present = grouped.code[bounds[:-1]]
     for place in np.flatnonzero(suspect[present]):
         code = int(present[place])
         span = (int(bounds[place]), int(bounds[place + 1]))
-        _walk(version, deletes, applies, span, tombstones.get(code), rows.get(code))
+        _walk(version, exempt, applies, span, tombstones.get(code), rows.get(code))
 
 
 def _known(versions: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[int, RowVersion]:
@@ -153,7 +169,7 @@ def _disorderly(version: Versions, grouped: Grouped) -> Bools:
 
 def _walk(
     version: Versions,
-    deletes: Bools,
+    exempt: Bools,
     applies: Bools,
     bounds: tuple[int, int],
     tombstone: RowVersion | None,
@@ -163,7 +179,7 @@ def _walk(
     current = row
     for index in range(*bounds):
         event = version.row(index)
-        blocked = tombstone is not None and not deletes[index] and not outranks(event, tombstone)
+        blocked = tombstone is not None and not exempt[index] and not outranks(event, tombstone)
         applies[index] &= not blocked and (current is None or outranks(event, current))
         if applies[index]:
             current = succeed(event, current)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.actions import (
+    has_carried_cells,
     lake_columns,
     open_rows,
     table_schema,
@@ -119,7 +120,8 @@ class TablePipeline:
         actions = self._resolve(actions)
         self._record_tombstones(actions)
         failpoints.reach("after-ledger")
-        if open_rows(actions).any():
+        # A row that is carried over must not be overwritten before it is certain that the merge can read it.
+        if open_rows(actions).any() or has_carried_cells(actions):
             self._settle(changes, actions, commit)
             return
         counts = self._merge(actions, commit)
