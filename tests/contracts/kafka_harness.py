@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 
-from headrace.ports import TopicPartition
+from headrace.ports import Feed, TopicPartition
 from headrace_connectors.kafka import KafkaFeeds
 from headrace_dev.kafka import Kafka
 
@@ -30,12 +30,29 @@ def producer(kafka: Kafka, **settings: str) -> Iterator[Producer]:
     assert made.flush(30) == 0
 
 
+class TidyFeeds(KafkaFeeds):
+    """Feeds that a test which fails leaves behind are stopped at its end, so that its own error is what one reads."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__(properties)
+        self._opened: list[Feed] = []
+
+    def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed:
+        self._opened.append(super().open(connector, task, config))
+        return self._opened[-1]
+
+    async def close(self) -> None:
+        for feed in self._opened:
+            await feed.stop()
+        await super().close()
+
+
 class KafkaCluster:
     """One worker's feeds on a real broker."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
-        self.feeds = KafkaFeeds({"bootstrap.servers": kafka.bootstrap_servers})
+        self.feeds = TidyFeeds({"bootstrap.servers": kafka.bootstrap_servers})
 
     async def create(self, topic: str, partitions: int = 1) -> None:
         await asyncio.to_thread(self._kafka.create_topic, topic, partitions)

@@ -211,21 +211,24 @@ class GroupMember(Service):
         """Refresh the lag; fail when the client has silently stopped fetching."""
         await self._assigned.wait()
         await asyncio.sleep(WATCH_SECONDS if self.lag else WATCH_SECONDS / 8)
-        assigned = self._consumer.assignment()
-        if not (assigned and self._assigned.is_set()):
-            return
+        await self._refresh_lag(self._consumer.assignment())
+        self._check_stall()
+
+    async def _refresh_lag(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
+        epoch = self._numbering.epoch
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(WATCH_SECONDS):
-                ends = await self._consumer.end_offsets(assigned)
-                behind = {each: ends[each] - await self._consumer.position(each) for each in assigned}
+                ends = await self._consumer.end_offsets(assigned) if assigned else {}
+                behind = {each: end - await self._consumer.position(each) for each, end in ends.items()}
+            if epoch == self._numbering.epoch:
                 self.lag = {TopicPartition(*each): max(0, records) for each, records in behind.items()}
-        self._check_stall(assigned)
 
-    def _check_stall(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
+    def _check_stall(self) -> None:
         """Time passes only while we wait for records: a task that is busy or paused does not fetch, and need not."""
+        assigned = self._consumer.assignment()
         polled = max((self._consumer.last_poll_timestamp(each) or 0 for each in assigned), default=0)
         latest, since = self._heard
-        if polled != latest or not self._idle or self._fetchable() == (NOWHERE,):
+        if polled != latest or not assigned or not self._idle or self._fetchable() == (NOWHERE,):
             self._heard = (polled, self._clock())
         elif self._clock() - since > STALL_SECONDS:
             raise Retriable(f"no fetch was answered for {STALL_SECONDS:g} s; are the brokers up?")

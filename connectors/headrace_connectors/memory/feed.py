@@ -227,6 +227,10 @@ class MemoryFeeds:
     async def start(self) -> None:
         """Nothing to start."""
 
+    def check(self, connector: str, config: Mapping[str, str]) -> None:
+        """Raise ConfigError when no topic is named."""
+        self.open(connector, 0, config)
+
     def open(self, connector: str, task: int, config: Mapping[str, str]) -> MemoryFeed:
         """The feed of one task."""
         names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]

@@ -1,0 +1,90 @@
+"""What every ``DeadLetterQueue`` must do. A subclass gives the ``harness`` fixture."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import pytest
+
+from headrace.core.errors import BadRecord, Stage
+from headrace.ports import DeadLetterQueue, ErrantRecord
+from headrace_connectors.memory import MemoryRecord
+
+Letter = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
+"""Key, value, timestamp, headers."""
+
+
+class Queue(Protocol):
+    """A queue, and what has been written to it."""
+
+    queue: DeadLetterQueue
+
+    async def letters(self, count: int) -> Sequence[Letter]: ...
+
+
+class QueueHarness(Protocol):
+    """Opens queues of the connector ``sink``, task 3, with context headers."""
+
+    def open(self) -> AbstractAsyncContextManager[Any]: ...
+
+
+def errant(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> ErrantRecord:
+    """A record that the value converter refused."""
+    record = MemoryRecord("shop.public.orders", 2, 77, 1_700_000_000_123, key, value, headers)
+    error = BadRecord("not JSON", stage=Stage.VALUE_CONVERTER)
+    return ErrantRecord(record, Stage.VALUE_CONVERTER, "org.apache.kafka.connect.json.JsonConverter", error)
+
+
+class DeadLetterQueueSuite:
+    """The contract of ``headrace.ports.DeadLetterQueue``."""
+
+    @pytest.fixture
+    @abstractmethod
+    def harness(self) -> QueueHarness:
+        """Where the suite runs."""
+
+    def test_a_record_is_kept_as_it_came(self, harness: QueueHarness) -> None:
+        """Raw key and value, nulls included, and the time stamp."""
+
+        async def scenario() -> None:
+            async with harness.open() as opened:
+                await opened.queue.report([errant(b"\x00k", b"{broken"), errant(None, b"v"), errant(b"k", None)])
+                letters = await opened.letters(3)
+                await opened.queue.close()
+            assert [letter[:3] for letter in letters] == [
+                (b"\x00k", b"{broken", 1_700_000_000_123),
+                (None, b"v", 1_700_000_000_123),
+                (b"k", None, 1_700_000_000_123),
+            ]
+
+        asyncio.run(scenario())
+
+    def test_context_headers_follow_the_record_s_own(self, harness: QueueHarness) -> None:
+        """Kafka Connect's ten headers tell where the record came from; equal names that it had are kept."""
+
+        async def scenario() -> None:
+            own = [("trace", b"\xff"), ("__connect.errors.topic", b"earlier")]
+            async with harness.open() as opened:
+                await opened.queue.report([errant(b"k", b"v", own)])
+                ((*_, headers),) = await opened.letters(1)
+                await opened.queue.close()
+            assert headers[:2] == own
+            context = dict(headers[2:])
+            assert b"BadRecord: not JSON" in (context.pop("__connect.errors.exception.stacktrace") or b"")
+            assert context == {
+                "__connect.errors.topic": b"shop.public.orders",
+                "__connect.errors.partition": b"2",
+                "__connect.errors.offset": b"77",
+                "__connect.errors.connector.name": b"sink",
+                "__connect.errors.task.id": b"3",
+                "__connect.errors.stage": b"VALUE_CONVERTER",
+                "__connect.errors.class.name": b"org.apache.kafka.connect.json.JsonConverter",
+                "__connect.errors.exception.class.name": b"headrace.core.errors.BadRecord",
+                "__connect.errors.exception.message": b"not JSON",
+            }
+
+        asyncio.run(scenario())

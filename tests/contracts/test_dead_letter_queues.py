@@ -1,0 +1,116 @@
+"""The dead letter queue's contract, kept in memory and by Kafka; and what only Kafka can refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from confluent_kafka import Consumer
+from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness
+
+from headrace.core.errors import Fatal
+from headrace.ports import DeadLetterQueue
+from headrace_connectors.kafka import KafkaFeeds
+from headrace_connectors.memory import MemoryDeadLetterQueue
+from headrace_dev.kafka import Kafka
+
+
+def options(topic: str, **more: str) -> dict[str, str]:
+    """A connector's dead letter options."""
+    prefix = "errors.deadletterqueue."
+    return {
+        f"{prefix}topic.name": topic,
+        f"{prefix}topic.replication.factor": "1",
+        f"{prefix}context.headers.enable": "true",
+        **more,
+    }
+
+
+class MemoryQueue:
+    """The memory version."""
+
+    def __init__(self) -> None:
+        self.queue = MemoryDeadLetterQueue("sink", 3)
+
+    async def letters(self, count: int) -> Sequence[Letter]:
+        assert len(self.queue.letters) == count
+        return [(each.key, each.value, each.timestamp, each.headers) for each in self.queue.letters]
+
+
+class MemoryHarness:
+    """A queue for each test."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[MemoryQueue]:
+        yield MemoryQueue()
+
+
+class KafkaQueue:
+    """A topic of a real broker."""
+
+    def __init__(self, kafka: Kafka, topic: str, queue: DeadLetterQueue) -> None:
+        self._kafka = kafka
+        self._topic = topic
+        self.queue = queue
+
+    async def letters(self, count: int) -> Sequence[Letter]:
+        return await asyncio.to_thread(self._read, count)
+
+    def _read(self, count: int) -> Sequence[Letter]:
+        settings = {"bootstrap.servers": self._kafka.bootstrap_servers, "group.id": "reader", "log_level": 0}
+        consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+        consumer.subscribe([self._topic])
+        messages = consumer.consume(count, timeout=20)
+        consumer.close()
+        return [(each.key(), each.value(), each.timestamp()[1], each.headers()) for each in messages]
+
+
+class KafkaHarness:
+    """A topic for each test."""
+
+    def __init__(self, kafka: Kafka, topic: str) -> None:
+        self._kafka = kafka
+        self._topic = topic
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[KafkaQueue]:
+        feeds = KafkaFeeds({"bootstrap.servers": self._kafka.bootstrap_servers})
+        await feeds.start()
+        queue = await feeds.dead_letter_queue("sink", 3, options(self._topic))
+        assert queue is not None
+        yield KafkaQueue(self._kafka, self._topic, queue)
+        await feeds.close()
+
+
+class TestMemoryDeadLetterQueue(DeadLetterQueueSuite):
+    """The suite, in memory."""
+
+    @pytest.fixture
+    def harness(self) -> QueueHarness:
+        return MemoryHarness()
+
+
+@pytest.mark.stack
+class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
+    """The suite, in a topic."""
+
+    @pytest.fixture
+    def harness(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> QueueHarness:
+        return KafkaHarness(stack_kafka, unique("dead"))
+
+    def test_a_topic_that_cannot_be_created(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+        """Connect's text says which topic, the cause follows."""
+        topic = unique("dead")
+
+        async def scenario() -> None:
+            feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+            await feeds.start()
+            with pytest.raises(Fatal, match=f"Could not initialize dead letter queue with topic={topic}"):
+                await feeds.dead_letter_queue(
+                    "sink", 3, options(topic, **{"errors.deadletterqueue.topic.replication.factor": "3"})
+                )
+            await feeds.close()
+
+        asyncio.run(scenario())
