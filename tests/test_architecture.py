@@ -1,0 +1,73 @@
+"""The rules of the architecture that no type checker sees. Each failure says how to repair it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import headrace
+import headrace_connectors
+from headrace.core import errors
+
+SERVICE = Path(headrace.__file__).parent
+CONNECTORS = Path(headrace_connectors.__file__).parent
+
+
+def modules(*roots: Path) -> Iterator[Path]:
+    for root in roots:
+        yield from sorted(root.rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of what a module imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def importers(package: str) -> set[str]:
+    return {str(path.relative_to(CONNECTORS)) for path in modules(CONNECTORS) if package in imported(path)}
+
+
+def test_only_one_file_imports_faust() -> None:
+    """Move what needs Faust behind kafka/agent.py."""
+    assert importers("faust") == {"kafka/agent.py"}
+
+
+def test_drivers_stay_in_their_packages() -> None:
+    """Only the lakehouse package knows Spark, only the sql package knows a database driver."""
+    assert all(name.startswith("lakehouse/") for name in importers("pyspark"))
+    assert all(name.startswith("sql/postgres") for name in importers("psycopg") | importers("psycopg_pool"))
+    service = {package for path in modules(SERVICE) for package in imported(path)}
+    assert not service & {"faust", "aiokafka", "pyspark", "psycopg", "oracledb", "headrace_connectors"}
+
+
+def test_every_error_has_a_remedy() -> None:
+    """Add the class to core/errors.py: POLICY, with what an operator should do."""
+    kinds = {
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.HeadraceError)
+    }
+    without = {kind for kind in kinds if not any(base in errors.POLICY for base in kind.__mro__)}
+    assert without <= {errors.HeadraceError}
+
+
+def test_no_bucket_modules() -> None:
+    """Name a module after what it holds."""
+    banned = {"utils", "common", "types", "helpers", "misc", "manager"}
+    assert not [path for path in modules(SERVICE, CONNECTORS) if path.stem in banned]
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    """A docstring at its head."""
+    assert not [path for path in modules(SERVICE, CONNECTORS) if not ast.get_docstring(ast.parse(path.read_text()))]
+
+
+def test_the_core_has_no_mocks() -> None:
+    """Plain values are enough to test it; a mock would hide that a core module does I/O."""
+    tests = Path(__file__).parent / "unit" / "core"
+    assert not [path for path in tests.glob("*.py") if "mock" in imported(path) or "unittest" in imported(path)]

@@ -1,0 +1,55 @@
+"""Questions about folded actions, between fold and merge."""
+
+from __future__ import annotations
+
+import numpy as np
+from change_events import ABSENT, UNCHANGED, UNKNOWN, Event, changes, create, delete, update
+
+from headrace.core.actions import (
+    open_rows,
+    take_actions,
+    with_nulls_for_open_cells,
+    without_hollow_carries,
+)
+from headrace.core.events import CellState
+from headrace.core.fold import fold
+
+YES, NO = np.array([True]), np.array([False])
+
+
+def test_open_rows_are_new_images_with_holes() -> None:
+    """A stored row may be kept; a new image or a row that does not stand has nothing to keep."""
+    assert open_rows(fold(changes(create(1, 10, a=UNCHANGED)))).tolist() == [True]
+    kept = fold(changes(update(1, 10, a=UNKNOWN)))
+    assert open_rows(kept).tolist() == [False]
+    assert open_rows(kept, NO).tolist() == [True]
+    assert open_rows(kept, YES).tolist() == [False]
+    assert open_rows(fold(changes(delete(1, 10))), NO).tolist() == [False]
+
+
+def test_open_cells_become_null_in_the_rows_that_are_named() -> None:
+    """``reselect.unresolved.insert.mode=null``; absent columns of a new row too."""
+    actions = fold(changes(update(1, 10, a=UNCHANGED, b=ABSENT), update(2, 20, a=UNCHANGED, b=1), columns=("a", "b")))
+    settled = with_nulls_for_open_cells(actions, np.array([True, False]))
+    states = {column.name: column.states.tolist() for column in settled.columns if column.states is not None}
+    assert states["a"] == [CellState.NULL, CellState.UNCHANGED]
+    assert states["b"][0] == CellState.NULL
+
+
+def test_cells_of_an_old_row_that_does_not_stand_are_open() -> None:
+    """Reselect may fill them; the merge could not."""
+    into = Event(create(2, 21).operation, 2, 21, {"a": UNCHANGED}, old_key=1)
+    actions = fold(changes(delete(1, 20, moved=True), into))
+    assert without_hollow_carries(actions, np.array([True, False])) is actions
+    hollow = without_hollow_carries(actions, np.array([False, False]))
+    assert hollow.carry_from.tolist() == [-1, -1]
+    assert hollow.columns[1].states is not None
+    assert hollow.columns[1].states[1] == CellState.UNCHANGED
+
+
+def test_taking_actions_takes_every_array() -> None:
+    """States included."""
+    actions = take_actions(fold(changes(update(1, 10, a=UNCHANGED), update(2, 20, a=5))), np.array([1]))
+    assert actions.key.to_pylist() == ["=2"]
+    assert actions.columns[1].values.to_pylist() == [5]
+    assert len(actions) == len(actions.version) == 1

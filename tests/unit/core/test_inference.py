@@ -1,0 +1,39 @@
+"""Types for JSON without schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.core.arrays import arrow_type
+from headrace.core.errors import BadRecord
+from headrace.core.inference import infer_schema
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, None], "int64"),
+        ([1, 1.5], "double"),
+        ([1.5, "NaN", "Infinity"], "double"),
+        (["NaN", "text"], "string"),
+        (["NaN"], "string"),
+        ([True, None], "bool"),
+        ([None, None], "null"),
+        ([[1], [], None], "list<item: int64>"),
+        ([["NaN"], [1.5]], "list<item: double>"),
+        ([{"x": 1}, {"y": "a"}], "struct<x: int64, y: string>"),
+    ],
+)
+def test_the_narrowest_type_that_holds_all(values: list[Any], kind: str) -> None:
+    """Whatever the order in which the values come."""
+    assert str(arrow_type(infer_schema(values))) == kind
+
+
+def test_a_value_of_another_kind_is_a_bad_record() -> None:
+    """Its index is told, the value is not."""
+    with pytest.raises(BadRecord) as caught:
+        infer_schema([1, 2, "secret"])
+    assert caught.value.index == 2
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,44 @@
+"""Connect schemas as values."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.errors import BadRecord
+from headrace.core.schema import Field, Schema, schema_from_json
+
+DOCUMENT = {
+    "type": "struct",
+    "name": "shop.Value",
+    "fields": [
+        {"type": "int32", "optional": False, "field": "id"},
+        {"type": "array", "items": {"type": "string", "optional": True}, "optional": True, "field": "tags"},
+        {"type": "map", "keys": {"type": "string"}, "values": {"type": "int64"}, "field": "counts"},
+        {"type": "bytes", "name": "D", "version": 1, "parameters": {"b": "2", "a": "1"}, "default": "x", "field": "d"},
+    ],
+}
+
+
+def test_reading_gives_the_schema() -> None:
+    """Every kind, with parameters in a fixed order."""
+    schema = schema_from_json(DOCUMENT)
+    assert schema.field("tags") == Schema("array", optional=True, items=Schema("string", optional=True))
+    assert schema.field("counts") == Schema("map", keys=Schema("string"), values=Schema("int64"))
+    decimal = schema.field("d")
+    assert decimal is not None
+    assert decimal.parameters == (("a", "1"), ("b", "2"))
+    assert decimal.parameter("b") == "2"
+    assert schema.field("nope") is None
+
+
+def test_schemas_are_equal_by_what_they_say() -> None:
+    """A default does not make another type."""
+    assert schema_from_json(DOCUMENT) == schema_from_json(DOCUMENT)
+    assert Schema("int32", default=1) == Schema("int32")
+    assert hash(Schema("struct", fields=(Field("a", Schema("int8")),)))
+
+
+def test_an_unknown_type_is_a_bad_record() -> None:
+    """It names what it found."""
+    with pytest.raises(BadRecord, match="unknown schema type 'uint8'"):
+        schema_from_json({"type": "uint8"})
