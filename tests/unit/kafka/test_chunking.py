@@ -1,0 +1,41 @@
+"""Numbering of chunks and the size of polls."""
+
+from headrace.core.sequence import ChunkSequence
+from headrace.ports import TopicPartition
+from headrace_connectors.kafka.chunking import CHUNK_BYTES, ChunkNumbering, PollSize
+from headrace_connectors.memory import MemoryRecord
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+def records(offset: int, size: int = 10) -> list[MemoryRecord]:
+    """One record."""
+    return [MemoryRecord("a", 0, offset, 0, None, b"x" * size)]
+
+
+def test_chunks_pass_the_sink_task_s_check() -> None:
+    """Sequence over all partitions, offsets without a gap within each, fresh in every epoch."""
+    numbering, check = ChunkNumbering(), ChunkSequence()
+    for _ in range(2):
+        numbering.next_epoch()
+        check.begin(numbering.epoch)
+        made = [
+            numbering.chunk(A, records(5), 6),
+            numbering.chunk(B, records(0), 1),
+            numbering.chunk(A, records(9), 12),  # behind a gap, with a marker at its end
+        ]
+        assert [chunk.sequence for chunk in made] == [0, 1, 2]
+        assert [(chunk.begin, chunk.end) for chunk in made] == [(5, 6), (0, 1), (6, 12)]
+        assert all(check.admit(c.epoch, c.sequence, c.partition, c.begin, c.end) for c in made)
+
+
+def test_wide_records_make_small_polls() -> None:
+    """A poll stays near the bytes of a chunk, never below one record or above the configured number."""
+    size = PollSize(4_000)
+    size.observe(records(0, 100_000))
+    assert size.records * 100_000 <= CHUNK_BYTES
+    size.observe(records(0, 2 * CHUNK_BYTES))
+    assert size.records == 1
+    for _ in range(40):
+        size.observe(records(0, 100))
+    assert size.records == 4_000

@@ -1,0 +1,95 @@
+"""Java property names become aiokafka's arguments, or are refused by name."""
+
+import re
+import ssl
+
+import pytest
+
+from headrace.core.errors import ConfigError
+from headrace_connectors.kafka.settings import consumer_settings, producer_arguments, topic_pattern
+
+WORKER = {"bootstrap.servers": "broker:9092"}
+TOPICS = {"topics": "a.b"}
+
+
+def test_defaults_follow_kafka_connect() -> None:
+    """Group, client id and start of a sink's consumer are those that operators know."""
+    settings = consumer_settings(WORKER, "shop", 2, TOPICS)
+    assert settings.group == settings.arguments["group_id"] == "connect-shop"
+    assert settings.arguments["client_id"] == "connector-consumer-shop-2"
+    assert settings.reset == "earliest"
+    assert settings.arguments["enable_auto_commit"] is False
+
+
+def test_later_layers_win() -> None:
+    """A connector's override beats the worker's consumer.*, which beats the worker's own properties."""
+    worker = {**WORKER, "security.protocol": "SSL", "consumer.security.protocol": "PLAINTEXT", "consumer.group.id": "g"}
+    settings = consumer_settings(worker, "shop", 0, {**TOPICS, "consumer.override.max.poll.records": "7"})
+    assert settings.arguments["security_protocol"] == "PLAINTEXT"
+    assert settings.arguments["max_poll_records"] == 7
+    assert settings.group == "g"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("max.poll.record", "5", "did you mean max.poll.records"),
+        ("max.poll.records", "many", "max.poll.records has a wrong value"),
+        ("isolation.level", "read_all", "expected one of read_committed"),
+        ("enable.auto.commit", "true", "committed after the table commit"),
+        ("key.deserializer", "x.Y", "key.converter"),
+        ("sasl.mechanism", "GSSAPI", "expected one of PLAIN"),
+        ("sasl.jaas.config", "x required user='u';", "needs a login module"),
+    ],
+)
+def test_a_wrong_property_is_named(key: str, value: str, text: str) -> None:
+    """The message says which property and why; the error carries its key."""
+    with pytest.raises(ConfigError, match=text) as caught:
+        consumer_settings(WORKER, "shop", 0, {**TOPICS, f"consumer.override.{key}": value})
+    assert caught.value.key == key
+
+
+def test_a_java_key_store_is_refused_with_the_way_out() -> None:
+    """Only PEM files can be read."""
+    worker = {**WORKER, "security.protocol": "SSL", "ssl.truststore.type": "JKS"}
+    with pytest.raises(ConfigError, match="convert it to PEM"):
+        consumer_settings(worker, "shop", 0, TOPICS)
+
+
+def test_tls_without_host_name_check() -> None:
+    """An empty ssl.endpoint.identification.algorithm switches the check off, as in Java."""
+    worker = {**WORKER, "security.protocol": "SASL_SSL", "ssl.endpoint.identification.algorithm": ""}
+    context = consumer_settings(worker, "shop", 0, TOPICS).arguments["ssl_context"]
+    assert isinstance(context, ssl.SSLContext)
+    assert not context.check_hostname
+
+
+def test_passwords_of_a_login_module() -> None:
+    """Quoted, escaped and bare values are read; no message ever shows them."""
+    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="a\\"; b=c";'
+    arguments = producer_arguments({**WORKER, "sasl.jaas.config": jaas}, "shop", 0, {})
+    assert arguments["sasl_plain_username"] == "u"
+    assert arguments["sasl_plain_password"] == 'a"; b=c'
+
+
+def test_dead_letters_are_always_durable() -> None:
+    """acks cannot be weakened."""
+    assert producer_arguments(WORKER, "shop", 0, {})["acks"] == "all"
+    with pytest.raises(ConfigError, match="acknowledged by all replicas"):
+        producer_arguments(WORKER, "shop", 0, {"producer.override.acks": "0"})
+
+
+def test_a_pattern_matches_whole_names() -> None:
+    """Named topics are literal; a regular expression is anchored at both ends."""
+    assert re.match(topic_pattern({"topics": "a.b, c"}), "a.b")
+    assert not re.match(topic_pattern({"topics": "a.b, c"}), "axb")
+    assert not re.match(topic_pattern({"topics.regex": "a|b"}), "ab")
+    for wrong in ({}, {"topics": "a", "topics.regex": "b"}, {"topics.regex": "("}):
+        with pytest.raises(ConfigError):
+            topic_pattern(wrong)
+
+
+def test_bootstrap_servers_are_required() -> None:
+    """Nothing is guessed."""
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is not set"):
+        consumer_settings({}, "shop", 0, TOPICS)
