@@ -45,7 +45,7 @@ _TYPE = re.compile(
 _WIDE = Context(prec=3000)
 
 
-def columns(table: DumpedTable, of: Variant) -> Mapping[str, Form]:
+def columns(table: DumpedTable, of: Variant) -> dict[str, Form]:
     """The columns that the lake table must have, by the name that Debezium gives them, with their forms."""
     forms = {field_name(column, of): form(pg_type, of) for column, pg_type in table.types.items()}
     return {name: found for name, found in forms.items() if found is not None}
@@ -59,12 +59,21 @@ def field_name(column: str, of: Variant) -> str:
     return f"_{units}" if units[0].isdigit() else units
 
 
-def expected(value: str | None, column: Form, of: Variant) -> Any:
-    """What the lake must hold for ``value`` of the dump."""
+def expected(value: str | None, column: Form, *, typed: bool) -> Any:
+    """What the lake must hold for ``value`` of the dump, in a typed column or in one of which only JSON told."""
     if value is None:
         return None
     read = column.read(value)
-    return plain(column.bare(read) if of.bare else column.lake(read))
+    return plain(column.lake(read) if typed else column.bare(read))
+
+
+def without_nulls(value: Any) -> Any:
+    """A struct without its null members, at any depth: without a schema those have no type, and so no place."""
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    if isinstance(value, dict):
+        return {name: without_nulls(item) for name, item in value.items() if item is not None}
+    return value
 
 
 def comparable(values: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -287,7 +296,9 @@ def _encoded(value: Any) -> Any:
     """A struct as JSON writes it: bytes in base64, at any depth."""
     if isinstance(value, bytes):
         return base64_text(value)
-    return {name: _encoded(item) for name, item in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return without_nulls({name: _encoded(item) for name, item in value.items()})
+    return value
 
 
 _MODAL: Mapping[str, Callable[[Variant], Form]] = {"bytea": _bytea, "hstore": _hstore}

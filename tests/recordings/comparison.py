@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from recordings.canonical import columns, comparable, expected, field_name, plain
-from recordings.differences import REFUSED, TABLES, Difference, allowed
+from recordings.canonical import columns, comparable, expected, field_name, plain, without_nulls
+from recordings.differences import NEVER_TYPED, REFUSED, TABLES, Difference, allowed
+from recordings.forms import Form
 from recordings.records import DumpedTable, RecordedRecord, Variant, dump, recording, topic_of
 
 Row = Mapping[str, Any]
@@ -21,6 +22,8 @@ class Expectation:
 
     table: DumpedTable
     of: Variant
+    typed: bool
+    forms: Mapping[str, Form]
     rows: Mapping[str, Row]
     sources: Mapping[str, Mapping[str, str | None]]
 
@@ -40,9 +43,14 @@ def row_key(row: Row, fields: Sequence[str]) -> str:
     return json.dumps([row[name] for name in fields], default=repr, sort_keys=True)
 
 
-def expectation(table: DumpedTable, of: Variant, fields: Sequence[str]) -> Expectation:
-    """What ``table`` must hold, rows told apart by the record key's ``fields``."""
+def expectation(table: DumpedTable, of: Variant, fields: Sequence[str], *, typed: bool) -> Expectation:
+    """What ``table`` must hold, rows told apart by the record key's ``fields``.
+
+    ``typed`` is False where neither the records nor a database say the columns' types.
+    """
     forms = columns(table, of)
+    for name in () if typed else NEVER_TYPED.get(table.name, ()):
+        del forms[name]
     names = {field_name(column, of): column for column in table.types}
     rows: dict[str, Row] = {}
     sources = {}
@@ -50,11 +58,11 @@ def expectation(table: DumpedTable, of: Variant, fields: Sequence[str]) -> Expec
     for source in table.rows:
         if _identity(source) in refused:
             continue
-        row = {name: expected(source[names[name]], column, of) for name, column in forms.items()}
+        row = {name: expected(source[names[name]], column, typed=typed) for name, column in forms.items()}
         rows[row_key(row, fields)] = row
         sources[row_key(row, fields)] = source
     assert len(rows) == len(table.rows) - len(refused), f"{table.name}: two rows of the dump share a key"
-    return Expectation(table, of, rows, sources)
+    return Expectation(table, of, typed, forms, rows, sources)
 
 
 def rows_of(content: pa.Table, fields: Sequence[str]) -> Mapping[str, Row]:
@@ -80,14 +88,15 @@ def problems(
     """
     found = [f"row {key} is missing" for key in want.rows.keys() - have.keys()]
     found += [f"row {key} should not be there" for key in have.keys() - want.rows.keys()]
-    named = allowed(want.of, reselected=reselected)
-    forms = columns(want.table, want.of)
+    named = allowed(want.of, reselected=reselected, typed=want.typed)
+    forms = want.forms
     for key in want.rows.keys() & have.keys():
         for name in forms.keys() | have[key].keys():
             if name not in forms or name not in have[key]:
                 found.append(f"row {key}: column {name} is {'not expected' if name not in forms else 'missing'}")
                 continue
-            value = plain(forms[name].seen(have[key][name]))
+            value = have[key][name] if want.typed else without_nulls(have[key][name])
+            value = plain(forms[name].seen(value))
             if not untold(name, value):
                 found += _cell(want, key, name, value, named.get(_place(want, key, name)))
     return sorted(found)

@@ -15,6 +15,7 @@ from recordings.canonical import comparable
 from recordings.records import RecordedRecord, Variant
 
 from headrace.core.arrays import build_array
+from headrace.core.conform import conformed
 from headrace.core.errors import BadRecord
 from headrace.core.inference import infer_schema
 from headrace.core.schema import Schema, schema_from_json
@@ -91,9 +92,10 @@ def _cell(row: Schema, name: str, value: Any) -> Any:
 
 
 def _inferred(rows: Sequence[Row]) -> Sequence[Row]:
-    """Rows without schemas, each column typed by all of its values."""
+    """Rows without schemas, each column typed by all of its values; one that shows no type is null."""
     columns = {}
     for name in {name: None for row in rows for name in row}:
         values = [row.get(name) for row in rows]
-        columns[name] = comparable(build_array(infer_schema(values), values))
+        typed = conformed(build_array(infer_schema(values), values), None)
+        columns[name] = [None] * len(rows) if typed is None else comparable(typed)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

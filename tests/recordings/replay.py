@@ -5,9 +5,12 @@ The order of things is the sink task's; the chunks, the batches and what is deli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+
+import pyarrow as pa
+from recordings.records import DumpedTable, RecordedRecord, Variant, topic_of
 
 from headrace.core.batch import BatchManager, BatchPolicy
 from headrace.core.catalog import HandlingModes
@@ -18,14 +21,14 @@ from headrace.ports import Commit, RowSource, TableOptions, TopicPartition
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
-from recordings.records import DumpedTable, RecordedRecord, Variant, topic_of
 
 _NOW = 1_800_000_000_000_000  # microseconds; no tombstone of a test grows old
 _TABLE = "table"
+_SOON, _LATE = 1.0, 1000.0  # seconds after a chunk: its batch is due, and nothing is worth waiting for any more
 
 
-def _stages(stage: str) -> AbstractContextManager[None]:
-    return nullcontext()
+class Killed(Exception):
+    """The worker is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,21 @@ class Chunk:
 
 @dataclass(slots=True)
 class Replay:
-    """One topic on its way into one memory table. ``refused`` are the offsets of records that could not be used."""
+    """One topic on its way into one memory table.
+
+    With ``dies_at`` the worker is killed once, before its n-th merge, when the ledger is written already.
+    ``refused`` are the offsets of records that could not be used, ``durable`` is the offset that may be committed.
+    """
 
     of: Variant
     table: DumpedTable
     source: RowSource | None = None
     cached: bool = False
+    dies_at: int = 0
     lakehouse: MemoryLakehouse = field(default_factory=MemoryLakehouse)
     refused: set[int] = field(default_factory=set)
+    durable: int = 0
+    _alive: bool = False
     _decoder: TopicDecoder = field(init=False)
     _batches: BatchManager = field(init=False)
     _pipeline: TablePipeline = field(init=False)
@@ -54,7 +64,9 @@ class Replay:
         self.restart()
 
     def restart(self) -> None:
-        """A worker that was killed and comes back: only what the table holds is left."""
+        """A worker that was killed and comes back: only what the table holds is left. It dies no more."""
+        self.dies_at = 0 if self._alive else self.dies_at
+        self._alive = True
         options = ReselectOptions.from_properties(_properties(self.of) | {"reselect.cache.enabled": str(self.cached)})
         post_processor = ReselectColumnsPostProcessor(options, self.source)
         envelopes = EnvelopeOptions(
@@ -73,32 +85,44 @@ class Replay:
             post_processor,
             PipelineOptions(unresolved_insert_mode="null"),
             lambda: _NOW,
-            _stages,
+            self._stage,
         )
 
     def deliver(self, chunks: Sequence[Chunk]) -> None:
-        """Take chunks in order; the last one is always flushed."""
+        """Take chunks in order; what is not flushed waits."""
         for chunk in chunks:
             self._take(chunk.records)
             if chunk.flush:
-                self.flush()
-        self.flush()
+                self._flush(_SOON)
 
-    def flush(self) -> None:
-        """Write all that waits."""
-        while (batch := self._batches.next(_TABLE, 1.0)) is not None:
+    def finish(self) -> None:
+        """Write what still waits, however long it would have waited."""
+        self._flush(_LATE)
+
+    def content(self) -> pa.Table:
+        """What stands in the table."""
+        return self.lakehouse.table("recordings", _TABLE, TableOptions()).to_arrow()
+
+    def _flush(self, now: float) -> None:
+        while (batch := self._batches.next(_TABLE, now)) is not None:
             offsets = {TopicPartition(*key): offset for key, offset in batch.offsets.items()}  # type: ignore[misc]  # tuples
             self._pipeline.write(batch.content, Commit(batch.id, "recordings", "connect-recordings", offsets))
-            self._batches.complete(batch.id)
+            self.durable = max(self.durable, *self._batches.complete(batch.id).values(), 0)
+
+    def _stage(self, stage: str) -> AbstractContextManager[None]:
+        self.dies_at -= stage == "merge"
+        if stage == "merge" and self.dies_at == 0:
+            raise Killed
+        return nullcontext()
 
     def _take(self, records: Sequence[RecordedRecord]) -> None:
-        decoded = self._decoder.decode(records)
+        decoded = self._decoder.decode(records)  # type: ignore[arg-type]  # frozen, where the protocol is not
         self.refused |= {records[errant.index].offset for errant in decoded.errant}
         pieces = [(_TABLE, piece) for piece in decoded.pieces]
         self._batches.add((records[0].topic, 0), records[-1].offset + 1, pieces, 0.0)
 
 
-def _properties(of: Variant) -> Mapping[str, str]:
+def _properties(of: Variant) -> dict[str, str]:
     """What an operator would repeat of the source connector's configuration."""
     return {
         "binary.handling.mode": of.binary,

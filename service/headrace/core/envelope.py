@@ -186,6 +186,10 @@ class TopicDecoder:
 
     def _codec(self, schema: Schema | None, records: Sequence[KafkaRecord], run: _Run, out: Decoded) -> Codec | None:
         if schema is None and self._options.value_schemas and run.only_tombstones:
+            if self._last is None and not self._options.key_schemas:
+                # Nothing says of which types these keys are. They repeat deletes that were applied before a restart.
+                out.skipped += len(run.indexes)
+                return None
             return self._last or self._compile(None, records, run)
         key = id(schema)
         if key not in self._codecs:
@@ -201,6 +205,8 @@ class TopicDecoder:
                 except BadRecord as error:
                     out.errant += [Errant(index, Stage.TASK_PUT, error) for index in run.indexes]
                     return None
+                if not compiled.key_fields:  # only truncates so far, perhaps: a later record may tell
+                    return compiled
             self._codecs[key] = (schema, compiled)  # holding the schema keeps its id its own
         codec = self._codecs[key][1]
         if codec is None:

@@ -1,0 +1,131 @@
+"""Every recording becomes the tables of its dump, through memory tables: any batches, any redelivery, any variant.
+
+Differences to the dump are those of ``differences.py`` and no others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recordings.comparison import compared_tables, expectation, problems, records_of, rows_of
+from recordings.differences import REFUSED_OFFSETS
+from recordings.images import key_fields
+from recordings.records import VARIANTS, DumpedTable, RecordedRecord, batches, variant
+from recordings.replay import Chunk, Killed, Replay
+
+from headrace.core.envelope import OLD_KEY_HEADER
+
+ANY_DELIVERY = settings(
+    max_examples=25,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+TABLES = sorted(table.name for table in compared_tables(variant("a")))
+
+
+def _table(name: str, of: str) -> DumpedTable:
+    return next(table for table in compared_tables(variant(of)) if table.name == name)
+
+
+def _problems(replay: Replay, records: Sequence[RecordedRecord]) -> list[str]:
+    fields = key_fields(records, replay.of)
+    want = expectation(replay.table, replay.of, fields, typed=not replay.of.bare)
+    return problems(want, rows_of(replay.content(), fields), reselected=False)
+
+
+def _cuts(data: st.DataObject, begin: int, end: int) -> list[int]:
+    return data.draw(st.lists(st.integers(begin, end), max_size=8), label="chunks begin at")
+
+
+def _chunks(data: st.DataObject, records: Sequence[RecordedRecord], begin: int, end: int) -> Iterator[Chunk]:
+    cuts = [cut - begin for cut in _cuts(data, begin, end)]
+    for piece in batches(records[begin:end], cuts):
+        yield Chunk(piece, flush=data.draw(st.booleans(), label="the writer is free"))
+
+
+@pytest.mark.parametrize("size", [10_000, 1], ids=["one batch", "single events"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_table(name: str, size: int) -> None:
+    """All tables of a recording equal the dump, whether a topic is one batch or every event is its own."""
+    of = variant(name)
+    found = {}
+    for table in compared_tables(of):
+        replay, records = Replay(of, table), records_of(table, of)
+        replay.deliver([Chunk(piece) for piece in batches(records, range(0, len(records), size))])
+        replay.finish()
+        found[table.name] = _problems(replay, records)
+        assert replay.refused == REFUSED_OFFSETS.get((name, table.name), frozenset())
+    assert {table: lines for table, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@ANY_DELIVERY
+@given(data=st.data(), table_name=st.sampled_from(TABLES))
+def test_any_batches_and_kills(name: str, data: st.DataObject, table_name: str) -> None:
+    """Wherever batches end, and wherever a worker is killed and begins again, the table equals the dump."""
+    of, table = variant(name), _table(table_name, name)
+    replay, records = Replay(of, table), records_of(table, of)
+    begin = 0
+    for end in data.draw(st.lists(st.integers(1, len(records)), max_size=2), label="killed at"):
+        replay.deliver(list(_chunks(data, records, begin, max(begin, end))))
+        replay.restart()
+        begin = data.draw(st.integers(0, replay.durable), label="goes on at")
+    replay.deliver(list(_chunks(data, records, begin, len(records))))
+    replay.finish()
+    assert _problems(replay, records) == []
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@ANY_DELIVERY
+@given(data=st.data(), table_name=st.sampled_from(TABLES), dies_at=st.integers(1, 6))
+def test_kill_between_ledger_and_table(name: str, data: st.DataObject, table_name: str, dies_at: int) -> None:
+    """Deletes that stand in the ledger already, but not in the table, lose nothing when their batch comes again."""
+    of, table = variant(name), _table(table_name, name)
+    replay, records = Replay(of, table, dies_at=dies_at), records_of(table, of)
+    with contextlib.suppress(Killed):
+        replay.deliver(list(_chunks(data, records, 0, len(records))))
+        replay.finish()
+    replay.restart()
+    replay.deliver([Chunk(records[replay.durable :])] if replay.durable < len(records) else [])
+    replay.finish()
+    assert _problems(replay, records) == []
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@ANY_DELIVERY
+@given(data=st.data(), table_name=st.sampled_from(TABLES))
+def test_stretch_sent_again(name: str, data: st.DataObject, table_name: str) -> None:
+    """A source connector that restarts and sends a stretch of changes again, at new offsets, changes nothing."""
+    of, table = variant(name), _table(table_name, name)
+    records = _with_stretch_again(data, records_of(table, of), table)
+    replay = Replay(of, table)
+    replay.deliver(list(_chunks(data, records, 0, len(records))))
+    replay.finish()
+    assert _problems(replay, records) == []
+
+
+def _with_stretch_again(
+    data: st.DataObject, records: Sequence[RecordedRecord], table: DumpedTable
+) -> list[RecordedRecord]:
+    """Only streamed changes come again: a snapshot has its own rules (``merge.md`` section 2.2).
+
+    A connector begins and ends between changes: a delete with its tombstone is one, and so is a key change. Where it
+    dies within a key change, the old row is gone when the new one comes again, and only a database knows its cells.
+    """
+    streamed = [i for i, record in enumerate(records) if _begins_a_change(record)]
+    places = [*streamed, len(records)] if table.name != "public.incr_t" else [len(records)]
+    begin, end = sorted(data.draw(st.sampled_from(places), label="stretch") for _ in range(2))
+    again = itertools.chain(records[:end], records[begin:])
+    return [replace(record, offset=offset) for offset, record in enumerate(again)]
+
+
+def _begins_a_change(record: RecordedRecord) -> bool:
+    second_half = any(name == OLD_KEY_HEADER for name, _ in record.headers)
+    return record.value is not None and b'"op":"r"' not in record.value and not second_half
