@@ -17,7 +17,6 @@ from pathlib import Path
 
 from benchmarks.cpu import Cpu, cpu_of
 from benchmarks.lake import HEADRACE, MEASURED, SPARK, WARM_UP
-from benchmarks.topic import committed
 from benchmarks.workload import TOPIC
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until
@@ -43,25 +42,25 @@ def run_headrace(kafka: Kafka, root: Path, warehouse: Path, events: int) -> Effo
     worker = Worker(root, kafka, warehouse, name="headrace-bench", properties=SPARK)
     worker.start()
     try:
-        _consume(worker, kafka, WARM_UP, events)
+        _consume(worker, WARM_UP, events)
         before, begin = cpu_of(worker.server.pid), time.monotonic()
-        _consume(worker, kafka, MEASURED, events)
+        _consume(worker, MEASURED, events)
         return Effort(time.monotonic() - begin, cpu_of(worker.server.pid).since(before), _stages(worker))
     finally:
         worker.stop()
 
 
-def _consume(worker: Worker, kafka: Kafka, table: str, events: int) -> None:
+def _consume(worker: Worker, table: str, events: int) -> None:
     """A connector from its creation until the group's offsets stand at the end of the topic, then remove it."""
     worker.put_connector(table, connector(table))
-    wait_until(lambda: _at_end(worker, kafka, table, events), f"end of {TOPIC} in {table}", PATIENCE)
+    wait_until(lambda: _at_end(worker, table, events), f"end of {TOPIC} in {table}", PATIENCE, pause=0.2)
     worker.call("DELETE", f"/connectors/{table}")
 
 
-def _at_end(worker: Worker, kafka: Kafka, name: str, events: int) -> bool:
+def _at_end(worker: Worker, name: str, events: int) -> bool:
     if "FAILED" in worker.states(name):
         raise RuntimeError(f"the task of {name} has failed:\n{worker.server.log_end(40)}")
-    return committed(kafka, f"connect-{name}") >= events
+    return worker.committed(name).get((TOPIC, 0), 0) >= events
 
 
 def connector(table: str) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""Brings the load into Kafka, and finds out when a group has read it to its end."""
+"""Brings the load into Kafka."""
 
 from __future__ import annotations
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from benchmarks.envelope import encode
 from benchmarks.workload import TOPIC, Source
@@ -35,10 +35,3 @@ def produce(kafka: Kafka, source: Source) -> int:
         producer.poll(0)
     producer.flush()
     return size
-
-
-def committed(kafka: Kafka, group: str) -> int:
-    """The next offset that the group has committed, 0 for none."""
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(TOPIC, 0)])
-    answer = kafka.admin().list_consumer_group_offsets([asked])[group].result()
-    return max(0, *(int(partition.offset) for partition in answer.topic_partitions or ()))

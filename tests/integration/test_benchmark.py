@@ -1,0 +1,29 @@
+"""The benchmark's short form: both contestants finish, and their tables are right. Never how fast."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+def test_short_benchmark_brings_both_contestants_to_the_expected_rows(tmp_path: Path) -> None:
+    """Headrace and the hand-written stream read the same topic and end with the same, expected rows."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.kafka_to_table", "--quick", "--logs", str(tmp_path)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": "dev", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "bench: every table holds the expected rows" in done.stdout
