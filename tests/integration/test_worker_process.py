@@ -1,0 +1,129 @@
+"""The worker as a process: it comes back as it was, says why it cannot start, and always ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace_dev.kafka import Kafka
+from headrace_dev.server import free_ports, wait_until
+from headrace_dev.worker import Worker
+
+pytestmark = pytest.mark.stack
+SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders", "tasks.max": "2"}
+
+
+@pytest.fixture
+def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> Iterator[Worker]:
+    """A worker with storage topics of its own."""
+    name = unique("process")
+    properties = {
+        "group.id": name,
+        "config.storage.topic": f"{name}-configs",
+        "status.storage.topic": f"{name}-status",
+    }
+    worker = Worker(tmp_path, stack_kafka, tmp_path / "warehouse", properties=properties)
+    worker.start()
+    yield worker
+    worker.kill()
+
+
+def test_what_was_paused_is_paused_after_a_kill(worker: Worker) -> None:
+    """Configurations and target states live in Kafka; resume goes on."""
+    worker.put_connector("shop", SHOP)
+    assert worker.states("shop") == ["RUNNING", "RUNNING", "RUNNING"]
+    worker.call("PUT", "/connectors/shop/pause")
+    wait_until(lambda: worker.states("shop") == ["PAUSED"] * 3, "paused", 30)
+    worker.kill()
+    worker.start()
+    assert worker.states("shop") == ["PAUSED"] * 3
+    worker.call("PUT", "/connectors/shop/resume")
+    wait_until(lambda: worker.states("shop") == ["RUNNING"] * 3, "running", 60)
+
+
+def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
+    """At once, not by a task that fails later."""
+    config = {**SHOP, "consumer.override.max.poll.recods": "5"}
+    answer = httpx.put(f"{worker.url}/connectors/shop/config", json=config)
+    assert answer.status_code == 400
+    assert "did you mean max.poll.records" in answer.json()["message"]
+
+
+def test_a_worker_that_is_told_to_stop_ends_with_status_0(
+    stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]
+) -> None:
+    """Standalone, with a connector from a file; SIGTERM while it runs."""
+    connector = tmp_path / "shop.json"
+    connector.write_text(json.dumps({"name": unique("shop"), "config": SHOP}))
+    port = free_ports(1)[0]
+    process = _headrace(tmp_path, "connect-standalone", stack_kafka.bootstrap_servers, port, connector)
+    wait_until(lambda: _states(port) == ["RUNNING"] * 3, "running", 60)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(90) == 0
+
+
+def test_a_worker_waits_for_brokers_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
+    """/health says what it waits for."""
+    port = free_ports(1)[0]
+    process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", port, tmp_path / "absent.json")
+    wait_until(lambda: _health(port) == 503, "starting", 30)
+    assert "connecting to Kafka" in httpx.get(f"http://127.0.0.1:{port}/health").json()["message"]
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert time.monotonic() - began < 30
+
+
+def test_a_port_in_use_is_said_and_ends_the_process(tmp_path: Path) -> None:
+    """Before anything else has started."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", port, tmp_path / "absent.json")
+        assert process.wait(60) == 1
+    assert f"127.0.0.1:{port} is in use" in (tmp_path / "log").read_text()
+
+
+def test_a_connector_file_that_is_not_valid_ends_the_process(stack_kafka: Kafka, tmp_path: Path) -> None:
+    """Standalone mode has nobody to answer to but the log."""
+    connector = tmp_path / "shop.json"
+    connector.write_text(json.dumps({"name": "shop", "config": {**SHOP, "taks.max": "1"}}))
+    process = _headrace(tmp_path, "connect-standalone", stack_kafka.bootstrap_servers, free_ports(1)[0], connector)
+    assert process.wait(60) == 1
+    assert "Did you mean 'tasks.max'" in (tmp_path / "log").read_text()
+
+
+def _headrace(folder: Path, mode: str, bootstrap: str, port: int, connector: Path) -> subprocess.Popen[bytes]:
+    properties = folder / "worker.properties"
+    properties.write_text(
+        f"bootstrap.servers={bootstrap}\nlisteners=http://127.0.0.1:{port}\nwarehouse={folder / 'warehouse'}\n"
+    )
+    command = [sys.executable, "-m", "headrace", mode, str(properties), str(connector)]
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(command, stderr=log)
+
+
+def _states(port: int) -> list[str]:
+    try:
+        statuses = httpx.get(f"http://127.0.0.1:{port}/connectors?expand=status").json()
+    except httpx.TransportError:
+        return []
+    if "error_code" in statuses or not statuses:
+        return []
+    [entry] = statuses.values()
+    return [entry["status"]["connector"]["state"], *(task["state"] for task in entry["status"]["tasks"])]
+
+
+def _health(port: int) -> int:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health").status_code
+    except httpx.TransportError:
+        return 0
