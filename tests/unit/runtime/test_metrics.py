@@ -1,0 +1,91 @@
+"""The numbers of ``/metrics``."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from headrace.core.batch import Batch, Trigger
+from headrace.core.events import RowVersion, TableId, Truncate
+from headrace.ports import TopicPartition
+from headrace.runtime.metrics import Metrics
+
+ORDERS = TopicPartition("shop.orders", 0)
+TABLE = TableId("shop", "shop", "public", "orders")
+
+
+def _batch(source_time: int) -> Batch:
+    content = Truncate(TABLE, RowVersion(b"", "shop.orders", 0, 1, source_time))
+    return Batch(1, "orders", content, {ORDERS: 2}, Trigger.AGE, 0.0, (0,))
+
+
+def _value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_freshness_is_the_time_from_the_source_commit_to_the_visible_row() -> None:
+    """As a histogram and as the last value."""
+    metrics = Metrics()
+    observer = metrics.task("shop", 0, lambda topic: None)
+    observer.written(_batch(1_000_000_000), 0.5, now=1003.0)
+    labels = {"connector": "shop", "task": "0", "table": "orders"}
+    assert _value(metrics, "headrace_freshness_last_seconds", **labels) == 3.0
+    assert _value(metrics, "headrace_freshness_seconds_count", **labels) == 1.0
+    assert _value(metrics, "headrace_source_time_seconds", **labels) == 1000.0
+    assert _value(metrics, "headrace_batches_total", **labels, trigger="age") == 1.0
+
+
+def test_a_batch_without_source_time_says_nothing_about_freshness() -> None:
+    """Snapshots of old rows would look like a fault otherwise."""
+    metrics = Metrics()
+    metrics.task("shop", 0, lambda topic: None).written(_batch(0), 0.5, now=1003.0)
+    labels = {"connector": "shop", "task": "0", "table": "orders"}
+    assert _value(metrics, "headrace_freshness_seconds_count", **labels) is None
+
+
+def test_a_topic_is_reported_at_its_first_record() -> None:
+    """Once, and not for empty chunks."""
+    seen = list[str]()
+    observer = Metrics().task("shop", 0, seen.append)
+    for records in (0, 5, 5):
+        observer.decoded(ORDERS, records, 0, 0)
+    assert seen == ["shop.orders"]
+
+
+def test_lag_is_shown_per_partition_and_at_its_largest() -> None:
+    """Under our name and under Connect's."""
+    metrics = Metrics()
+    metrics.task("shop", 0, lambda topic: None).lag({ORDERS: 4, TopicPartition("shop.orders", 1): 9})
+    task = {"connector": "shop", "task": "0"}
+    assert _value(metrics, "headrace_lag_records", **task, topic="shop.orders", partition="1") == 9.0
+    assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", **task) == 9.0
+
+
+def test_every_kind_that_reselect_counts_has_a_metric() -> None:
+    """A kind without one would fail the batch."""
+    metrics = Metrics()
+    counter = metrics.reselects("shop", 0)
+    for kind in ("cells", "resolved", "requests", "writes", "drops", "contradictions", "guard", "rows"):
+        counter.count(TABLE, kind, "x", 2)
+    counter.query(TABLE, "ok", 0.1, 20)
+    labels = {"connector": "shop", "task": "0", "table": "public.orders"}
+    assert _value(metrics, "reselect_cells_total", **labels, state="x") == 2.0
+    assert _value(metrics, "reselect_queries_total", **labels, result="ok") == 1.0
+
+
+def test_stages_add_up_even_when_they_fail() -> None:
+    """Time was spent all the same."""
+    metrics = Metrics()
+    observer = metrics.task("shop", 0, lambda topic: None)
+    with pytest.raises(ValueError), observer.stage("orders", "fold"):
+        raise ValueError
+    labels = {"connector": "shop", "task": "0", "table": "orders", "stage": "fold"}
+    assert (_value(metrics, "headrace_stage_seconds_total", **labels) or 0) > 0
+
+
+def test_the_exposition_is_text_with_our_version() -> None:
+    """What Prometheus reads."""
+    body, content_type = Metrics().exposition()
+    assert content_type.startswith("text/plain")
+    assert re.search(rb'headrace_info\{version="[^"]+"\} 1\.0', body)
