@@ -52,7 +52,9 @@ class Service:
             config.get_string("warehouse"), config.spark_properties()
         )
         stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
-        self.worker = Worker(config, stores, plugins.installed(), self._task_factory(), self._advertised(host))
+        self.worker = Worker(
+            config, stores, plugins.installed(), self._task_factory(), self._advertised(host), self._metrics.forget_task
+        )
         self._metrics.watch(self.worker.configs, self.worker.statuses)
         self.herder = Herder(self.worker, [self._feeds.check])
         self._server = RestServer(create_app(self.worker, self.herder, self._metrics.exposition), self._listener)

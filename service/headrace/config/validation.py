@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from headrace.config.connector import (
@@ -66,6 +66,9 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     if not any(info.value.errors for info in infos.values()):
         for name, message in _reader_problems({key: value for key, value in bare.items() if value is not None}):
             infos[name] = _with_error(infos, name, message)
+    for side, known in _KNOWN_CONVERTERS.items():
+        info = infos[f"{side}.converter"]
+        infos[f"{side}.converter"] = replace(info, value=replace(info.value, recommended_values=tuple(known)))
     groups = dict.fromkeys((*_LEADING_GROUPS, *definitions.groups()))
     connector = properties.get("connector.class") or ""
     return ConfigInfos(connector, tuple(groups), tuple(infos.values()))

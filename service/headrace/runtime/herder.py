@@ -6,17 +6,21 @@ starts or stops anything: the worker follows the log.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.config.validation import is_secret
 from headrace.core.config_def import ConfigDef, ConfigInfo, ConfigInfos, suggestion
-from headrace.core.errors import ConfigError, RestError, Retriable
+from headrace.core.errors import ConfigError, HeadraceError, RestError
 from headrace.core.lifecycle import State, TargetState
 from headrace.core.status import Status
 from headrace.ports import TopicPartition
 from headrace.runtime.plugins import ConnectorPlugin, names
+from headrace.runtime.trace import summary
 from headrace.runtime.worker import Worker
+
+log = logging.getLogger(__name__)
 
 Config = dict[str, str]
 Properties = Mapping[str, str | None]
@@ -190,7 +194,8 @@ class Herder:
         group = config.get("consumer.override.group.id") or f"connect-{name}"
         try:
             return await self._worker.stores.group_offsets.committed(group)
-        except Retriable as error:
+        except HeadraceError as error:
+            log.error("The offsets of %s cannot be had: %s", group, summary(error))
             raise RestError(f"Failed to retrieve consumer group offsets for sink connector {name}", 500) from error
 
     def plugins(self) -> Sequence[ConnectorPlugin]:
@@ -279,7 +284,8 @@ class Herder:
     async def _written(self, write: Awaitable[None], what: str) -> None:
         try:
             await write
-        except Retriable as error:
+        except HeadraceError as error:
+            log.error("Writing a %s failed: %s", what, summary(error))
             raise RestError(f"Error writing {what} to Kafka", 500) from error
 
 

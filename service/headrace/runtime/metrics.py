@@ -60,6 +60,11 @@ class Metrics:
         """What counts the reselects of a task."""
         return ReselectTaskMetrics(self, (connector, str(number)))
 
+    def forget_task(self, connector: str, number: int) -> None:
+        """Drop what a task that has gone would still show as present; counters stay, as Prometheus wants them."""
+        for gauge in (self.lag_max, self.partitions, self.lag, self.freshness_now):
+            gauge.remove_by_labels({"connector": connector, "task": str(number)})
+
     def watch(self, configs: ConfigStore, statuses: StatusStore) -> None:
         """Show the states of connectors and tasks, as they are at each scrape."""
         self.registry.register(StateCollector(configs, statuses))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core import config_state, status
 from headrace.core.config_state import ClusterConfigState
-from headrace.core.errors import Retriable
+from headrace.core.errors import HeadraceError
 from headrace.core.lifecycle import TargetState
 from headrace.core.status import Status, StatusState, TopicStatus
 from headrace.ports import CompactedLog, LogRecord
@@ -123,7 +123,7 @@ class StatusStore:
         try:
             async with asyncio.timeout(deadline_seconds):
                 await self._write_waiting()
-        except (TimeoutError, Retriable) as error:
+        except (TimeoutError, HeadraceError) as error:
             log.warning("%d statuses could not be written: %s", len(self._waiting), error)
         if self._writer is not None:
             self._writer.cancel()
@@ -149,7 +149,7 @@ class StatusStore:
             self._wake.clear()
             try:
                 await self._write_waiting()
-            except Retriable as error:
+            except HeadraceError as error:
                 log.warning("Statuses wait: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._wake.set()

@@ -52,6 +52,7 @@ class Worker:
         plugins: Plugins,
         task_factory: TaskFactory,
         advertised: tuple[str, int],
+        task_gone: Callable[[str, int], None] = lambda connector, number: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.config = config
@@ -67,7 +68,14 @@ class Worker:
         self.stage = WorkerStage("starting", now())
         self._connectors: dict[str, WorkerConnector] = {}
         self._context = ConnectorContext(
-            self.configs, self.statuses, plugins, self.defaults, task_factory, supervision(config), self.worker_id
+            self.configs,
+            self.statuses,
+            plugins,
+            self.defaults,
+            task_factory,
+            supervision(config),
+            self.worker_id,
+            task_gone,
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,6 +37,7 @@ class ConnectorContext:
     task_factory: TaskFactory
     supervision: Supervision
     worker_id: str
+    task_gone: Callable[[str, int], None]
 
 
 class WorkerConnector:
@@ -180,6 +181,8 @@ class WorkerConnector:
     def _report_task(self, version: str, number: int, state: State, trace: str | None) -> None:
         seen = None if state is State.DESTROYED else Status(state, self._context.worker_id, 1, version, trace)
         self._context.statuses.put_task(self.name, number, seen)
+        if seen is None:
+            self._context.task_gone(self.name, number)
 
     def _move(self, event: Event, trace: str | None = None) -> None:
         before = State.UNASSIGNED if self._state is State.DESTROYED else self._state

@@ -62,6 +62,16 @@ def test_lag_is_shown_per_partition_and_at_its_largest() -> None:
     assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", **task) == 9.0
 
 
+def test_a_task_that_has_gone_has_no_lag() -> None:
+    """An alert on the lag of a deleted connector would never end."""
+    metrics = Metrics()
+    metrics.task("shop", 0, lambda topic: None).lag({ORDERS: 4})
+    metrics.task("shop", 1, lambda topic: None).lag({ORDERS: 5})
+    metrics.forget_task("shop", 0)
+    assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", connector="shop", task="0") is None
+    assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", connector="shop", task="1") == 5.0
+
+
 def test_every_kind_that_reselect_counts_has_a_metric() -> None:
     """A kind without one would fail the batch."""
     metrics = Metrics()
