@@ -1,0 +1,242 @@
+"""The Helm chart: Kubernetes takes what it renders, and the worker takes what the pod is given."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from headrace import __version__
+from headrace.__main__ import worker_config
+from headrace.config.validation import WorkerDefaults, validate
+from headrace.config.worker import WORKER_OPTIONS
+from headrace.core.lifecycle import TargetState
+from headrace.core.properties import parse_properties
+from headrace.service import read_connector
+from headrace_dev.jars import cache_folder
+from headrace_dev.versions import HELM, KUBERNETES
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm" / "headrace"
+CASES = sorted(CHART.glob("ci/*-values.yaml"))
+MINIMAL = CHART / "ci" / "minimal-values.yaml"
+DEFAULTS = WorkerDefaults(converters={}, version=__version__)
+
+Manifest = dict[str, Any]
+
+in_every_case = pytest.mark.parametrize("values", CASES, ids=lambda path: path.stem)
+
+
+@cache
+def helm() -> str:
+    """The pinned Helm; skips where it was not built."""
+    pinned = cache_folder() / "bin" / f"helm-{HELM}" / "helm"
+    if not pinned.exists():
+        pytest.skip(f"no Helm {HELM} in {pinned.parent}: 'make system' builds it where there is Go")
+    return str(pinned)
+
+
+@cache
+def run_helm(command: str, values: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Helm's answer; ``command`` is lint or template."""
+    name = ["hr"] if command == "template" else []
+    options = ["--kube-version", f"{KUBERNETES}.0", "--namespace", "data", "--values", str(values), *arguments]
+    return subprocess.run([helm(), command, *name, str(CHART), *options], capture_output=True, text=True, check=False)
+
+
+@cache
+def rendered(values: Path, *arguments: str) -> tuple[Manifest, ...]:
+    """Every manifest that the chart makes of ``values``."""
+    answer = run_helm("template", values, *arguments)
+    assert answer.returncode == 0, answer.stderr
+    return tuple(manifest for manifest in yaml.safe_load_all(answer.stdout) if manifest)
+
+
+def manifest(kind: str, values: Path, *arguments: str) -> Manifest:
+    """The only manifest of ``kind``."""
+    (found,) = (manifest for manifest in rendered(values, *arguments) if manifest["kind"] == kind)
+    return found
+
+
+def pod(values: Path, *arguments: str) -> Manifest:
+    """The worker's pod template."""
+    template: Manifest = manifest("Deployment", values, *arguments)["spec"]["template"]
+    return template
+
+
+def container(values: Path, *arguments: str) -> Manifest:
+    """The worker's container."""
+    first: Manifest = pod(values, *arguments)["spec"]["containers"][0]
+    return first
+
+
+def properties(values: Path, *arguments: str) -> str:
+    """The worker.properties that is mounted."""
+    text: str = manifest("ConfigMap", values, *arguments)["data"]["worker.properties"]
+    return text
+
+
+def default_values() -> Manifest:
+    """The chart's values.yaml."""
+    values: Manifest = yaml.safe_load((CHART / "values.yaml").read_text())
+    return values
+
+
+@in_every_case
+def test_lint_finds_nothing(values: Path) -> None:
+    """Warnings count as errors, the values' schema included."""
+    answer = run_helm("lint", values, "--strict")
+    assert answer.returncode == 0, answer.stdout
+
+
+@in_every_case
+def test_kubernetes_takes_every_manifest(values: Path) -> None:
+    """Strictly: no field that the schema of its kind does not know."""
+    for found in rendered(values):
+        if not found["apiVersion"].startswith("monitoring.coreos.com"):  # a custom resource has no schema here
+            kubernetes_validate.validate(found, KUBERNETES, strict=True)
+
+
+@in_every_case
+def test_the_worker_takes_its_configuration(values: Path, tmp_path: Path) -> None:
+    """All options that the chart writes are options, and no required one is missing."""
+    file = tmp_path / "worker.properties"
+    file.write_text(properties(values))
+    mode = container(values)["args"][0]
+    config = worker_config(file, distributed=mode == "connect-distributed")
+    assert config.listener()[1] == container(values)["ports"][0]["containerPort"]
+
+
+def test_options_arrive_as_they_were_set(tmp_path: Path) -> None:
+    """Backslashes, spaces, line ends, large numbers and switches survive YAML, Helm and the properties file."""
+    options = {
+        "spark.text": " C:\\new\tline\nand = so: on # ü",
+        "spark.number": 67108864,
+        "spark.fraction": 0.6,
+        "spark.switch": False,
+        "spark.list": ["a", "b"],
+    }
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"kafka": {"bootstrapServers": "k:1"}, "worker": {"config": options}}))
+    read = parse_properties(properties(values))
+    assert {name: read[name] for name in options} == {
+        "spark.text": " C:\\new\tline\nand = so: on # ü",
+        "spark.number": "67108864",
+        "spark.fraction": "0.6",
+        "spark.switch": "false",
+        "spark.list": "a,b",
+    }
+
+
+def test_connectors_arrive_as_they_were_set(tmp_path: Path) -> None:
+    """In standalone mode the worker reads each from its file, and validation finds nothing wrong."""
+    values = CHART / "ci" / "standalone-values.yaml"
+    files = manifest("Secret", values)["stringData"]
+    mounted = [Path(path) for path in container(values)["args"][3:]]
+    assert [path.name for path in mounted] == sorted(files)
+    for path in mounted:
+        (tmp_path / path.name).write_text(files[path.name])
+        name, config, _ = read_connector(tmp_path / path.name)
+        assert name == path.stem
+        assert validate({**config, "name": name}, DEFAULTS).errors() == []
+    _, shop, state = read_connector(tmp_path / "shop.json")
+    assert state is TargetState.PAUSED
+    assert shop["batch.max.bytes"] == "134217728"
+    assert shop["topics.regex"] == r"shop\.public\..*"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "kafka.bootstrapServers="], "kafka.bootstrapServers is required"),
+        (["--set", "mode=standalone"], "needs connectors"),
+        (["--set", "connectors.shop.config.topics=a"], "need mode: standalone"),
+        (["--set", "replicaCount=2,persistence.enabled=true"], "a warehouse that all workers reach"),
+        (["--set", "existingConnectorsSecret=s,mode=standalone"], "existingConnectorsKeys is required"),
+        (["--set", "replicaCount=2,mode=standalone,connectors.shop.config.topics=a"], "needs mode: distributed"),
+        (["--set-json", 'worker.config={"worker.threads": true}'], "worker.threads"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_is_installed(arguments: list[str], message: str) -> None:
+    """With a sentence that says what to set."""
+    answer = run_helm("template", MINIMAL, *arguments)
+    assert answer.returncode != 0
+    assert message in answer.stderr
+
+
+@in_every_case
+def test_pods_give_nothing_away(values: Path) -> None:
+    """Not root, no way to become it, and nothing of the image can be written."""
+    workloads = [manifest["spec"] for manifest in rendered(values) if manifest["kind"] == "Pod"]
+    for spec in (pod(values)["spec"], *workloads):
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        context = spec["containers"][0]["securityContext"]
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+@in_every_case
+def test_what_the_worker_writes_is_on_volumes(values: Path) -> None:
+    """The warehouse where the worker was told, Spark's and Python's scratch, /tmp."""
+    mounts = {mount["mountPath"] for mount in container(values)["volumeMounts"] if not mount.get("readOnly")}
+    environment = {entry["name"]: entry.get("value") for entry in container(values)["env"]}
+    assert {"/tmp", environment["TMPDIR"], environment["SPARK_LOCAL_DIRS"]} <= mounts  # noqa: S108 - in the pod
+    warehouse = parse_properties(properties(values))["warehouse"]
+    assert "://" in warehouse or str(Path(warehouse).parent) in mounts
+
+
+def test_secrets_are_referred_to() -> None:
+    """A password stands in no ConfigMap and in no argument."""
+    values = CHART / "ci" / "standalone-values.yaml"
+    holders = [found["kind"] for found in rendered(values) if "not a real one" in json.dumps(found)]
+    assert holders == ["Secret"]
+
+
+def test_a_changed_configuration_makes_a_new_pod() -> None:
+    """And nothing else does, so an upgrade that changes no option restarts no worker."""
+
+    def checksum(*arguments: str) -> str:
+        text: str = pod(MINIMAL, *arguments)["metadata"]["annotations"]["checksum/config"]
+        return text
+
+    assert checksum("--set-json", 'worker.config={"worker.threads": 5}') != checksum()
+    assert checksum("--set", "service.port=80") == checksum()
+
+
+def test_probes_wait_longer_than_the_worker_thinks() -> None:
+    """/health may take ten seconds to find that the worker hangs; one that gives up before kills a busy one."""
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container(MINIMAL)[probe]["httpGet"] == {"path": "/health", "port": "rest-api"}
+        assert container(MINIMAL)[probe]["timeoutSeconds"] > 10
+
+
+def test_the_pod_may_finish_the_write_in_hand() -> None:
+    """The grace period covers the worker's own deadline and the half minute after which it ends itself."""
+    graceful = WORKER_OPTIONS["task.shutdown.graceful.timeout.ms"].default_text
+    assert default_values()["terminationGracePeriodSeconds"] >= int(graceful or 0) / 1000 + 30
+
+
+def test_services_and_tests_find_only_workers() -> None:
+    """The test's pod is no endpoint of the service that it asks."""
+    selector = manifest("Service", MINIMAL)["spec"]["selector"].items()
+    assert selector <= pod(MINIMAL)["metadata"]["labels"].items()
+    assert not selector <= manifest("Pod", MINIMAL)["metadata"]["labels"].items()
+
+
+def test_chart_image_and_service_belong_together() -> None:
+    """One version, one user."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+    user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    context = default_values()["podSecurityContext"]
+    assert user is not None
+    assert (int(user[1]), int(user[2])) == (context["runAsUser"], context["runAsGroup"])
