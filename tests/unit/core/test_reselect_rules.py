@@ -1,0 +1,99 @@
+"""Which columns may be read again and cached (``reselect.md`` sections 3.2, 5.1 and 8.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType, avro_name
+from headrace.core.events import Column, TableId
+from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect_rules import ColumnRule, table_rules
+from headrace.core.schema import Schema
+
+TABLE = TableId("shop", "inventory", "public", "orders")
+OPTIONS = ReselectOptions(cache_enabled=True)
+TEXT = SqlType(25, "pg_catalog", "text")
+ID, BIG = Schema("int32"), Schema("string", optional=True)
+
+
+def rule(
+    schema: Schema = BIG,
+    column: CatalogColumn | None = None,
+    key: SqlType = TEXT,
+    key_schema: Schema = ID,
+    known: bool = True,
+    may_cache: bool = True,
+    deterministic: bool = True,
+) -> ColumnRule:
+    columns = (Column("id", key_schema, pa.nulls(0)), Column("big", schema, pa.nulls(0)))
+    big = column or CatalogColumn("big", 2, TEXT, attstorage="x")
+    identity = (KeyColumn("id", key, deterministic=deterministic),)
+    catalog = CatalogTable(TABLE, "r", "d", (CatalogColumn("id", 1, key), big), identity) if known else None
+    return table_rules(TABLE, columns, ("id",), OPTIONS, catalog, has_source=True, may_cache=may_cache).column("big")
+
+
+def test_column_that_may_be_left_out() -> None:
+    """It is read, cached, and looked at when null."""
+    assert (rule().readable, rule().cacheable, rule().nulls, rule().nullable) == (True, True, True, True)
+
+
+def test_masked_column_is_neither_read_nor_cached() -> None:
+    """N10: a reselect would show what the mask hides."""
+    masked = rule(replace(BIG, parameters=(("masked", "true"),)))
+    assert (masked.readable, masked.cacheable) == (False, False)
+
+
+def test_truncated_column_is_read_but_not_cached() -> None:
+    """Its placeholder may be cut beyond recognition."""
+    cut = rule(replace(BIG, parameters=(("truncateLength", "10"),)))
+    assert (cut.readable, cut.cacheable) == (True, False)
+
+
+def test_column_that_is_not_in_the_catalog_is_not_read() -> None:
+    """It was dropped since."""
+    assert not rule(column=CatalogColumn("other", 2, TEXT, attstorage="x")).readable
+
+
+@pytest.mark.parametrize("storage", [("p", -1), ("x", 8)])
+def test_columns_stored_in_line_are_not_cached(storage: tuple[str, int]) -> None:
+    """The source never leaves them out."""
+    assert not rule(column=CatalogColumn("big", 2, TEXT, attstorage=storage[0], attlen=storage[1])).cacheable
+
+
+@pytest.mark.parametrize("key", ["citext", "float4", "float8"])
+def test_s26_tables_whose_keys_are_not_equal_byte_by_byte_are_not_cached(key: str) -> None:
+    """S26: equal keys could have different texts."""
+    assert not rule(key=SqlType(1, "public", key)).cacheable
+    assert rule(key=SqlType(1, "public", key)).readable
+
+
+def test_s26_nondeterministic_collation_and_float_keys_without_catalog() -> None:
+    """S26: the same for collations, and for what the event's schema shows."""
+    assert not rule(deterministic=False).cacheable
+    assert not rule(known=False, key_schema=Schema("double")).cacheable
+    assert rule(known=False).cacheable
+
+
+def test_s10_topics_that_hide_events_are_not_cached() -> None:
+    """S10, S24: compacted or filtered topics."""
+    assert not rule(may_cache=False).cacheable
+
+
+def test_fingerprint_follows_schema_and_catalog() -> None:
+    """S22: another type, or another column of the same name, is another fingerprint."""
+    again = rule(column=CatalogColumn("big", 3, TEXT, attstorage="x"))
+    assert again.fingerprint != rule().fingerprint
+    assert rule(replace(BIG, name="io.debezium.data.Json")).fingerprint != rule().fingerprint
+
+
+@pytest.mark.parametrize(("name", "adjusted"), [("with space", "with_space"), ("1st", "_1st"), ("emoji😀", "emoji__")])
+def test_adjusted_names(name: str, adjusted: str) -> None:
+    """Names as ``field.name.adjustment.mode=avro`` writes them find their column, unless two would."""
+    assert avro_name(name) == adjusted
+    columns = (CatalogColumn(name, 1, TEXT), CatalogColumn("a.b", 2, TEXT), CatalogColumn("a b", 3, TEXT))
+    table = CatalogTable(TABLE, "r", "d", columns)
+    assert table.column(adjusted) is columns[0]
+    assert table.column("a_b") is None
