@@ -458,7 +458,7 @@ class LakeTableSuite:
         for position in range(11, 26):
             apply(table, item(1, f"n{position}", position=position), item(position, position=1))
             table.maintain(NOW, 7 * DAY)
-        assert rows() == {1: ("n25", "o", 1)} | {key: ("n", "o", 1) for key in range(11, 26)}
+        assert rows() == {1: ("n25", "o", 1)} | dict.fromkeys(range(11, 26), ("n", "o", 1))
 
     def test_a_restart_reads_what_was_written(self, lake: LakeHarness, name: str, table: LakeTable, rows: Any) -> None:
         """A new handle knows schema, rows and gates of the old one."""

@@ -109,10 +109,11 @@ def _refuse_names(table: str, names: Sequence[str]) -> None:
     for name in names:
         if name.lower().startswith(OWN_PREFIX):
             raise Fatal(f"{table}: column {name!r} starts with {OWN_PREFIX}, which is reserved; rename or exclude it")
-        other = seen.setdefault(name.lower(), name)
-        if other is not name:
+        other = seen.get(name.lower())
+        if other is not None:
             how = "occurs twice" if other == name else f"differs from {other!r} only in case"
             raise Fatal(f"{table}: column {name!r} {how}; lake engines cannot tell them apart, exclude one of them")
+        seen[name.lower()] = name
 
 
 def _lake_field(table: str, column: pa.Field) -> pa.Field:

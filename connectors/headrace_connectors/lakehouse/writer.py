@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from headrace.core.errors import Fatal
+from headrace.core.errors import Fatal, HeadraceError
 from headrace.core.events import Actions, RowVersion
 from headrace.ports import Commit, MergeCounts, TableOptions
 from headrace_connectors.lakehouse.failures import Conflict
@@ -162,7 +163,7 @@ class SparkTable:
         A conflict with another writer's commit (a compaction) is tried again, unless the commit did go in.
         """
         write_id = uuid.uuid4().hex
-        with self._session.snapshot_properties({_WRITE_ID: write_id, **properties}):
+        with self._forgetting_on_error(), self._session.snapshot_properties({_WRITE_ID: write_id, **properties}):
             for attempt in Retrying(
                 retry=retry_if_exception_type(Conflict),
                 stop=stop_after_attempt(5),
@@ -171,10 +172,19 @@ class SparkTable:
             ):
                 with attempt:
                     self._run_once(statement, write_id, attempt.retry_state.attempt_number)
+            summary = self._summary(write_id)
         self._empty = False
-        summary = self._summary(write_id)
         self._upkeep.committed(TableFiles.of(summary))
         return summary
+
+    @contextmanager
+    def _forgetting_on_error(self) -> Iterator[None]:
+        """After an error nothing is known of the table any more: somebody may have dropped it or made it anew."""
+        try:
+            yield
+        except HeadraceError:
+            self._schema = self._empty = None
+            raise
 
     def _run_once(self, statement: str, write_id: str, attempt: int) -> None:
         if attempt == 1 or not self._summary(write_id):

@@ -1,0 +1,56 @@
+"""Errors of Spark, by what to do about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.errors import Fatal, HeadraceError, Retriable
+from headrace_connectors.lakehouse.failures import Conflict, translate, translated
+
+TRACE = (
+    "An error occurred while calling o65.sql.\n: org.apache.spark.SparkException: Job aborted: secret-42\nCaused by: "
+)
+
+
+class AnalysisError(Exception):
+    """As PySpark's: a condition, and a message that quotes the statement."""
+
+    def getCondition(self) -> str:
+        return "UNRESOLVED_COLUMN"
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind", "words"),
+    [
+        ("java.io.IOException: No space left on device", Retriable, "no space left.*IOException"),
+        ("java.io.FileNotFoundException: /w/x (Permission denied)", Retriable, "cannot be written"),
+        ("org.apache.iceberg.exceptions.CommitFailedException: Version 3 exists", Conflict, "another writer"),
+        ("org.apache.iceberg.exceptions.ValidationException: Found conflicting files", Conflict, "another writer"),
+        ("org.apache.iceberg.exceptions.CommitStateUnknownException: x", Conflict, "not known"),
+        ("java.lang.OutOfMemoryError: Java heap space", Fatal, "spark.driver.memory"),
+        ("java.net.ConnectException: Connection refused", Retriable, "does not answer"),
+        ("java.lang.IllegalStateException: secret-42", Fatal, "IllegalStateException"),
+    ],
+)
+def test_causes_are_told_apart(cause: str, kind: type[HeadraceError], words: str) -> None:
+    """By the innermost cause; the message names the table and never what stood in a row."""
+    error = translate("shop.item", Exception(TRACE + cause))
+    assert type(error) is kind
+    assert str(error).startswith("shop.item: ")
+    assert "secret-42" not in str(error)
+    with pytest.raises(kind, match=words):
+        raise error
+
+
+def test_a_statement_that_spark_refuses_is_fatal() -> None:
+    """Its condition is told, not its text."""
+    error = translate("shop.item", AnalysisError("== SQL == SELECT 'secret-42'"))
+    assert type(error) is Fatal
+    assert "UNRESOLVED_COLUMN" in str(error)
+    assert "secret-42" not in str(error)
+
+
+def test_our_own_errors_pass() -> None:
+    """They have their remedy already."""
+    with pytest.raises(Conflict, match="mine"), translated("shop.item"):
+        raise Conflict("mine")

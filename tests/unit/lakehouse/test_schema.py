@@ -1,0 +1,94 @@
+"""Column types of lake tables, and which may become which."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from headrace.core.errors import Fatal
+from headrace_connectors.lakehouse.schema import (
+    column_list,
+    evolution,
+    evolved,
+    lake_schema,
+    lake_type,
+    quoted,
+    sql_type,
+)
+
+
+def test_small_integers_become_int_at_any_depth() -> None:
+    """Iceberg has none below 32 bits."""
+    kind = pa.struct([("a", pa.list_(pa.int8())), ("b", pa.map_(pa.large_string(), pa.int16()))])
+    expected = pa.struct([("a", pa.list_(pa.int32())), ("b", pa.map_(pa.string(), pa.int32()))])
+    assert lake_type(kind) == expected
+
+
+@pytest.mark.parametrize("kind", [pa.uint32(), pa.time64("us"), pa.timestamp("ns"), pa.decimal256(50, 2), pa.null()])
+def test_types_without_a_lake_type_are_refused_by_name(kind: pa.DataType) -> None:
+    """The message names the column; nothing is guessed."""
+    with pytest.raises(Fatal, match=r"shop\.item: column 'x' has type"):
+        lake_schema("shop.item", pa.schema([("x", kind)]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (pa.decimal128(12, 2), "DECIMAL(12, 2)"),
+        (pa.timestamp("us"), "TIMESTAMP_NTZ"),
+        (pa.timestamp("us", tz="UTC"), "TIMESTAMP"),
+        (pa.list_(pa.map_(pa.string(), pa.date32())), "ARRAY<MAP<STRING, DATE>>"),
+        (pa.struct([("a b", pa.binary()), ("c", pa.float32())]), "STRUCT<`a b`: BINARY, `c`: FLOAT>"),
+    ],
+)
+def test_names_of_types_in_sql(kind: pa.DataType, name: str) -> None:
+    """Nested types name their parts."""
+    assert sql_type(kind) == name
+
+
+def test_identifiers_cannot_break_out() -> None:
+    """A backtick in a name is doubled."""
+    assert quoted("a`; DROP TABLE b") == "`a``; DROP TABLE b`"
+    assert column_list(pa.schema([("a.b", pa.int64())])) == "`a.b` BIGINT"
+
+
+def test_a_missing_key_column_is_refused() -> None:
+    """The message names the option that decides the key."""
+    with pytest.raises(Fatal, match=r"primary\.key\.fields"):
+        lake_schema("shop.item", pa.schema([("a", pa.int64())]), ["id"])
+
+
+def test_a_column_that_occurs_twice_is_refused() -> None:
+    """Arrow allows it, no table does."""
+    with pytest.raises(Fatal, match="'a' occurs twice"):
+        lake_schema("shop.item", pa.schema([("a", pa.int64()), ("a", pa.string())]))
+
+
+def test_evolution_adds_and_widens_and_keeps_what_is_wider_already() -> None:
+    """Narrower events fit as they are; missing columns stay."""
+    stored = pa.schema([("a", pa.int32()), ("b", pa.int64()), ("c", pa.decimal128(5, 2)), ("d", pa.string())])
+    wanted = pa.schema([("a", pa.int64()), ("b", pa.int32()), ("c", pa.decimal128(9, 2)), ("e", pa.bool_())])
+    change = evolution("t", stored, wanted)
+    assert [column.name for column in change.added] == ["e"]
+    assert [column.name for column in change.widened] == ["a", "c"]
+    assert evolved(stored, change) == pa.schema(
+        [("a", pa.int64()), ("b", pa.int64()), ("c", pa.decimal128(9, 2)), ("d", pa.string()), ("e", pa.bool_())]
+    )
+    assert not evolution("t", evolved(stored, change), wanted)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        (pa.int64(), pa.float64()),
+        (pa.date32(), pa.timestamp("us")),
+        (pa.decimal128(9, 2), pa.decimal128(9, 3)),
+        (pa.list_(pa.int32()), pa.list_(pa.int64())),
+        (pa.timestamp("us"), pa.timestamp("us", tz="UTC")),
+    ],
+)
+def test_what_cannot_be_widened_is_refused(stored: pa.DataType, wanted: pa.DataType) -> None:
+    """In either direction."""
+    for one, other in ((stored, wanted), (wanted, stored)):
+        with pytest.raises(Fatal, match="cannot be widened"):
+            evolution("t", pa.schema([("x", one)]), pa.schema([("x", other)]))

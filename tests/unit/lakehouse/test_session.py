@@ -1,0 +1,76 @@
+"""Settings of the session, and what is refused before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.core.errors import ConfigError
+from headrace.ports import TableOptions
+from headrace_connectors.lakehouse.session import ICEBERG_PACKAGE, SparkLakehouse, local_cores, settings
+
+
+def test_the_workers_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every default can be replaced; Java options are added to ours."""
+    monkeypatch.delenv("HEADRACE_JARS", raising=False)
+    chosen = settings("/w", {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-Xss4m"}, [])
+    assert chosen["spark.driver.memory"] == "1g"
+    assert chosen["spark.driver.extraJavaOptions"].endswith("log4j2.properties -Xss4m")
+    assert chosen["spark.sql.catalog.lake.cache-enabled"] == "false"
+    assert chosen["spark.jars.packages"] == ICEBERG_PACKAGE
+
+
+def test_where_the_jars_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker's settings, then those given, then the folder of HEADRACE_JARS, then Ivy."""
+    jar = tmp_path / "iceberg.jar"
+    jar.touch()
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
+    assert settings("/w", {})["spark.jars"] == str(jar)
+    assert settings("/w", {}, [Path("/x.jar")])["spark.jars"] == "/x.jar"
+    assert settings("/w", {"spark.jars": "/mine.jar"})["spark.jars"] == "/mine.jar"
+    assert "spark.jars" not in settings("/w", {"spark.jars.packages": "a:b:1"})
+
+
+def test_only_a_local_master_stays_on_loopback() -> None:
+    """A cluster's executors have to reach the driver."""
+    assert settings("/w", {"spark.master": "local[2]"})["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in settings("/w", {"spark.master": "k8s://https://cluster"})
+
+
+@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[4,2]", 4)])
+def test_cores_of_a_local_master(master: str, cores: int) -> None:
+    """As many partitions as cores."""
+    assert local_cores(master) == cores
+    assert settings("/w", {"spark.master": master})["spark.sql.shuffle.partitions"] == str(cores)
+
+
+def test_the_embedded_catalog_is_refused_on_object_stores() -> None:
+    """It relies on atomic renames; another catalog is welcome there."""
+    with pytest.raises(ConfigError, match="atomic renames") as refused:
+        settings("s3a://bucket/w", {})
+    assert refused.value.key == "spark.sql.catalog.lake.type"
+    settings("s3a://bucket/w", {"spark.sql.catalog.lake.type": "rest"})
+    assert "spark.sql.catalog.lake.type" not in settings("s3a://b/w", {"spark.sql.catalog.lake.catalog-impl": "x.Y"})
+
+
+def test_a_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    """Before Spark starts, and naming the option."""
+    place = tmp_path / "file"
+    place.touch()
+    for path in (place, place / "below"):
+        with pytest.raises(ConfigError, match="not a folder") as refused:
+            SparkLakehouse(str(path), {}).check()
+        assert refused.value.key == "warehouse"
+
+
+def test_a_warehouse_is_made_where_there_is_none(tmp_path: Path) -> None:
+    """Checking leaves nothing but the folder."""
+    SparkLakehouse(f"file://{tmp_path}/new/one", {}).check()
+    assert list((tmp_path / "new" / "one").iterdir()) == []
+
+
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    """Before anything starts."""
+    with pytest.raises(ConfigError, match="delta"):
+        SparkLakehouse(str(tmp_path), {}).table("shop", "item", TableOptions(format="delta"))
