@@ -6,9 +6,11 @@ import asyncio
 import random
 import resource
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition as ConfluentPartition
 from contracts.feed_suite import Recorder, numbered, until
 from contracts.kafka_harness import QUICK, KafkaCluster, KafkaHarness, producer
 
@@ -159,22 +161,23 @@ def test_the_right_password(broker: SaslKafka, unique: Callable[[str], str]) -> 
 
 
 def test_offsets_of_a_deleted_topic(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """They are left out, where the client alone would try for ever; those of other topics are committed."""
+    """The client alone would try them for ever: here they are left out, or refused with a group that just changed."""
     topic = unique("topic")
     kept, gone = TopicPartition(f"{topic}.kept", 0), TopicPartition(f"{topic}.gone", 0)
-    config = {"topics.regex": f"{topic}\\..*", "consumer.override.metadata.max.age.ms": "30000"}
 
     async def scenario() -> None:
         async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
             for partition in (kept, gone):
                 await cluster.create(partition.topic)
                 await cluster.append(partition.topic, numbered(5))
-            feed, seen = await opened(cluster, topic, 0, config)
+            feed, seen = await opened(cluster, topic, 0, {"topics.regex": f"{topic}\\..*"})
             await until(lambda: len(seen.values) == 10, "all records")
-            feed.pause()  # a fetch would notice the deletion, and the group would change before the commit
-            await asyncio.sleep(1)
             await cluster.delete(gone.topic)
-            await feed.commit({kept: 5, gone: 5})
+            async with asyncio.timeout(20):
+                with suppress(Fenced):
+                    await feed.commit({kept: 5, gone: 5})
+            await until(lambda: seen.topics == {kept.topic}, "the rebalance")
+            await feed.commit({kept: 5})
             assert (await cluster.committed(f"connect-{topic}"))[kept] == 5
             await feed.stop()
         assert seen.errors == []
@@ -231,6 +234,30 @@ def test_latest_skips_nothing_on_restart(stack_kafka: Kafka, unique: Callable[[s
             await until(lambda: len(seen.values) == 5, "what came in between")
             await feed.stop()
         assert seen.values == numbered(5, 5)
+
+    asyncio.run(scenario())
+
+
+def test_records_that_retention_removed(
+    stack_kafka: Kafka, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The feed goes on with the oldest that are left, and the log says which are gone."""
+    topic = unique("topic")
+
+    async def scenario() -> None:
+        async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
+            await cluster.create(topic)
+            await cluster.append(topic, numbered(10))
+            feed, seen = await opened(cluster, topic, 0, {"topics": topic})
+            await until(lambda: len(seen.values) == 10, "all records")
+            await feed.commit({TopicPartition(topic, 0): 4})
+            await feed.stop()
+            admin, to = stack_kafka.admin(), ConfluentPartition(topic, 0, 7)
+            await asyncio.to_thread(admin.delete_records([to])[to].result, 10)
+            feed, seen = await opened(cluster, topic, 0, {"topics": topic})
+            await until(lambda: seen.values == numbered(3, 7), "what is left")
+            await feed.stop()
+        assert f"{topic}-0: records 4 to 6 are gone from the topic" in caplog.text
 
     asyncio.run(scenario())
 

@@ -184,6 +184,8 @@ class GroupMember(Service):
 
     async def _hand_over(self, chunk: Chunk) -> None:
         await self._assigned.wait()
+        if chunk.records[0].offset > chunk.begin:
+            await self._warn_of_lost_offsets({chunk.partition: chunk.begin})
         if chunk.epoch == self._numbering.epoch:
             await self._listener.deliver(chunk)
 
@@ -195,17 +197,28 @@ class GroupMember(Service):
             await self._listener.revoked(partitions)
 
     async def _arrived(self, partitions: Collection[TopicPartition]) -> None:
+        committed = {each: await self._consumer.committed(_aiokafka(each)) for each in partitions}
         if self._settings.reset == "latest":
-            await self._commit_first_positions(partitions)
+            await self._commit_first_positions([each for each, offset in committed.items() if offset is None])
+        await self._warn_of_lost_offsets({each: offset for each, offset in committed.items() if offset is not None})
         await self._listener.assigned(self._numbering.epoch, partitions)
         self._heard = (0, self._clock())
         self._assigned.set()
 
     async def _commit_first_positions(self, partitions: Collection[TopicPartition]) -> None:
         """``latest`` would skip at the next start whatever arrives until the first commit."""
-        new = [each for each in map(_aiokafka, partitions) if await self._consumer.committed(each) is None]
+        new = {each: await self._consumer.position(each) for each in map(_aiokafka, partitions)}
         if new:
-            await self._consumer.commit({each: await self._consumer.position(each) for each in new})
+            await self._consumer.commit(new)
+
+    async def _warn_of_lost_offsets(self, wanted: Mapping[TopicPartition, int]) -> None:
+        """The client jumps over records that retention has removed without a word; an operator has to know."""
+        with suppress(KafkaError, TimeoutError):
+            async with asyncio.timeout(COMMIT_SLICE_SECONDS):
+                first = await self._consumer.beginning_offsets([_aiokafka(each) for each in wanted]) if wanted else {}
+            for (topic, partition), offset in wanted.items():
+                if offset < (kept := first[_aiokafka(TopicPartition(topic, partition))]):
+                    log.warning("%s-%d: records %d to %d are gone from the topic", topic, partition, offset, kept - 1)
 
     async def _watch(self) -> None:
         """Refresh the lag; fail when the client has silently stopped fetching."""

@@ -139,6 +139,8 @@ def consumer_settings(worker: Properties, connector: str, task: int, config: Pro
         **_layered(worker, "consumer.", config, "consumer.override."),
     }
     arguments = {**CONSUMER_DEFAULTS, **_translate(properties, CONSUMER)}
+    if "group_instance_id" in arguments:  # two members with one id evict each other without an error
+        arguments["group_instance_id"] += f"-{task}"
     return ConsumerSettings(arguments, arguments["group_id"], topic_pattern(config), arguments["auto_offset_reset"])
 
 

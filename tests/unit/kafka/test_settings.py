@@ -30,6 +30,13 @@ def test_later_layers_win() -> None:
     assert settings.group == "g"
 
 
+def test_each_task_is_a_static_member_of_its_own() -> None:
+    """Two members with one group.instance.id would evict each other."""
+    config = {**TOPICS, "consumer.override.group.instance.id": "shop"}
+    ids = [consumer_settings(WORKER, "shop", task, config).arguments["group_instance_id"] for task in range(2)]
+    assert ids == ["shop-0", "shop-1"]
+
+
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
