@@ -1,0 +1,129 @@
+"""The documentation: links lead somewhere, commands exist, the table of types is what a real connector gives."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from recordings.records import POSTGRES, recording
+
+from headrace.core.arrays import arrow_type
+from headrace.core.schema import schema_from_json
+from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, lake_type, sql_type
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page for folder in (".", "docs", "changelog.d", "helm/headrace") for page in (ROOT / folder).glob("*.md")
+)
+MAKEFILE = (ROOT / "Makefile").read_text()
+FOREIGN = ("spark.", "enable.auto", "isolation.", "max.poll.", "metadata.max.", "history.", "headrace.", "ordering.")
+SOURCE_ROOTS = ("", "service/headrace/", "connectors/headrace_connectors/")
+
+on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@on_every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    """Relative ones to a file of the repository; a part of a page that is linked to has its heading."""
+    for target, _, part in re.findall(r"\]\(([^)#\s]*)(#([^)\s]*))?\)", page.read_text()):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            found = page.parent / target if target else page
+            assert found.exists(), f"{page.name} links to {target}"
+            assert not part or part in _anchors(found), f"{page.name} links to {target}#{part}"
+
+
+@on_every_page
+def test_files_that_are_named_exist(page: Path) -> None:
+    """A file that was renamed takes its mention along."""
+    for name in re.findall(r"`((?:[\w.-]+/)+[\w.-]*\.(?:py|sh|md|toml|txt|sha256|properties|json))`", page.read_text()):
+        assert any((ROOT / root / name).exists() for root in SOURCE_ROOTS), f"{page.name} names {name}"
+
+
+@on_every_page
+def test_make_targets_that_are_named_exist(page: Path) -> None:
+    """Commands that a reader copies."""
+    for target in re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE):
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), f"{page.name} says make {target}"
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    """A page that nobody finds helps nobody."""
+    text = (ROOT / "README.md").read_text()
+    assert [page.name for page in ROOT.glob("docs/*.md") if f"docs/{page.name}" not in text] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "helm" not in page.parts], ids=lambda path: path.name)
+def test_options_that_are_named_exist(page: Path) -> None:
+    """A dotted name in code is an option of ours, or begins like one of Kafka's clients, Spark, Iceberg or a commit."""
+    options = (ROOT / "docs" / "configuration.md").read_text()
+    for name in re.findall(r"`([a-z]+(?:[.-][a-z]+)*\.[a-z-]+)(?:=[^`]*)?`", page.read_text()):
+        a_file = name.endswith((".py", ".md")) or (ROOT / name).exists()
+        assert a_file or name.startswith(FOREIGN) or f"`{name}`" in options, f"{page.name} names {name}"
+
+
+@cache
+def documented_types() -> dict[str, str]:
+    """Lake type by PostgreSQL type, as docs/types.md has them."""
+    rows = re.findall(r"^\| (`.*?) \| .*? \| (.*?) \| .*\|$", (ROOT / "docs" / "types.md").read_text(), re.MULTILINE)
+    return {name: lake for names, lake in rows for name in re.findall(r"`([^`]+)`", names)}
+
+
+def recorded_types() -> Iterator[tuple[str, str, str]]:
+    """Column, PostgreSQL type and lake type of every column that a connector with default settings has sent."""
+    for topic in ("pg_a.public.all_types", "pg_a.public.array_types"):
+        declared = _declared_types(topic.rpartition(".")[2])
+        envelope = json.loads(recording("a")[topic][0].value or b"")["schema"]
+        after = next(field for field in envelope["fields"] if field["field"] == "after")
+        for field in after["fields"]:
+            lake = sql_type(lake_type(arrow_type(schema_from_json(field)))).replace("`", "")
+            yield field["field"], declared[field["field"]], _general(lake)
+
+
+def test_types_are_what_a_connector_gives() -> None:
+    """Each column of the recorded tables of all types, arrays and domains by their base type."""
+    table = documented_types()
+    checked = 0
+    for column, declared, lake in recorded_types():
+        element = declared.removesuffix("[]").removesuffix("[]")
+        if element not in table or column == "a_bit":  # a domain; or bit(n)[], which docs/types.md tells apart
+            assert column.startswith("c_dom") or column == "a_bit", f"docs/types.md lacks {element}"
+            continue
+        wanted = table[element]
+        assert lake == (f"ARRAY<{wanted}>" if declared.endswith("[]") else wanted), f"{column} {declared}"
+        checked += 1
+    assert checked > 90
+
+
+def test_own_columns_are_documented() -> None:
+    """Under the types that they have in every table."""
+    text = (ROOT / "docs" / "types.md").read_text()
+    missing = [
+        column.name for column in VERSION_COLUMNS if f"| `{column.name}` | {sql_type(column.type)} |" not in text
+    ]
+    assert missing == []
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _declared_types(table: str) -> dict[str, str]:
+    """Column types as the recording's SQL declares them, lengths replaced by letters."""
+    sql = (POSTGRES / "sql" / "00_schema.sql").read_text()
+    body = re.search(rf"CREATE TABLE public\.{table} \((.*?)^\);", sql, re.DOTALL | re.MULTILINE)
+    assert body is not None
+    columns = re.findall(r'(?:^|,)\s*(\w+) ("?[a-z][^,(]*(?:\([^)]*\))?(?:\[\])*)', body[1], re.MULTILINE)
+    constraint = re.compile(r" (PRIMARY|NOT|DEFAULT|GENERATED)\b.*", re.DOTALL)
+    return {name: _general(constraint.sub("", declared).strip()) for name, declared in columns}
+
+
+def _general(kind: str) -> str:
+    """``numeric(10,2)`` -> ``numeric(p,s)``, ``char(5)`` -> ``char(n)``; a length of 1 of bits is a type of its own."""
+    if kind == "bit(1)":
+        return kind
+    return re.sub(r"\(\d+\)", "(n)", re.sub(r"\(\d+, ?\d+\)", "(p,s)", kind))
