@@ -54,7 +54,7 @@ def type_schema(kind: SqlType, typmod: int, modes: HandlingModes, optional: bool
     return None if make is None else make(typmod, modes, optional)
 
 
-_NO_ARRAYS = frozenset({"money", "interval", "xml", "tsvector", "bit", "varbit", "name", "hstore_", "vector"})
+_NO_ARRAYS = frozenset({"money", "interval", "xml", "tsvector", "bit", "varbit", "name", "vector"})
 
 
 def _array_schema(element: SqlType, typmod: int, modes: HandlingModes, optional: bool) -> Schema | None:
@@ -184,14 +184,14 @@ def _interval(typmod: int, modes: HandlingModes, optional: bool) -> Schema:
 
 
 _CLOCK = ("hour", "minute", "second", "nanos")
-_BYTES = frozenset({"month", "day", "hour", "minute", "second"})
+_WIDTHS = dict.fromkeys(("month", "day", "hour", "minute", "second"), "int8") | {"seconds": "int64"}
 
 
 def _structured(
     name: str, parts: tuple[str, ...], last: tuple[str, ...], optional: bool, special: bool = False, zone: bool = False
 ) -> Schema:
     texts = (("zoneId",) if zone else ()) + (("specialValue",) if special else ())
-    members = [Field(part, Schema("int8" if part in _BYTES else "int32", True)) for part in parts]
+    members = [Field(part, Schema(_WIDTHS.get(part, "int32"), True)) for part in parts]
     members += [Field(text, TEXT) for text in texts] + [Field(part, Schema("int32", True)) for part in last]
     return Schema("struct", optional, f"{TIME}.{name}", 1, fields=tuple(members))
 
