@@ -35,9 +35,14 @@ class Stack:
     def __init__(self, *parts: Part | str, logs: Path = Path(".logs")) -> None:
         self._wanted = tuple(parts) or tuple(Part)
         self._logs = logs
-        self.root = Path(tempfile.mkdtemp(prefix="headrace-stack-"))
-        self.root.chmod(0o711)  # PostgreSQL may run as another account
         self._started: list[Kafka | Postgres | Connect] = []
+
+    @cached_property
+    def root(self) -> Path:
+        """The stack's folder, made when it is first needed: what never started has nothing to leave behind."""
+        root = Path(tempfile.mkdtemp(prefix="headrace-stack-"))
+        root.chmod(0o711)  # PostgreSQL may run as another account
+        return root
 
     @cached_property
     def kafka(self) -> Kafka:
@@ -60,14 +65,18 @@ class Stack:
         if Part.CONNECT in wanted:
             wanted.add(Part.KAFKA)
         # Kafka and PostgreSQL do not know each other; Connect wants a broker that answers.
+        side_by_side = [self._server(part) for part in sorted(wanted - {Part.CONNECT})]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(self._start, sorted(wanted - {Part.CONNECT})))
-        self._start(*wanted & {Part.CONNECT})
+            list(pool.map(self._start, side_by_side))
+        if Part.CONNECT in wanted:
+            self._start(self.connect)
 
     def stop(self, *, failed: bool = False) -> None:
         """Stop all parts and remove their data; ``failed`` keeps the logs and says where. Idempotent."""
         while self._started:
             self._started.pop().stop()
+        if "root" not in self.__dict__:
+            return
         if failed and self.root.exists():
             self._keep_logs()
         shutil.rmtree(self.root, ignore_errors=True)
@@ -83,12 +92,14 @@ class Stack:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self.stop(failed=kind is not None)
 
-    def _start(self, *parts: Part) -> None:
-        for name in parts:
-            part: Kafka | Postgres | Connect = getattr(self, name)
-            if part not in self._started:
-                self._started.append(part)
-                part.start()
+    def _server(self, part: Part) -> Kafka | Postgres | Connect:
+        server: Kafka | Postgres | Connect = getattr(self, part)
+        return server
+
+    def _start(self, server: Kafka | Postgres | Connect) -> None:
+        if server not in self._started:
+            self._started.append(server)
+            server.start()
 
     def _keep_logs(self) -> None:
         kept = self._logs / self.root.name
