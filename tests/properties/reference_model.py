@@ -57,9 +57,13 @@ class Model:
         self.tombstones: dict[int, RowVersion] = {}
         self.floor: RowVersion | None = None
         self._moved_away: dict[int, dict[str, int | None]] = {}
+        self._last: dict[int, Operation] = {}
 
     def apply(self, event: Event) -> None:
-        """One event."""
+        """One event. A tombstone right after a delete of its key is that delete (section 2.3)."""
+        before, self._last[event.key] = self._last.get(event.key), event.operation
+        if event.operation is Operation.TOMBSTONE and before is Operation.DELETE:
+            return
         if event.operation in UPSERTS:
             self._upsert(event)
         elif event.operation is Operation.TRUNCATE:
@@ -83,14 +87,14 @@ class Model:
         for name, (state, value) in event.cells.items():
             if state not in KEEP:
                 base[name] = value
-        self.rows[event.key] = Row(base, merged(event.version, row.version if row else tombstone))
+        self.rows[event.key] = Row(base, merged(event.version, row.version if row else None))
 
     def _delete(self, event: Event) -> None:
         row = self.rows.get(event.key)
         if row is not None and not later(event.version, row.version):
             return
         gone = self.rows.pop(event.key, None)
-        if event.moved and event.operation is Operation.DELETE:  # its tombstone says nothing new
+        if event.moved:
             self._moved_away[event.key] = gone.cells if gone else {}
         old = self.tombstones.get(event.key)
         if old is None or later(event.version, old):

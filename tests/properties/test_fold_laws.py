@@ -203,7 +203,7 @@ def deliver(units: list[list[Event]], cuts: list[int], *, restarts: bool = False
     return table
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=3000, deadline=None)
 @given(deliveries(repeats=False))
 def test_any_batch_boundaries_give_the_model(delivery: tuple[list[list[Event]], list[int]]) -> None:
     """A history in any batches gives the table of the model."""
@@ -211,7 +211,7 @@ def test_any_batch_boundaries_give_the_model(delivery: tuple[list[list[Event]], 
     assert deliver(units, cuts).rows() == expected(units)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=3000, deadline=None)
 @given(deliveries(repeats=True))
 def test_a_stretch_sent_again_changes_nothing_but_what_the_model_says(
     delivery: tuple[list[list[Event]], list[int]],

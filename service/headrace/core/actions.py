@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.conform import conformed
-from headrace.core.events import Actions, CellState
+from headrace.core.events import NO_POSITION, Actions, CellState, RowVersion
 from headrace.core.inference import INFERRED
+from headrace.core.ranking import arrived_later
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -56,11 +58,6 @@ def open_rows(actions: Actions, standing: Bools | None = None) -> Bools:
     return found
 
 
-def has_carried_cells(actions: Actions) -> bool:
-    """Whether any cell is to come from the stored row of another key."""
-    return any(column.states is not None and (column.states == CellState.CARRIED).any() for column in actions.columns)
-
-
 def with_nulls_for_open_cells(actions: Actions, rows: Bools) -> Actions:
     """The actions with NULL for every open cell of ``rows``."""
     columns = []
@@ -90,6 +87,29 @@ def without_hollow_carries(actions: Actions, standing: Bools) -> Actions:
     return replace(actions, columns=tuple(columns), carry_from=np.where(hollow, -1, origin))
 
 
+def with_decided_gates(actions: Actions, stored: Mapping[str, RowVersion]) -> Actions:
+    """The actions, folded against ``stored``, so that the merge does not hold back what the fold has decided.
+
+    A stored row may be of a read that the batch deletes before it makes the row anew: the action stands for both, but
+    its first cell does not outrank the stored row. Every other gate stays as it is.
+    """
+    held = np.zeros(len(actions), np.bool_)
+    for index, key in enumerate(actions.key.to_pylist()):
+        held[index] = key in stored and not _outranks(actions, index, stored[key])
+    if not held.any():
+        return actions
+    positions = actions.first_position.copy()
+    positions[held] = NO_POSITION
+    return replace(actions, first_position=positions, by_arrival=actions.by_arrival & ~held)
+
+
+def _outranks(actions: Actions, index: int, stored: RowVersion) -> bool:
+    position = bytes(actions.first_position[index])
+    if position and position <= stored.position:
+        return False
+    return not actions.by_arrival[index] or arrived_later(actions.first.row(index), stored)
+
+
 def take_actions(actions: Actions, index: Ints) -> Actions:
     """The actions at ``index``. Carried cells would lose their origin: only for actions without any."""
     places = pa.array(index)
@@ -104,6 +124,7 @@ def take_actions(actions: Actions, index: Ints) -> Actions:
         by_arrival=actions.by_arrival[index],
         carry_from=actions.carry_from[index],
         transaction=actions.transaction[index],
+        hiding=None if actions.hiding is None else actions.hiding[index],
         columns=tuple(
             replace(
                 column,

@@ -169,7 +169,8 @@ class Actions:
 
     ``fresh`` rows are new incarnations that must not keep stored cells; of a delete it says that the row was made
     within the same batch, so that there may be none to remove. ``carry_from`` is the index of the action whose stored
-    row CARRIED cells come from, or -1. ``transaction`` is that of the last event, -1 if unknown.
+    row CARRIED cells come from, or -1. ``transaction`` is that of the last event, -1 if unknown. ``hiding`` marks the
+    deletes that stand for reads without a position as well: should the delete be stale, those may still apply.
     """
 
     table: TableId
@@ -184,6 +185,7 @@ class Actions:
     carry_from: npt.NDArray[np.int64]
     transaction: npt.NDArray[np.int64]
     columns: tuple[Column, ...]
+    hiding: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.delete)

@@ -31,12 +31,14 @@ class Incarnations:
 
     ``index`` lists event indexes, key by key in order of arrival. ``last`` and ``begin`` are places in it, one per key:
     the key's last event, and the first of the last incarnation (after a delete, or with a new image). ``fresh`` tells
-    that this incarnation is a new image; of a deleted row, that its first event in the batch was one.
+    that this incarnation is a new image; of a deleted row, that its first event in the batch was one. ``alive`` is the
+    place from which the row has stood: behind its last delete, or the key's first event.
     """
 
     index: Ints
     last: Ints
     begin: Ints
+    alive: Ints
     fresh: Bools
     deleted: Bools
     codes: Ints
@@ -59,7 +61,7 @@ def fold(
     carried = (
         carried_cells(changes, rows.index, rows.begin, rows.last, rows.codes, grouped.keys) if changes.old_key else {}
     )
-    return _actions(changes, rows, key, carried, ledger)
+    return _actions(changes, rows, key, carried)
 
 
 def _incarnations(changes: Changes, grouped: Grouped, applies: Bools) -> Incarnations:
@@ -74,10 +76,11 @@ def _incarnations(changes: Changes, grouped: Grouped, applies: Bools) -> Incarna
     images = (operation == Operation.CREATE) | (operation == Operation.READ)
     new = images | (after_delete & ~deletes)
     begin = _latest(starts | new | deletes)
+    alive = _latest(starts | deletes | after_delete)
     last = np.flatnonzero(np.append(starts[1:], True)) if len(index) else np.zeros(0, np.int64)
     deleted = deletes[last]
     fresh = np.where(deleted, images[starts], new[begin[last]])
-    return Incarnations(index, last, begin[last], fresh, deleted, code[last])
+    return Incarnations(index, last, begin[last], alive[last], fresh, deleted, code[last])
 
 
 def _latest(flags: Bools) -> Ints:
@@ -86,18 +89,12 @@ def _latest(flags: Bools) -> Ints:
     return np.maximum.accumulate(places) if len(places) else places
 
 
-def _actions(
-    changes: Changes,
-    rows: Incarnations,
-    key: pa.Array,
-    carried: Mapping[int, Carried],
-    ledger: Mapping[str, RowVersion],
-) -> Actions:
+def _actions(changes: Changes, rows: Incarnations, key: pa.Array, carried: Mapping[int, Carried]) -> Actions:
     oldest = rows.last.copy()  # place of the oldest event that still has a cell in the action
     columns = tuple(_fold_column(column, rows, oldest, carried) for column in changes.columns)
     oldest[rows.deleted] = rows.last[rows.deleted]
     last_index = rows.index[rows.last]
-    version = replace(changes.version.take(last_index), position=_row_positions(changes, rows, key, ledger))
+    version = replace(changes.version.take(last_index), position=_row_positions(changes, rows))
     first = changes.version.take(rows.index[oldest])
     return Actions(
         table=changes.table,
@@ -112,6 +109,7 @@ def _actions(
         carry_from=_carry_from(len(rows.last), carried),
         transaction=changes.transaction[last_index],
         columns=columns,
+        hiding=_hiding(changes, rows),
     )
 
 
@@ -163,36 +161,25 @@ def _carry_from(count: int, carried: Mapping[int, Carried]) -> Ints:
     return origin
 
 
-def _row_positions(
-    changes: Changes, rows: Incarnations, key: pa.Array, ledger: Mapping[str, RowVersion]
-) -> npt.NDArray[np.bytes_]:
-    """The position that each row reflects: an event without one never lowers it (``merge.md`` section 2.2)."""
+def _hiding(changes: Changes, rows: Incarnations) -> Bools:
+    """The deletes whose key has an upsert without a position in the batch."""
+    operation, position = changes.operation[rows.index], changes.version.position[rows.index]
+    reads = (position == NO_POSITION) & ~np.isin(operation, (Operation.DELETE, Operation.TOMBSTONE))
+    if not reads.any() or not rows.deleted.any():
+        return np.zeros(len(rows.last), np.bool_)
+    firsts = np.concatenate([[0], rows.last[:-1] + 1])
+    return rows.deleted & (_latest(reads)[rows.last] >= firsts)
+
+
+def _row_positions(changes: Changes, rows: Incarnations) -> npt.NDArray[np.bytes_]:
+    """The position that each row reflects: an event without one never lowers it (``merge.md`` section 2.2).
+
+    A row that was made after a delete does not go on from the delete's position: that delete, sent again, must be able
+    to remove it, and older events are blocked by the ledger.
+    """
     position = changes.version.position[rows.index]
-    starts = np.concatenate([[0], rows.last[:-1] + 1]) if len(rows.last) else rows.last
-    positioned = _latest(position != NO_POSITION)[rows.last] if len(rows.last) else rows.last
-    found = np.where(positioned >= starts, position[positioned], NO_POSITION) if len(rows.last) else position
-    if ledger:
-        found = _not_below_tombstones(found, key, ledger)
-    return found
-
-
-def _not_below_tombstones(
-    found: npt.NDArray[np.bytes_], key: pa.Array, ledger: Mapping[str, RowVersion]
-) -> npt.NDArray[np.bytes_]:
-    """A row without a position that stands where one was deleted goes on from the tombstone's position."""
-    without = np.flatnonzero(found == NO_POSITION)
-    raised = {
-        i: ledger[text].position
-        for i, text in zip(without, key.take(pa.array(without)).to_pylist(), strict=True)
-        if text in ledger
-    }
-    if not raised:
-        return found
-    width = max(found.dtype.itemsize, *(len(position) for position in raised.values()))
-    found = found.astype(f"S{width}")
-    for place, position in raised.items():
-        found[place] = position
-    return found
+    positioned = _latest(position != NO_POSITION)[rows.last]
+    return np.where(positioned >= rows.alive, position[positioned], NO_POSITION) if len(rows.last) else position
 
 
 def _first_positions(version: Versions, rows: Incarnations, oldest: Ints) -> npt.NDArray[np.bytes_]:

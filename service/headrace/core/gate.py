@@ -81,7 +81,7 @@ def applying(
     if FLOOR_KEY in ledger:
         applies &= deletes | _above_floor(version, ledger[FLOOR_KEY])
     if suspect.any():
-        _walk_all(version, grouped, exempt, applies, suspect, tombstones, rows)
+        _walk_all(version, grouped, deletes, exempt, applies, suspect, tombstones, rows)
     return applies
 
 
@@ -92,11 +92,19 @@ def _ended_here(version: Versions, grouped: Grouped, deletes: Bools, tombstones:
     ledger and table commit, and where a batch is folded again after its deletes were written to the ledger.
     """
     ended = np.zeros(len(deletes), np.bool_)
-    for code, tombstone in tombstones.items():
-        begin, end = np.searchsorted(grouped.code, [code, code + 1])
-        ends = [i for i in range(begin, end) if deletes[i] and not outranks(tombstone, version.row(i))]
-        if ends:
-            ended[begin : ends[-1]] = True
+    if not tombstones:
+        return ended
+    marked = np.zeros(len(grouped.keys), np.bool_)
+    marked[list(tombstones)] = True
+    candidates = np.flatnonzero(deletes & marked[grouped.code])
+    ends = np.array(
+        [place for place in candidates if not outranks(tombstones[grouped.code[place]], version.row(int(place)))],
+        np.int64,
+    )
+    if len(ends):
+        following = np.searchsorted(ends, np.arange(len(deletes)), side="right")
+        followed = following < len(ends)
+        ended[followed] = grouped.code[ends[following[followed]]] == grouped.code[followed]
     return ended
 
 
@@ -133,6 +141,7 @@ def _needing_arrival(version: Versions, grouped: Grouped, tombstones: Mapping[in
 def _walk_all(
     version: Versions,
     grouped: Grouped,
+    deletes: Bools,
     exempt: Bools,
     applies: Bools,
     suspect: Bools,
@@ -144,7 +153,7 @@ def _walk_all(
     for place in np.flatnonzero(suspect[present]):
         code = int(present[place])
         span = (int(bounds[place]), int(bounds[place + 1]))
-        _walk(version, exempt, applies, span, tombstones.get(code), rows.get(code))
+        _walk(version, deletes, exempt, applies, span, tombstones.get(code), rows.get(code))
 
 
 def _known(versions: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[int, RowVersion]:
@@ -169,17 +178,19 @@ def _disorderly(version: Versions, grouped: Grouped) -> Bools:
 
 def _walk(
     version: Versions,
+    deletes: Bools,
     exempt: Bools,
     applies: Bools,
     bounds: tuple[int, int],
     tombstone: RowVersion | None,
     row: RowVersion | None,
 ) -> None:
-    """One key's events, one by one, against the row as it stands after each of them."""
-    current = row
+    """One key's events, one by one, against the row and the tombstone as they stand after each of them."""
     for index in range(*bounds):
         event = version.row(index)
         blocked = tombstone is not None and not exempt[index] and not outranks(event, tombstone)
-        applies[index] &= not blocked and (current is None or outranks(event, current))
-        if applies[index]:
-            current = succeed(event, current)
+        applies[index] &= not blocked and (row is None or outranks(event, row))
+        if applies[index] and deletes[index]:
+            row, tombstone = None, succeed(event, tombstone)
+        elif applies[index]:
+            row = succeed(event, row)

@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.actions import (
-    has_carried_cells,
     lake_columns,
     open_rows,
     table_schema,
     take_actions,
+    with_decided_gates,
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
@@ -120,8 +120,8 @@ class TablePipeline:
         actions = self._resolve(actions)
         self._record_tombstones(actions)
         failpoints.reach("after-ledger")
-        # A row that is carried over must not be overwritten before it is certain that the merge can read it.
-        if open_rows(actions).any() or has_carried_cells(actions):
+        # What a key change carries over depends on which events of the old key apply: never guess.
+        if changes.old_key or open_rows(actions).any():
             self._settle(changes, actions, commit)
             return
         counts = self._merge(actions, commit)
@@ -199,6 +199,7 @@ class TablePipeline:
         rest = self._decide_open_cells(rest, _standing(rest, stored))
         if len(rest) == 0:
             return
+        rest = with_decided_gates(rest, stored)
         counts = self._merge(rest, commit)
         self._refuse_unexplained(rest, counts, stored)
 
@@ -247,8 +248,11 @@ def _all_applied(actions: Actions, counts: MergeCounts) -> bool:
     """Whether the counts prove that nothing was held back by the gate.
 
     A delete that finds no row is the rule where the row was made within the same batch, so as many may be missing; one
-    that is held back is stale by definition, as its gate is its own position.
+    that is held back is stale by definition, as its gate is its own position, and so is all that it stands for, unless
+    that includes reads without a position.
     """
+    if actions.hiding is not None and actions.hiding.any():
+        return False
     upserts = int((~actions.delete).sum())
     missing = int(actions.delete.sum()) - counts.deleted
     return counts.upserted == upserts and missing <= int((actions.delete & actions.fresh).sum())
