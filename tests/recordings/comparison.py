@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from recordings.canonical import columns, comparable, expected, field_name, plain, without_nulls
-from recordings.differences import NEVER_TYPED, REFUSED, TABLES, Difference, allowed
+from recordings.differences import NEVER_TYPED, NO_ARRAY_TYPE, REFUSED, TABLES, Difference, allowed
 from recordings.forms import Form
 from recordings.records import DumpedTable, RecordedRecord, Variant, dump, recording, topic_of
 
@@ -49,7 +49,7 @@ def expectation(table: DumpedTable, of: Variant, fields: Sequence[str], *, typed
     ``typed`` is False where neither the records nor a database say the columns' types.
     """
     forms = columns(table, of)
-    for name in () if typed else NEVER_TYPED.get(table.name, ()):
+    for name in _without_type(table, of, typed):
         del forms[name]
     names = {field_name(column, of): column for column in table.types}
     rows: dict[str, Row] = {}
@@ -63,6 +63,12 @@ def expectation(table: DumpedTable, of: Variant, fields: Sequence[str], *, typed
         sources[row_key(row, fields)] = source
     assert len(rows) == len(table.rows) - len(refused), f"{table.name}: two rows of the dump share a key"
     return Expectation(table, of, typed, forms, rows, sources)
+
+
+def _without_type(table: DumpedTable, of: Variant, typed: bool) -> Sequence[str]:
+    if typed:
+        return NO_ARRAY_TYPE.get(table.name, ()) if of.bare else ()
+    return NEVER_TYPED.get(table.name, ())
 
 
 def rows_of(content: pa.Table, fields: Sequence[str]) -> Mapping[str, Row]:
@@ -113,10 +119,10 @@ def _identity(source: Mapping[str, str | None]) -> int:
 
 
 def _cell(want: Expectation, key: str, name: str, value: Any, difference: Difference | None) -> list[str]:
-    truth = want.rows[key][name]
+    truth, place = want.rows[key][name], f"row {key}, {name}"
     equal = value == truth and type(value) is type(truth)
     if difference is None:
-        return [] if equal else [f"row {key}, {name}: {value!r:.120} instead of {truth!r:.120}"]
-    if equal:
-        return [f"row {key}, {name}: equals the dump, but is named as different ({difference.reason})"]
-    return [] if difference.holds(value) else [f"row {key}, {name}: {value!r:.120}, but {difference.reason}"]
+        return [] if equal else [f"{place}: {value!r:.120} instead of {truth!r:.120}"]
+    if equal and difference.always:
+        return [f"{place}: equals the dump, but is named as different ({difference.reason})"]
+    return [] if equal or difference.holds(value) else [f"{place}: {value!r:.120}, but {difference.reason}"]

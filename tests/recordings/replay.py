@@ -5,10 +5,11 @@ The order of things is the sink task's; the chunks, the batches and what is deli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 from recordings.records import DumpedTable, RecordedRecord, Variant, topic_of
 
@@ -44,7 +45,8 @@ class Replay:
     """One topic on its way into one memory table.
 
     With ``dies_at`` the worker is killed once, before its n-th merge, when the ledger is written already.
-    ``refused`` are the offsets of records that could not be used, ``durable`` is the offset that may be committed.
+    ``refused`` are the offsets of records that could not be used, ``durable`` is the offset that may be committed, and
+    ``written`` the next one after the last event that the table reflects.
     """
 
     of: Variant
@@ -55,6 +57,7 @@ class Replay:
     lakehouse: MemoryLakehouse = field(default_factory=MemoryLakehouse)
     refused: set[int] = field(default_factory=set)
     durable: int = 0
+    written: int = 0
     _alive: bool = False
     _decoder: TopicDecoder = field(init=False)
     _batches: BatchManager = field(init=False)
@@ -67,7 +70,7 @@ class Replay:
         """A worker that was killed and comes back: only what the table holds is left. It dies no more."""
         self.dies_at = 0 if self._alive else self.dies_at
         self._alive = True
-        options = ReselectOptions.from_properties(_properties(self.of) | {"reselect.cache.enabled": str(self.cached)})
+        options = reselect_options(self.of, {"reselect.cache.enabled": str(self.cached).lower()})
         post_processor = ReselectColumnsPostProcessor(options, self.source)
         envelopes = EnvelopeOptions(
             key_schemas=self.of.key_schemas,
@@ -107,6 +110,7 @@ class Replay:
         while (batch := self._batches.next(_TABLE, now)) is not None:
             offsets = {TopicPartition(*key): offset for key, offset in batch.offsets.items()}  # type: ignore[misc]  # tuples
             self._pipeline.write(batch.content, Commit(batch.id, "recordings", "connect-recordings", offsets))
+            self.written = int(np.max(batch.content.version.offset)) + 1
             self.durable = max(self.durable, *self._batches.complete(batch.id).values(), 0)
 
     def _stage(self, stage: str) -> AbstractContextManager[None]:
@@ -120,6 +124,11 @@ class Replay:
         self.refused |= {records[errant.index].offset for errant in decoded.errant}
         pieces = [(_TABLE, piece) for piece in decoded.pieces]
         self._batches.add((records[0].topic, 0), records[-1].offset + 1, pieces, 0.0)
+
+
+def reselect_options(of: Variant, more: Mapping[str, str]) -> ReselectOptions:
+    """The reselect options of a connector that reads ``of``."""
+    return ReselectOptions.from_properties(_properties(of) | dict(more))
 
 
 def _properties(of: Variant) -> dict[str, str]:

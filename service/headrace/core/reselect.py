@@ -157,7 +157,8 @@ def _open(
     if column.states is None and not (rule.nulls and column.values.null_count):
         return None
     live = ~actions.delete
-    unchanged = has_state(column, CellState.UNCHANGED) & live
+    # A stored row that cells are carried from may itself hold values that were read later than its events.
+    unchanged = (has_state(column, CellState.UNCHANGED) | has_state(column, CellState.CARRIED)) & live
     unknown = (has_state(column, CellState.UNKNOWN) | has_state(column, CellState.DOUBTFUL)) & live
     nulls = _null_cells(column) & live & _streamed(actions) if rule.nulls else np.zeros(len(actions), np.bool_)
     if not (unchanged.any() or unknown.any() or nulls.any()):
@@ -331,7 +332,8 @@ def _settle(
     actions = plan.actions
     doubtful = filling.states == CellState.DOUBTFUL
     unknown = (filling.states == CellState.UNKNOWN) & cells.unknown
-    if (unknown.any() or doubtful.any()) and isinstance(failure, Retriable):
+    carried = (filling.states == CellState.CARRIED) & cells.unchanged
+    if (unknown.any() or doubtful.any() or carried.any()) and isinstance(failure, Retriable):
         raise failure
     filling.last_resort(doubtful)
     if plan.rules.unknown_null_mode == "null" and not plan.rules.has_source:
