@@ -1,8 +1,9 @@
 """The contestants: Headrace's real worker, and the hand-written stream. Each in a process of its own.
 
-Both first read the whole topic into a table that nobody measures, so that their JVMs are warm, then into a table of the
-same shape that holds the same rows. What is measured begins when the reading begins and ends when the last row is
-visible and, for Headrace, the group's offsets are committed. The start of processes and JVMs is no part of it.
+Both first read the whole topic into a table that nobody measures, in ten merges, so that their JVMs are warm, then
+into a table of the same shape that holds the same rows. What is measured begins when the reading begins and ends when
+the last row is visible and, for Headrace, the group's offsets are committed. The start of processes and JVMs is no part
+of it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from headrace_dev.worker import Worker
 PATIENCE = 600.0
 """Seconds that a contestant may take for the topic."""
 
+WARM_UP_MERGES = 10
+"""Merges by which a contestant warms up; how many the measured reading takes is its own affair."""
+
 _STAGE_CPU = "headrace_stage_cpu_seconds_total"
 
 
@@ -42,7 +46,7 @@ def run_headrace(kafka: Kafka, root: Path, warehouse: Path, events: int) -> Effo
     worker = Worker(root, kafka, warehouse, name="headrace-bench", properties=SPARK)
     worker.start()
     try:
-        _consume(worker, WARM_UP, events)
+        _consume(worker, WARM_UP, events, {"batch.max.records": str(events // WARM_UP_MERGES)})
         before, begin = cpu_of(worker.server.pid), time.monotonic()
         _consume(worker, MEASURED, events)
         return Effort(time.monotonic() - begin, cpu_of(worker.server.pid).since(before), _stages(worker))
@@ -50,9 +54,9 @@ def run_headrace(kafka: Kafka, root: Path, warehouse: Path, events: int) -> Effo
         worker.stop()
 
 
-def _consume(worker: Worker, table: str, events: int) -> None:
+def _consume(worker: Worker, table: str, events: int, batches: Mapping[str, str] | None = None) -> None:
     """A connector from its creation until the group's offsets stand at the end of the topic, then remove it."""
-    worker.put_connector(table, connector(table))
+    worker.put_connector(table, connector(table) | dict(batches or {}))
     wait_until(lambda: _at_end(worker, table, events), f"end of {TOPIC} in {table}", PATIENCE, pause=0.2)
     worker.call("DELETE", f"/connectors/{table}")
 
@@ -83,11 +87,12 @@ def _stages(worker: Worker) -> dict[str, float]:
     return found
 
 
-def run_stream(kafka: Kafka, root: Path, warehouse: Path, max_offsets: int) -> Effort:
+def run_stream(kafka: Kafka, root: Path, warehouse: Path, events: int, max_offsets: int) -> Effort:
     """Let the hand-written stream read the topic, so many records a trigger."""
     command = [sys.executable, "-m", "benchmarks.stream", "--bootstrap-servers", kafka.bootstrap_servers]
     command += ["--warehouse", str(warehouse), "--checkpoints", str(root / f"checkpoints-{max_offsets}")]
     command += ["--max-offsets-per-trigger", str(max_offsets)]
+    command += ["--max-offsets-per-warm-up-trigger", str(events // WARM_UP_MERGES)]
     with (root / f"stream-{max_offsets}.log").open("wb") as log:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, timeout=2 * PATIENCE, check=False)
     if done.returncode:

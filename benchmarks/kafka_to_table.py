@@ -66,7 +66,7 @@ class Benchmark:
         events = self._workload.events
         scores = [self._measure("Headrace", HEADRACE, partial(run_headrace, kafka, root, warehouse, events))]
         for size in (SMALL_TRIGGER, *best_triggers):
-            stream = partial(run_stream, kafka, root, warehouse, size)
+            stream = partial(run_stream, kafka, root, warehouse, events, size)
             scores.append(self._measure(f"stream, {size:,} a trigger", STREAM, stream))
         return scores
 

@@ -41,9 +41,9 @@ def main() -> None:
     """Run the job as the arguments say."""
     chosen = _arguments()
     spark = _session(chosen.warehouse)
-    _consume(spark, chosen, WARM_UP)
+    _consume(spark, chosen, WARM_UP, chosen.max_offsets_per_warm_up_trigger)
     begin, cpu = time.monotonic(), cpu_of(os.getpid())
-    _consume(spark, chosen, MEASURED)
+    _consume(spark, chosen, MEASURED, chosen.max_offsets_per_trigger)
     used = cpu_of(os.getpid()).since(cpu)
     seconds = time.monotonic() - begin
     print(json.dumps({"seconds": seconds, "cpu": {name: getattr(used, name) for name in used.__slots__}}), flush=True)
@@ -56,6 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--warehouse", required=True, type=Path)
     parser.add_argument("--checkpoints", required=True, type=Path)
     parser.add_argument("--max-offsets-per-trigger", required=True, type=int)
+    parser.add_argument("--max-offsets-per-warm-up-trigger", required=True, type=int)
     return parser.parse_args()
 
 
@@ -84,10 +85,10 @@ def _session(warehouse: Path) -> Any:
     return session
 
 
-def _consume(spark: Any, chosen: argparse.Namespace, table: str) -> None:
+def _consume(spark: Any, chosen: argparse.Namespace, table: str, max_offsets: int) -> None:
     """Bring everything that the topic holds now into the table."""
     query = (
-        _changes(spark, chosen)
+        _changes(spark, chosen.bootstrap_servers, max_offsets)
         .writeStream.foreachBatch(lambda batch, number: _merge(batch, f"lake.{STREAM}.{table}"))
         .option("checkpointLocation", str(chosen.checkpoints / table))
         .trigger(availableNow=True)
@@ -96,13 +97,13 @@ def _consume(spark: Any, chosen: argparse.Namespace, table: str) -> None:
     query.awaitTermination()
 
 
-def _changes(spark: Any, chosen: argparse.Namespace) -> DataFrame:
+def _changes(spark: Any, bootstrap_servers: str, max_offsets: int) -> DataFrame:
     records = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", chosen.bootstrap_servers)
+        .option("kafka.bootstrap.servers", bootstrap_servers)
         .option("subscribe", TOPIC)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", chosen.max_offsets_per_trigger)
+        .option("maxOffsetsPerTrigger", max_offsets)
         .load()
     )
     message = sf.from_json(sf.col("value").cast("string"), _MESSAGE)
