@@ -43,7 +43,8 @@ class Record(Protocol):
 class Chunk:
     """Consecutive records of one partition. ``begin`` and ``end`` are fetch positions: ``end`` is what gets committed.
 
-    ``epoch`` counts assignments, ``sequence`` counts chunks of all partitions from 0 within an epoch.
+    ``epoch`` counts assignments, ``sequence`` counts chunks of all partitions from 0 within an epoch. ``behind`` is how
+    many more offsets of the partition could be fetched when this chunk was, as far as the feed knew.
     """
 
     epoch: int
@@ -52,6 +53,7 @@ class Chunk:
     records: Sequence[Record]
     begin: int
     end: int
+    behind: int = 0
 
 
 class FeedListener(Protocol):
@@ -64,7 +66,7 @@ class FeedListener(Protocol):
         """A new assignment begins; chunks of older epochs will not come any more."""
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Finish and commit what is in flight of ``partitions``, then forget the rest; bounded by the feed's timeout."""
+        """Finish and commit what is in flight of ``partitions``, then forget the rest; within the feed's timeout."""
 
     def failed(self, error: BaseException) -> None:
         """The feed cannot go on."""

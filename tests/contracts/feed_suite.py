@@ -55,6 +55,8 @@ class Recorder:
         self.feed: Feed
         self.values: list[bytes] = []
         self.ends: dict[TopicPartition, int] = {}
+        self.chunk_ends: list[int] = []
+        self.behind: list[int] = []
         self.assignments: list[set[TopicPartition]] = []
         self.calls: list[str] = []
         self.errors: list[BaseException] = []
@@ -75,6 +77,8 @@ class Recorder:
 
     async def _put(self, chunk: Chunk) -> None:
         self.calls.append("put")
+        self.chunk_ends.append(chunk.end)
+        self.behind.append(chunk.behind)
         if self.raises is not None:
             raise self.raises
         await self.open.wait()
@@ -226,6 +230,21 @@ class FeedSuite:
                 await feed.stop()
             assert seen.calls.count("assigned") == 1
             assert seen.values == numbered(20)
+
+        asyncio.run(scenario())
+
+    def test_chunks_tell_what_waits_behind_them(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """So that whoever is far behind can wait for larger batches, and whoever is not need not."""
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                await cluster.append(topic, numbered(6_000))
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                await until(lambda: len(seen.values) == 6_000, "all records")
+                await feed.stop()
+            assert seen.behind == [6_000 - end for end in seen.chunk_ends]
+            assert len(seen.behind) > 1
 
         asyncio.run(scenario())
 

@@ -29,12 +29,12 @@ class ChunkNumbering:
         self._sequence = 0
         self._ends.clear()
 
-    def chunk(self, partition: TopicPartition, records: Sequence[Record], end: int) -> Chunk:
+    def chunk(self, partition: TopicPartition, records: Sequence[Record], end: int, behind: int = 0) -> Chunk:
         """The next chunk; ``end`` is the fetch position behind ``records``, beyond gaps and transaction markers."""
         begin = self._ends.get(partition, records[0].offset)
         self._ends[partition] = end
         sequence, self._sequence = self._sequence, self._sequence + 1
-        return Chunk(self.epoch, sequence, partition, records, begin, end)
+        return Chunk(self.epoch, sequence, partition, records, begin, end, behind)
 
 
 class PollSize:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from aiokafka.errors import KafkaError
 from mode import Service
 
 from headrace.core.errors import Retriable
-from headrace.ports import Chunk, TopicPartition
+from headrace.ports import Chunk, Record, TopicPartition
 from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import translated
@@ -158,7 +158,7 @@ class GroupMember(Service):
         polled = await self._consumer.getmany(*partitions, timeout_ms=POLL_MS, max_records=self._size.records)
         # No step between the poll and its positions: both are valid, so ``position`` returns without waiting.
         chunks = [
-            self._numbering.chunk(TopicPartition(*partition), records, await self._consumer.position(partition))
+            self._chunk(partition, records, await self._consumer.position(partition))
             for partition, records in polled.items()
         ]
         self._idle = not chunks
@@ -166,6 +166,11 @@ class GroupMember(Service):
             self._size.observe(chunk.records)
             await self._hand_over(chunk)
         return None
+
+    def _chunk(self, partition: aiokafka.TopicPartition, records: Sequence[Record], end: int) -> Chunk:
+        """The highwater came with the newest fetch; with transactions a few of its offsets may never become records."""
+        behind = max(0, (self._consumer.highwater(partition) or 0) - end)
+        return self._numbering.chunk(TopicPartition(*partition), records, end, behind)
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
         """What to poll: nothing (NOWHERE), all that is assigned (an empty tuple), or what is not throttled."""

@@ -206,8 +206,9 @@ class MemoryFeed:
         records = self._broker.read(partition, begin, CHUNK_RECORDS)
         if not records:
             return
-        self.positions[partition] = begin + len(records)
-        chunk = Chunk(self._epoch, self._sequence, partition, records, begin, begin + len(records))
+        end = self.positions[partition] = begin + len(records)
+        behind = self._broker.end(partition) - end
+        chunk = Chunk(self._epoch, self._sequence, partition, records, begin, end, behind)
         self._sequence += 1
         self.wake()
         try:

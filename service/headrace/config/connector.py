@@ -80,7 +80,8 @@ _BATCHING = group(
         "batch.linger.ms",
         Type.LONG,
         "1000",
-        "Longest time that an event waits for its batch to fill while the writer is free.",
+        "Longest time that an event waits for its batch to fill while the writer is free; ten times as long while more "
+        "than 10,000 records wait in Kafka, because larger merges catch up sooner.",
         validator=at_least(0),
     ),
 )

@@ -173,7 +173,7 @@ class SinkTask:
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
             return
         pieces = [(self._table_name(chunk.partition.topic, piece), piece) for piece in decoded.pieces]
-        self._batches.add(chunk.partition, chunk.end, pieces, time.monotonic())
+        self._batches.add(chunk.partition, chunk.end, pieces, time.monotonic(), chunk.behind)
         for table in {name for name, _ in pieces}:
             self._awake(table)
         self._moved(self._batches.settled())
@@ -275,8 +275,8 @@ class SinkTask:
         commit = Commit(batch.id, self._options.connector, self._options.group, _partitions(batch.offsets))
         retry = retrying(WRITE_PATIENCE / 3, partial(self._write_failed, batch))
         started = time.monotonic()
-        write = self._pipeline(batch.table).write
-        await retry.copy(stop=stop_after_delay(WRITE_PATIENCE))(self._in_thread, write, batch.content, commit)
+        pipeline = await self._in_thread(self._pipeline, batch.table)  # the first table starts Spark
+        await retry.copy(stop=stop_after_delay(WRITE_PATIENCE))(self._in_thread, pipeline.write, batch.content, commit)
         self._observer.written(batch, time.monotonic() - started, time.time())
 
     def _write_failed(self, batch: Batch, error: BaseException) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from change_events import TABLE, changes, create, version
 
-from headrace.core.batch import BatchManager, BatchPolicy, Trigger
+from headrace.core.batch import FAR_BEHIND, BatchManager, BatchPolicy, Trigger
 from headrace.core.errors import Fatal
 from headrace.core.events import Changes, Truncate
 
@@ -27,6 +27,27 @@ def test_a_batch_closes_by_age() -> None:
     batch = batches.next("t", 12.0)
     assert batch is not None
     assert (batch.trigger, dict(batch.offsets)) == (Trigger.AGE, {"p": 3})
+
+
+def test_who_is_far_behind_waits_for_larger_batches() -> None:
+    """Ten times the linger while records wait in Kafka; no longer than the linger once the last one has come."""
+    batches = manager(linger=1.0)
+    batches.add("p", 3, [("t", rows(3))], now=0.0, behind=FAR_BEHIND)
+    batches.add("p", 6, [("t", rows(3, 3))], now=5.0, behind=1)
+    assert batches.next("t", 9.9) is None
+    assert batches.due("t") == 10.0
+    batches.add("p", 7, [("t", rows(1, 6))], now=6.0, behind=0)
+    assert batches.due("t") == 1.0
+    batch = batches.next("t", 6.0)
+    assert batch is not None
+    assert dict(batch.offsets) == {"p": 7}
+
+
+def test_who_is_a_moment_late_does_not_wait_longer() -> None:
+    """Under steady load some records always wait in Kafka: that is no reason to hold up the others."""
+    batches = manager(linger=1.0)
+    batches.add("p", 3, [("t", rows(3))], now=0.0, behind=FAR_BEHIND - 1)
+    assert batches.due("t") == 1.0
 
 
 @pytest.mark.parametrize(
