@@ -14,6 +14,7 @@ from typing import Any
 
 from aiokafka import errors as kafka
 from aiokafka.conn import create_conn
+from aiokafka.protocol.metadata import MetadataRequest
 
 from headrace.core.errors import ConfigError, HeadraceError, Retriable
 
@@ -82,11 +83,15 @@ async def _tls(host: str, port: int, address: str, context: ssl.SSLContext) -> N
 
 
 async def _protocol(host: str, port: int, address: str, arguments: Mapping[str, Any]) -> None:
-    """ApiVersions, then SASL when it is asked for."""
+    """ApiVersions, SASL when it is asked for, and a first request: a listener that wants SASL refuses only that."""
     connection = {key: arguments[key] for key in _CONNECTION if key in arguments}
     mechanism = arguments.get("sasl_mechanism", "PLAIN")
     try:
         opened = await create_conn(host, port, request_timeout_ms=int(STEP_SECONDS * 1000), **connection)
+        try:
+            await opened.send(MetadataRequest([]))
+        finally:
+            opened.close()
     except (kafka.AuthenticationFailedError, kafka.SaslAuthenticationFailed) as error:
         raise ConfigError(
             f"Kafka broker {address} refused user or password (SASL {mechanism}); correct sasl.jaas.config",
@@ -103,7 +108,6 @@ async def _protocol(host: str, port: int, address: str, arguments: Mapping[str, 
             f"{address} accepts TCP but does not speak Kafka's protocol with us ({type(error).__name__}): is the port "
             "a broker's, does security.protocol fit its listener, and is it fully started?"
         ) from error
-    opened.close()
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:

@@ -1,0 +1,205 @@
+"""A busy shop on the way into the lake, whose worker can be killed: database, Debezium, Kafka, the real process.
+
+Everything has names of its own, so that several lanes may use one stack. What a test does to the worker ends with
+``prove``: the load stops, all of it is applied, and every table is equal to the database, cell by cell.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from headrace_dev import Stack
+from headrace_dev.connect import debezium_postgres
+from headrace_dev.demo.compare import database_rows, differences, key_columns, lake_rows
+from headrace_dev.demo.load import TABLES, Connection, Load, Shop
+from headrace_dev.postgres import SUPERUSER
+from headrace_dev.server import LOOPBACK, free_ports, wait_until
+from headrace_dev.worker import Worker
+
+PLACEHOLDER = "__debezium_unavailable_value"
+SETTLE_SECONDS = 120
+TRANSACTIONS_PER_SECOND = 80
+_FORMS_OF_THE_PLACEHOLDER = (PLACEHOLDER, PLACEHOLDER.encode())
+
+
+class Lane:
+    """One shop, one source connector, one worker with the sink connector ``name``."""
+
+    def __init__(self, stack: Stack, name: str, folder: Path) -> None:
+        self.name = name
+        self.topics = [f"{name}.public.{table}" for table in TABLES]
+        self.warehouse = folder / "warehouse"
+        self.worker: Worker
+        self._stack = stack
+        self._folder = folder
+        self._starts = itertools.count(1)
+        self._port = free_ports(1)[0]
+        self._exit = ExitStack()
+        self._load: Load | None = None
+
+    def __enter__(self) -> Self:
+        self._stack.postgres.create_database(self.name)
+        self._connection: Connection = self._exit.enter_context(self._stack.postgres.connect(self.name))
+        self._shop = Shop(self._connection)
+        self._shop.open(customers=200, products=60, orders=300, reviews=40)
+        source = debezium_postgres(self._stack.postgres, self.name, self.name, heartbeat__interval__ms="1000")
+        self._stack.connect.put_connector(self.name, source)
+        self._exit.callback(self._stack.connect.delete_connector, self.name)
+        wait_until(lambda: set(self.topics) <= set(self._stack.kafka.topics()), "topic of every table")
+        self.start_worker()
+        self._exit.callback(lambda: self.worker.kill())
+        self.worker.put_connector(self.name, self.sink_config())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        if self._load is not None:
+            self._load.stop()
+        self._exit.close()
+
+    def sink_config(self, **changes: str) -> dict[str, str]:
+        """The sink connector's configuration; ``changes`` with ``__`` for a dot."""
+        return {
+            "connector.class": "LakehouseSink",
+            "tasks.max": "1",
+            "topics": ",".join(self.topics),
+            "batch.linger.ms": "200",
+            "consumer.override.session.timeout.ms": "10000",
+            "post.processors": "reselector",
+            "post.processors.reselector.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
+            "post.processors.reselector.reselect.null.values": "false",
+            "post.processors.reselector.reselect.cache.enabled": "true",
+            "reselect.database.hostname": LOOPBACK,
+            "reselect.database.port": str(self._stack.postgres.port),
+            "reselect.database.user": SUPERUSER,
+            "reselect.database.password": "unused",
+            "reselect.database.dbname": self.name,
+            **{key.replace("__", "."): value for key, value in changes.items()},
+        }
+
+    # -- the worker ---------------------------------------------------------------------------------------------------
+
+    def start_worker(self, failpoints: Mapping[str, str] | None = None) -> None:
+        """Start a worker process that continues what the last one left; ``failpoints`` hold it where they say."""
+        plan = ",".join(f"{name}={action}" for name, action in (failpoints or {}).items())
+        self.worker = Worker(
+            self._folder,
+            self._stack.kafka,
+            self.warehouse,
+            name=f"worker-{next(self._starts)}",
+            port=self._port,
+            properties={
+                "group.id": self.name,
+                "config.storage.topic": f"{self.name}-configs",
+                "status.storage.topic": f"{self.name}-status",
+            },
+            environment={"HEADRACE_FAILPOINTS": plan, "HEADRACE_FAILPOINTS_DIR": str(self._folder)},
+        )
+        self.worker.start()
+
+    def restart_worker(self, failpoints: Mapping[str, str] | None = None) -> None:
+        """Start again after a kill, and wait until the connector runs as before."""
+        self.start_worker(failpoints)
+        wait_until(lambda: self.states() == {"RUNNING"}, "running tasks", 120)
+
+    def kill_in_a_batch(self, after: float) -> float:
+        """``kill -9`` once ``after`` seconds have gone and the worker has a batch in hand; returns its events."""
+        time.sleep(after)  # not a wait for anything: kills should hit different steps
+        events = wait_until(self.events_in_hand, "batch in hand", 60)
+        self.worker.kill()
+        return events
+
+    def kill_at(self, failpoint: str) -> None:
+        """``kill -9`` of a worker that stands at ``failpoint``."""
+        marker = self._folder / failpoint
+        wait_until(marker.exists, f"worker at {failpoint}", 90)
+        self.worker.kill()
+        marker.unlink()
+
+    def events_in_hand(self) -> float:
+        """Change events that the worker has read and not yet written."""
+        totals: dict[str, float] = {}
+        for (name, labels), value in self.worker.metrics().items():
+            if ("connector", self.name) in labels:
+                totals[name] = totals.get(name, 0.0) + value
+        read = totals.get("kafka_connect_sink_task_sink_record_read_total", 0.0)
+        written = totals.get("kafka_connect_sink_task_sink_record_send_total", 0.0)
+        return read - written - totals.get("headrace_records_skipped_total", 0.0)
+
+    def states(self) -> set[str]:
+        """The different states of connector and tasks."""
+        return set(self.worker.states(self.name))
+
+    def admin(self) -> AdminClient:
+        """A client for groups and offsets."""
+        return self._stack.kafka.admin()
+
+    def trace(self) -> str:
+        """The trace of the first failed task, or nothing."""
+        tasks = self.worker.call("GET", f"/connectors/{self.name}/status")["tasks"]
+        return next((task.get("trace", "") for task in tasks if task["state"] == "FAILED"), "")
+
+    # -- the load -----------------------------------------------------------------------------------------------------
+
+    def begin_load(self, transactions_per_second: int = TRANSACTIONS_PER_SECOND) -> None:
+        """Let the shop be busy."""
+        self.end_load()
+        self._load = Load(self._shop, transactions_per_second)
+        self._load.start()
+
+    @property
+    def transactions(self) -> int:
+        """What the load has done so far."""
+        return self._load.transactions if self._load else 0
+
+    def end_load(self) -> None:
+        """No more changes."""
+        load, self._load = self._load, None
+        if load is not None:
+            load.stop()
+
+    def prove(self, seconds: float = SETTLE_SECONDS) -> int:
+        """End the load, wait until all of it is applied, compare every cell. Returns the number of rows."""
+        self.end_load()
+        last = self._shop.close()
+        wait_until(lambda: last in {row["id"] for row in self.rows("orders")}, "last order in the lake", seconds, 0.5)
+        ends = self._ends()
+        wait_until(lambda: self._applied(ends), "end of the lag", seconds, 0.5)
+        compared = [self._compare(table) for table in TABLES]
+        return sum(compared)
+
+    def rows(self, table: str) -> Sequence[dict[str, Any]]:
+        """The rows in the lake."""
+        return lake_rows(self.warehouse / "headrace" / f"{self.name}_public_{table}")
+
+    def _compare(self, table: str) -> int:
+        wanted, found = database_rows(self._connection, table), self.rows(table)
+        different = list(differences(table, key_columns(self._connection, table), wanted, found))
+        assert not different, f"{len(different)} rows differ: {'; '.join(map(str, different[:5]))}"
+        cells = itertools.chain.from_iterable(row.values() for row in found)
+        assert not any(cell in _FORMS_OF_THE_PLACEHOLDER for cell in cells if isinstance(cell, str | bytes))
+        return len(wanted)
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        wanted = {TopicPartition(topic, 0): OffsetSpec.latest() for topic in self.topics}
+        admin = self.admin()  # its futures die with it
+        return {(at.topic, at.partition): found.result().offset for at, found in admin.list_offsets(wanted).items()}
+
+    def _applied(self, ends: Mapping[tuple[str, int], int]) -> bool:
+        committed = self.worker.committed(self.name)
+        return all(committed.get(partition, 0) >= end for partition, end in ends.items())
+
+
+def pauses(count: int, seed: int = 1) -> Sequence[float]:
+    """How long to let a worker run before each kill: different steps of different batches."""
+    source = random.Random(seed)
+    return [source.uniform(0.5, 4.0) for _ in range(count)]

@@ -1,0 +1,37 @@
+"""``kill -9`` of the worker under load: nothing is lost, nothing stands twice, no placeholder stays."""
+
+from __future__ import annotations
+
+import pytest
+from chaos.lane import Lane, pauses
+
+from headrace.runtime import failpoints
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
+
+FAILPOINTS = (failpoints.AFTER_LEDGER, failpoints.AFTER_TABLE_COMMIT, failpoints.BEFORE_OFFSET_COMMIT)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.timeout(900)
+def test_kills_in_running_batches(lane: Lane, kills: int) -> None:
+    """Each kill hits a worker that has read events and not written them; the next one makes good."""
+    lane.begin_load()
+    in_hand = []
+    for after in pauses(kills):
+        in_hand.append(lane.kill_in_a_batch(after))
+        lane.restart_worker()
+    assert len([events for events in in_hand if events > 0]) == kills
+    assert lane.prove() > 0
+
+
+@pytest.mark.timeout(900)
+def test_a_kill_at_each_step_of_a_batch(lane: Lane) -> None:
+    """Between ledger and table, between table and offsets, before the offsets: a replay has no second effect."""
+    lane.begin_load()
+    for name in FAILPOINTS:
+        lane.worker.kill()
+        lane.start_worker({name: "hold:3"})
+        lane.kill_at(name)
+    lane.restart_worker()
+    assert lane.prove() > 0

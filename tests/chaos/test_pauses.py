@@ -1,0 +1,90 @@
+"""Pause, stop, restart and a second task, all under load: nothing is lost and memory stays flat."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from chaos.lane import Lane
+
+from headrace_dev.server import wait_until
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
+
+
+def order(lane: Lane, verb: str, state: str) -> None:
+    """Ask for a target state and wait until connector and tasks have it."""
+    lane.worker.call("PUT", f"/connectors/{lane.name}/{verb}")
+    wait_until(lambda: lane.states() == {state}, f"state {state}", 60)
+
+
+def resident_kilobytes(pid: int) -> int:
+    """Memory of a process."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1])
+
+
+@pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.long)])
+def test_pause_under_load(lane: Lane, seconds: int) -> None:
+    """While paused no row changes and memory does not grow; resumed, everything that came meanwhile is applied."""
+    lane.begin_load()
+    wait_until(lambda: lane.transactions > 100, "load")
+    order(lane, "pause", "PAUSED")
+    rows, before, done = lane.rows("customers"), resident_kilobytes(lane.worker.server.pid), lane.transactions
+    time.sleep(seconds)  # the pause itself
+    assert lane.transactions > done
+    assert sorted(map(str, lane.rows("customers"))) == sorted(map(str, rows))
+    assert resident_kilobytes(lane.worker.server.pid) - before < 30_000
+    order(lane, "resume", "RUNNING")
+    assert lane.prove() > 0
+
+
+def test_stop_and_resume_under_load(lane: Lane) -> None:
+    """A stopped connector has no tasks; resumed, it goes on where its offsets say."""
+    lane.begin_load()
+    wait_until(lambda: lane.transactions > 100, "load")
+    lane.worker.call("PUT", f"/connectors/{lane.name}/stop")
+    wait_until(lambda: lane.worker.states(lane.name) == ["STOPPED"], "no tasks", 60)
+    lane.worker.call("PUT", f"/connectors/{lane.name}/resume")
+    wait_until(lambda: lane.worker.states(lane.name) == ["RUNNING", "RUNNING"], "running", 60)
+    assert lane.prove() > 0
+
+
+def test_a_worker_that_was_killed_while_paused_comes_back_paused(lane: Lane) -> None:
+    """The target state is in Kafka; nothing is read before resume."""
+    lane.begin_load()
+    wait_until(lambda: lane.transactions > 100, "load")
+    order(lane, "pause", "PAUSED")
+    lane.worker.kill()
+    rows = lane.rows("orders")
+    lane.start_worker()
+    wait_until(lambda: lane.states() == {"PAUSED"}, "paused", 60)
+    time.sleep(2)  # time to do what must not be done
+    assert lane.rows("orders") == rows
+    order(lane, "resume", "RUNNING")
+    assert lane.prove() > 0
+
+
+def test_two_tasks_share_the_topics(lane: Lane) -> None:
+    """A second task takes some of the topics over, whole, in the midst of the load, and gives them back."""
+    lane.begin_load()
+    lane.worker.put_connector(lane.name, lane.sink_config(tasks__max="2"))
+    wait_until(lambda: lane.worker.states(lane.name) == ["RUNNING"] * 3, "two tasks", 60)
+    wait_until(lambda: sorted(map(len, owned(lane).values())) == [2, 3], "an even share", 60)
+    shares = list(owned(lane).values())
+    assert set.union(*shares) == set(lane.topics)
+    wait_until(lambda: lane.transactions > 300, "load")
+    assert lane.prove() > 0
+    lane.worker.put_connector(lane.name, lane.sink_config())
+    wait_until(lambda: lane.worker.states(lane.name) == ["RUNNING"] * 2, "one task", 60)
+
+
+def owned(lane: Lane) -> dict[str, set[str]]:
+    """The topics of each member of the connector's group."""
+    group = f"connect-{lane.name}"
+    described = lane.admin().describe_consumer_groups([group])[group].result(timeout=10)
+    return {
+        member.member_id: {partition.topic for partition in member.assignment.topic_partitions}
+        for member in described.members
+    }
