@@ -171,6 +171,7 @@ class Actions:
     within the same batch, so that there may be none to remove. ``carry_from`` is the index of the action whose stored
     row CARRIED cells come from, or -1. ``transaction`` is that of the last event, -1 if unknown. ``hiding`` marks the
     deletes that stand for reads without a position as well: should the delete be stale, those may still apply.
+    ``buried`` has, by key, deletes within the batch on which a row without a position stands: they need a tombstone.
     """
 
     table: TableId
@@ -186,6 +187,7 @@ class Actions:
     transaction: npt.NDArray[np.int64]
     columns: tuple[Column, ...]
     hiding: npt.NDArray[np.bool_] | None = None
+    buried: Mapping[str, RowVersion] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.delete)

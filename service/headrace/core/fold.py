@@ -69,7 +69,7 @@ def _incarnations(changes: Changes, grouped: Grouped, applies: Bools) -> Incarna
     operation = changes.operation[index]
     starts = np.ones(len(index), np.bool_)
     starts[1:] = code[1:] != code[:-1]
-    deletes = (operation == Operation.DELETE) | (operation == Operation.TOMBSTONE)
+    deletes = _deletes(operation)
     # An update after a delete, without an insert between them, is a new row as well.
     after_delete = np.zeros(len(index), np.bool_)
     after_delete[1:] = deletes[:-1] & ~starts[1:]
@@ -110,6 +110,7 @@ def _actions(changes: Changes, rows: Incarnations, key: pa.Array, carried: Mappi
         transaction=changes.transaction[last_index],
         columns=columns,
         hiding=_hiding(changes, rows),
+        buried=_buried(changes, rows, key, version),
     )
 
 
@@ -163,12 +164,31 @@ def _carry_from(count: int, carried: Mapping[int, Carried]) -> Ints:
 
 def _hiding(changes: Changes, rows: Incarnations) -> Bools:
     """The deletes whose key has an upsert without a position in the batch."""
-    operation, position = changes.operation[rows.index], changes.version.position[rows.index]
-    reads = (position == NO_POSITION) & ~np.isin(operation, (Operation.DELETE, Operation.TOMBSTONE))
-    if not reads.any() or not rows.deleted.any():
+    reads = (changes.version.position[rows.index] == NO_POSITION) & ~_deletes(changes.operation[rows.index])
+    hiding: Bools = rows.deleted & _within(reads, rows)
+    return hiding
+
+
+def _buried(changes: Changes, rows: Incarnations, key: pa.Array, version: Versions) -> Mapping[str, RowVersion]:
+    """By key: the last delete before a row that has no position of its own, which older events would outrank."""
+    deletes = _deletes(changes.operation[rows.index])
+    places = np.flatnonzero(~rows.deleted & (version.position == NO_POSITION) & _within(deletes, rows))
+    last = rows.index[_latest(deletes)[rows.last[places]]]
+    return {key[int(place)].as_py(): changes.version.row(int(event)) for place, event in zip(places, last, strict=True)}
+
+
+def _deletes(operation: npt.NDArray[np.uint8]) -> Bools:
+    deletes: Bools = (operation == Operation.DELETE) | (operation == Operation.TOMBSTONE)
+    return deletes
+
+
+def _within(flags: Bools, rows: Incarnations) -> Bools:
+    """Which keys have an event in the batch that is flagged."""
+    if not flags.any():
         return np.zeros(len(rows.last), np.bool_)
     firsts = np.concatenate([[0], rows.last[:-1] + 1])
-    return rows.deleted & (_latest(reads)[rows.last] >= firsts)
+    within: Bools = _latest(flags)[rows.last] >= firsts
+    return within
 
 
 def _row_positions(changes: Changes, rows: Incarnations) -> npt.NDArray[np.bytes_]:

@@ -186,11 +186,13 @@ def _walk(
     row: RowVersion | None,
 ) -> None:
     """One key's events, one by one, against the row and the tombstone as they stand after each of them."""
+    gone: RowVersion | None = None  # the delete of this batch that took the row away
     for index in range(*bounds):
         event = version.row(index)
         blocked = tombstone is not None and not exempt[index] and not outranks(event, tombstone)
-        applies[index] &= not blocked and (row is None or outranks(event, row))
+        stale = any(known is not None and not outranks(event, known) for known in (gone, row))
+        applies[index] &= not blocked and not stale
         if applies[index] and deletes[index]:
-            row, tombstone = None, succeed(event, tombstone)
+            row, gone = None, succeed(event, gone)
         elif applies[index]:
             row = succeed(event, row)

@@ -158,11 +158,11 @@ class TablePipeline:
         ledger = self._tombstones()
         deleted = np.flatnonzero(actions.delete)
         keys = actions.key.take(pa.array(deleted)).to_pylist()
-        new: dict[str, RowVersion] = {}
-        for key, index in zip(keys, deleted, strict=True):
-            version = succeed(actions.version.row(int(index)), ledger.get(key))
-            if version != ledger.get(key):
-                new[key] = version
+        deletes = {key: actions.version.row(int(index)) for key, index in zip(keys, deleted, strict=True)}
+        ranked = {
+            key: succeed(version, ledger.get(key)) for key, version in (*deletes.items(), *actions.buried.items())
+        }
+        new = {key: version for key, version in ranked.items() if version != ledger.get(key)}
         if new:
             with self._stages("ledger"):
                 self._evolve(actions)
