@@ -76,7 +76,7 @@ class Replay:
             key_schemas=self.of.key_schemas,
             value_schemas=not self.of.bare,
             placeholder=Placeholder(self.of.placeholder),
-            modes=HandlingModes.from_properties(_properties(self.of)),
+            modes=HandlingModes.from_properties(connector_properties(self.of)),
         )
         partition = (topic_of(self.table, self.of), 0)
         post_processor.assigned([partition])
@@ -128,10 +128,10 @@ class Replay:
 
 def reselect_options(of: Variant, more: Mapping[str, str]) -> ReselectOptions:
     """The reselect options of a connector that reads ``of``."""
-    return ReselectOptions.from_properties(_properties(of) | dict(more))
+    return ReselectOptions.from_properties(connector_properties(of) | dict(more))
 
 
-def _properties(of: Variant) -> dict[str, str]:
+def connector_properties(of: Variant) -> dict[str, str]:
     """What an operator would repeat of the source connector's configuration."""
     return {
         "binary.handling.mode": of.binary,

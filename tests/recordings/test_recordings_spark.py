@@ -1,0 +1,83 @@
+"""One pass of every recording through the real thing: a broker, the worker as a process, Spark, Iceberg on disk.
+
+Variant ``a`` brings all of its tables, the others those in which variants differ: types, keys and omitted cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from recordings.comparison import compared_tables, expectation, problems, records_of, rows_of
+from recordings.images import key_fields
+from recordings.records import VARIANTS, DumpedTable, Variant, publish, topic_of, variant
+from recordings.replay import connector_properties
+
+from headrace_dev.demo.compare import lake_table
+from headrace_dev.kafka import Kafka
+from headrace_dev.server import wait_until
+from headrace_dev.worker import Worker
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+VARYING = ("public.all_types", "public.array_types", "public.toast_t", "public.toast_life", "public.key_num")
+MINUTES = 4
+
+
+@pytest.fixture(scope="module")
+def worker(stack_kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """One worker for all recordings."""
+    folder = tmp_path_factory.mktemp("recordings")
+    names = {
+        "group.id": "recordings",
+        "config.storage.topic": "recordings-configs",
+        "status.storage.topic": "recordings-status",
+    }
+    worker = Worker(folder, stack_kafka, folder / "warehouse", properties=names)
+    worker.start()
+    yield worker
+    worker.stop()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_recording(name: str, worker: Worker, stack_kafka: Kafka) -> None:
+    """The tables in the lake equal the dump, but for the named differences."""
+    of = variant(name)
+    tables = [table for table in compared_tables(of) if name == "a" or table.name in VARYING]
+    for table in tables:
+        stack_kafka.create_topic(topic_of(table, of))
+        publish(stack_kafka.bootstrap_servers, records_of(table, of))
+    worker.put_connector(f"recording-{name}", _config(of, tables))
+    ends = {(topic_of(table, of), 0): len(records_of(table, of)) for table in tables}
+    wait_until(lambda: _reached(worker, name, ends), "all records in the lake", 60 * MINUTES)
+    found = {table.name: _problems(worker.warehouse, table, of) for table in tables}
+    assert {table: lines for table, lines in found.items() if lines} == {}
+
+
+def _reached(worker: Worker, name: str, ends: dict[tuple[str, int], int]) -> bool:
+    states = worker.states(f"recording-{name}")
+    assert "FAILED" not in states, worker.call("GET", f"/connectors/recording-{name}/status")
+    return worker.committed(f"recording-{name}") == ends
+
+
+def _config(of: Variant, tables: Sequence[DumpedTable]) -> dict[str, str]:
+    return {
+        "connector.class": "LakehouseSink",
+        "topics": ",".join(topic_of(table, of) for table in tables),
+        "tasks.max": "1",
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "key.converter.schemas.enable": str(of.key_schemas).lower(),
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": str(not of.bare).lower(),
+        "errors.tolerance": "all",  # two rows of c1 are refused: differences.REFUSED
+        **connector_properties(of),
+    }
+
+
+def _problems(warehouse: Path, table: DumpedTable, of: Variant) -> list[str]:
+    stored = lake_table(warehouse / "headrace" / topic_of(table, of).replace(".", "_"))
+    if stored is None:
+        return ["there is no such table"]
+    fields = key_fields(records_of(table, of), of)
+    want = expectation(table, of, fields, typed=not of.bare)
+    return problems(want, rows_of(stored.scan().to_arrow(), fields), reselected=False)
