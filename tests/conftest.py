@@ -1,5 +1,14 @@
 """Registers the fixture families: one file each, ``fix_<what it starts>.py``."""
 
+import os
+
+from hypothesis import settings
+
+# The same examples in every run, so that a red run is the change's own; HYPOTHESIS_PROFILE=search looks for new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("search", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
 pytest_plugins = [
     "fix_asyncio",
     "fix_spark",

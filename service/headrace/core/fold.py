@@ -92,6 +92,9 @@ def _latest(flags: Bools) -> Ints:
 def _actions(changes: Changes, rows: Incarnations, key: pa.Array, carried: Mapping[int, Carried]) -> Actions:
     oldest = rows.last.copy()  # place of the oldest event that still has a cell in the action
     columns = tuple(_fold_column(column, rows, oldest, carried) for column in changes.columns)
+    # An update that is a new row only because of the delete before it leans on that delete.
+    leaning = rows.fresh & ~rows.deleted & (changes.operation[rows.index[rows.begin]] == Operation.UPDATE)
+    oldest[leaning] = rows.begin[leaning] - 1
     oldest[rows.deleted] = rows.last[rows.deleted]
     last_index = rows.index[rows.last]
     version = replace(changes.version.take(last_index), position=_row_positions(changes, rows))
