@@ -40,6 +40,7 @@ class _KnownSchema:
 
     schema: Schema | None
     prefix: bytes
+    length: int
 
 
 class JsonConverter:
@@ -47,17 +48,21 @@ class JsonConverter:
 
     def __init__(self, schemas_enable: bool) -> None:
         self._schemas_enable = schemas_enable
-        self._known: list[_KnownSchema] = []
+        self._known: list[_KnownSchema] = []  # most recent first
+        self._newest: _KnownSchema | None = None
 
     def split(self, document: bytes) -> tuple[Schema | None, bytes]:
         """The schema (None for schemaless) and the payload's bytes. Raises BadRecord."""
         if not self._schemas_enable:
             return None, document
+        newest = self._newest
+        if newest is not None and document.startswith(newest.prefix):
+            return newest.schema, document[newest.length : -1]
         for position, known in enumerate(self._known):
             if document.startswith(known.prefix):
-                if position:  # most recent first: a topic changes its schema and goes on
-                    self._known.insert(0, self._known.pop(position))
-                return known.schema, document[len(known.prefix) : -1]
+                self._known.insert(0, self._known.pop(position))  # a topic changes its schema and goes on
+                self._newest = known
+                return known.schema, document[known.length : -1]
         return self._split_unseen(document)
 
     def _split_unseen(self, document: bytes) -> tuple[Schema | None, bytes]:
@@ -70,7 +75,8 @@ class JsonConverter:
         prefix = b'{"schema":' + bytes(parts.schema) + b',"payload":'
         payload = bytes(parts.payload)
         if document == prefix + payload + b"}":  # JsonConverter's own layout, without spaces
-            self._known.insert(0, _KnownSchema(schema, prefix))
+            self._newest = _KnownSchema(schema, prefix, len(prefix))
+            self._known.insert(0, self._newest)
             del self._known[_REMEMBERED_SCHEMAS:]
         return schema, payload
 

@@ -126,6 +126,11 @@ class _Events:
         self.sources.append(source)
         self.rows.append(row)
 
+    @property
+    def of_one_table(self) -> bool:
+        """Whether all events that tell their table tell the same."""
+        return len({(s.table, s.schema, s.db, s.name) for s in self.sources if s is not None}) <= 1
+
     def slice(self, begin: int, end: int) -> _Events:
         return _Events(
             self.indexes[begin:end], self.operations[begin:end], self.sources[begin:end], self.rows[begin:end]
@@ -253,6 +258,8 @@ class TopicDecoder:
         self._note_table(events.sources[begin])
         if events.operations[begin] is Operation.TRUNCATE:
             return begin + 1
+        if events.of_one_table and Operation.TRUNCATE not in events.operations:
+            return len(events)
         table = self._table
         for place in range(begin + 1, len(events)):
             source = events.sources[place]
@@ -434,13 +441,14 @@ class _Run:
 
     indexes: list[int] = field(default_factory=list)
     payloads: list[bytes | None] = field(default_factory=list)
-    only_tombstones: bool = True
 
     def add(self, index: int, payload: bytes | None) -> None:
         self.indexes.append(index)
         self.payloads.append(payload)
-        if payload is not None:
-            self.only_tombstones = False
+
+    @property
+    def only_tombstones(self) -> bool:
+        return not any(payload is not None for payload in self.payloads)
 
 
 def _with_states(
