@@ -28,7 +28,7 @@ from headrace_dev.worker import Worker
 
 PLACEHOLDER = "__debezium_unavailable_value"
 SETTLE_SECONDS = 120
-TRANSACTIONS_PER_SECOND = 80
+TRANSACTIONS_PER_SECOND = 40
 _FORMS_OF_THE_PLACEHOLDER = (PLACEHOLDER, PLACEHOLDER.encode())
 
 
@@ -148,6 +148,20 @@ class Lane:
         tasks = self.worker.call("GET", f"/connectors/{self.name}/status")["tasks"]
         return next((task.get("trace", "") for task in tasks if task["state"] == "FAILED"), "")
 
+    def second_worker(self, warehouse: Path) -> Worker:
+        """Another worker with a warehouse and storage topics of its own; the caller starts and kills it."""
+        return Worker(
+            self._folder,
+            self._stack.kafka,
+            warehouse,
+            name=f"worker-{next(self._starts)}",
+            properties={
+                "group.id": f"{self.name}-second",
+                "config.storage.topic": f"{self.name}-second-configs",
+                "status.storage.topic": f"{self.name}-second-status",
+            },
+        )
+
     # -- the load -----------------------------------------------------------------------------------------------------
 
     def begin_load(self, transactions_per_second: int = TRANSACTIONS_PER_SECOND) -> None:
@@ -172,17 +186,17 @@ class Lane:
         self.end_load()
         last = self._shop.close()
         wait_until(lambda: last in {row["id"] for row in self.rows("orders")}, "last order in the lake", seconds, 0.5)
-        ends = self._ends()
-        wait_until(lambda: self._applied(ends), "end of the lag", seconds, 0.5)
-        compared = [self._compare(table) for table in TABLES]
+        wait_until(lambda: self.applied_by(self.worker, self.name), "end of the lag", seconds, 0.5)
+        compared = [self.compare(table) for table in TABLES]
         return sum(compared)
 
-    def rows(self, table: str) -> Sequence[dict[str, Any]]:
+    def rows(self, table: str, warehouse: Path | None = None) -> Sequence[dict[str, Any]]:
         """The rows in the lake."""
-        return lake_rows(self.warehouse / "headrace" / f"{self.name}_public_{table}")
+        return lake_rows((warehouse or self.warehouse) / "headrace" / f"{self.name}_public_{table}")
 
-    def _compare(self, table: str) -> int:
-        wanted, found = database_rows(self._connection, table), self.rows(table)
+    def compare(self, table: str, warehouse: Path | None = None) -> int:
+        """Fail unless every cell of a table is that of the database, each row once. Returns the number of rows."""
+        wanted, found = database_rows(self._connection, table), self.rows(table, warehouse)
         different = list(differences(table, key_columns(self._connection, table), wanted, found))
         assert not different, f"{len(different)} rows differ: {'; '.join(map(str, different[:5]))}"
         cells = itertools.chain.from_iterable(row.values() for row in found)
@@ -194,9 +208,10 @@ class Lane:
         admin = self.admin()  # its futures die with it
         return {(at.topic, at.partition): found.result().offset for at, found in admin.list_offsets(wanted).items()}
 
-    def _applied(self, ends: Mapping[tuple[str, int], int]) -> bool:
-        committed = self.worker.committed(self.name)
-        return all(committed.get(partition, 0) >= end for partition, end in ends.items())
+    def applied_by(self, worker: Worker, connector: str) -> bool:
+        """Whether a connector has committed everything that is in the topics now."""
+        committed = worker.committed(connector)
+        return all(committed.get(partition, 0) >= end for partition, end in self._ends().items())
 
 
 def pauses(count: int, seed: int = 1) -> Sequence[float]:

@@ -31,7 +31,7 @@ def test_a_kill_at_each_step_of_a_batch(lane: Lane) -> None:
     lane.begin_load()
     for name in FAILPOINTS:
         lane.worker.kill()
-        lane.start_worker({name: "hold:3"})
+        lane.start_worker({name: "hold:2"})
         lane.kill_at(name)
     lane.restart_worker()
     assert lane.prove() > 0

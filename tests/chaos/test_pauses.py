@@ -74,7 +74,7 @@ def test_two_tasks_share_the_topics(lane: Lane) -> None:
     wait_until(lambda: sorted(map(len, owned(lane).values())) == [2, 3], "an even share", 60)
     shares = list(owned(lane).values())
     assert set.union(*shares) == set(lane.topics)
-    wait_until(lambda: lane.transactions > 300, "load")
+    wait_until(lambda: lane.transactions > 200, "load")
     assert lane.prove() > 0
     lane.worker.put_connector(lane.name, lane.sink_config())
     wait_until(lambda: lane.worker.states(lane.name) == ["RUNNING"] * 2, "one task", 60)
@@ -83,7 +83,8 @@ def test_two_tasks_share_the_topics(lane: Lane) -> None:
 def owned(lane: Lane) -> dict[str, set[str]]:
     """The topics of each member of the connector's group."""
     group = f"connect-{lane.name}"
-    described = lane.admin().describe_consumer_groups([group])[group].result(timeout=10)
+    admin = lane.admin()  # its futures die with it
+    described = admin.describe_consumer_groups([group])[group].result(timeout=10)
     return {
         member.member_id: {partition.topic for partition in member.assignment.topic_partitions}
         for member in described.members

@@ -1,0 +1,132 @@
+"""Things that go wrong around a worker: each is said where one looks for it, loses nothing, and passes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from chaos.lane import Lane
+from confluent_kafka import Consumer, Message
+from contracts.kafka_harness import producer
+
+from headrace_dev import Stack
+from headrace_dev.kafka import Kafka
+from headrace_dev.server import wait_until
+from headrace_dev.worker import Worker
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
+
+
+def test_a_record_that_cannot_be_decoded(lane: Lane, stack: Stack) -> None:
+    """The task fails and names topic and offset; with tolerance it goes on, and the record is in the dead letters."""
+    lane.begin_load()
+    topic, dead = lane.topics[0], f"{lane.name}-dead"
+    with producer(stack.kafka) as out:
+        out.produce(topic, b"{broken", b"{not json")
+    wait_until(lambda: "FAILED" in lane.states(), "failed task", 60)
+    assert f"{topic}-0 at offset" in lane.trace()
+    tolerant = {
+        "errors__tolerance": "all",
+        "errors__deadletterqueue__topic__name": dead,
+        "errors__deadletterqueue__topic__replication__factor": "1",
+        "errors__deadletterqueue__context__headers__enable": "true",
+    }
+    lane.worker.put_connector(lane.name, lane.sink_config(**tolerant))
+    assert lane.prove() > 0
+    letter = first_message(stack.kafka, dead)
+    assert (letter.key(), letter.value()) == (b"{not json", b"{broken")
+    assert dict(letter.headers() or ())["__connect.errors.topic"] == topic.encode()
+
+
+def first_message(kafka: Kafka, topic: str) -> Message:
+    """The oldest record of a topic."""
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"reader-{topic}", "log_level": 0}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    [message] = consumer.consume(1, timeout=20)
+    consumer.close()
+    return message
+
+
+def test_the_broker_killed(lane: Lane, stack: Stack) -> None:
+    """The worker outlives its only broker and goes on when it is back."""
+    lane.begin_load()
+    wait_until(lambda: lane.transactions > 50, "load")
+    stack.kafka.kill()
+    stack.kafka.start()
+    wait_until(lambda: lane.states() == {"RUNNING"}, "running tasks", 120)
+    assert lane.prove(180) > 0
+
+
+def test_an_unknown_option(lane: Lane) -> None:
+    """Refused with the right spelling; what ran goes on."""
+    config = lane.sink_config(batch__max__record="5")
+    answer = httpx.put(f"{lane.worker.url}/connectors/{lane.name}/config", json=config, timeout=30)
+    assert answer.status_code == 400
+    assert "batch.max.records" in answer.json()["message"]
+    assert lane.states() == {"RUNNING"}
+
+
+def test_a_warehouse_that_cannot_be_written(lane: Lane, tmp_path: Path) -> None:
+    """The task says which path; once that is mended, a restart is all it takes."""
+    obstacle = tmp_path / "lake"
+    obstacle.write_text("a file where a folder should be")
+    with running(lane.second_worker(obstacle / "warehouse")) as worker:
+        put_second(worker, lane)
+        wait_until(lambda: str(obstacle) in traces(worker), "trace that names the path", 120)
+        obstacle.unlink()
+        worker.call("POST", "/connectors/second/restart?includeTasks=true")
+        applied(worker, lane, obstacle / "warehouse")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 600 kB, where root may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", place], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"needs to mount a tmpfs: {mount.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_full_disk(lane: Lane, small_disk: Path) -> None:
+    """The task says so; once there is room, nothing is missing."""
+    with running(lane.second_worker(small_disk / "warehouse")) as worker:
+        put_second(worker, lane)
+        wait_until(lambda: "No space left" in traces(worker), "trace that names the cause", 120)
+        subprocess.run(["mount", "-o", "remount,size=500m", small_disk], check=True)
+        worker.call("POST", "/connectors/second/restart?includeTasks=true")
+        applied(worker, lane, small_disk / "warehouse")
+
+
+@contextmanager
+def running(worker: Worker) -> Iterator[Worker]:
+    """Starts a worker and kills it at the end."""
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.kill()
+
+
+def put_second(worker: Worker, lane: Lane) -> None:
+    """A connector of the second worker, over the lane's topics."""
+    httpx.put(f"{worker.url}/connectors/second/config", json=lane.sink_config(), timeout=60).raise_for_status()
+
+
+def traces(worker: Worker) -> str:
+    """What the tasks say, whatever their state."""
+    tasks = worker.call("GET", "/connectors/second/status")["tasks"]
+    return " ".join(task.get("trace", "") for task in tasks)
+
+
+def applied(worker: Worker, lane: Lane, warehouse: Path) -> None:
+    """Wait until the second worker has everything, then compare the tables."""
+    wait_until(lambda: lane.applied_by(worker, "second"), "everything applied", 120, 0.5)
+    assert sum(lane.compare(table, warehouse) for table in ("customers", "products", "orders")) > 0
