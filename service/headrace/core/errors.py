@@ -83,7 +83,9 @@ class Remedy:
 
 POLICY: dict[type[HeadraceError], Remedy] = {
     ConfigError: Remedy(False, False, 400, "correct the named option and send the configuration again"),
-    BadRecord: Remedy(False, True, 500, "mend the record at its source, or set errors.tolerance=all with a dead letter queue"),
+    BadRecord: Remedy(
+        False, True, 500, "mend the record at its source, or set errors.tolerance=all with a dead letter queue"
+    ),
     Fenced: Remedy(True, False, 409, "nothing to do: the records are read again by the partition's new owner"),
     Retriable: Remedy(True, False, 503, "nothing to do while it is retried; look at the system that the message names"),
     RestError: Remedy(False, False, 500, "the message says what the request lacks"),
