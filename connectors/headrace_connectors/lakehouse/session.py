@@ -37,6 +37,11 @@ _DEFAULTS = {
     "spark.sql.extensions": f"{_ICEBERG}.extensions.IcebergSparkSessionExtensions",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
+    # Bloom filters from the batch to the table (merge.py), unless the table is small. Spark makes none for joins which
+    # it believes it could broadcast; a MERGE it cannot, so nothing is lost by telling it that it may not.
+    "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "4m",
+    "spark.sql.optimizer.runtime.bloomFilter.creationSideThreshold": "1g",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
     # Dates and times of any age are written and read as they are.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",

@@ -32,7 +32,7 @@ def test_a_known_batch_never_refers_to_the_tables_columns() -> None:
     statement = merge_sql("T", "V", stage.shape)
     assert "t.`name` = s.`name`" in statement
     assert statement.count("t.`name`") == statement.count("t.`note`") == 1
-    assert "`__headrace_offset`" not in statement.split("UPDATE SET")[0]
+    assert "t.`__headrace_offset`" not in statement.split("UPDATE SET")[0]
 
 
 def test_a_statement_refers_to_kept_columns_only() -> None:
