@@ -22,7 +22,7 @@ from recordings.replay import Chunk, Killed, Replay
 from headrace.core.envelope import OLD_KEY_HEADER
 
 ANY_DELIVERY = settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -6,10 +6,12 @@ Variant ``a`` brings all of its tables, the others those in which variants diffe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from recordings.comparison import compared_tables, expectation, problems, records_of, rows_of
+from recordings.comparison import Row, compared_tables, expectation, problems, records_of, rows_of
 from recordings.images import key_fields
 from recordings.records import VARIANTS, DumpedTable, Variant, publish, topic_of, variant
 from recordings.replay import connector_properties
@@ -78,6 +80,18 @@ def _problems(warehouse: Path, table: DumpedTable, of: Variant) -> list[str]:
     stored = lake_table(warehouse / "headrace" / topic_of(table, of).replace(".", "_"))
     if stored is None:
         return ["there is no such table"]
-    fields = key_fields(records_of(table, of), of)
-    want = expectation(table, of, fields, typed=not of.bare)
-    return problems(want, rows_of(stored.scan().to_arrow(), fields), reselected=False)
+    fields, content = key_fields(records_of(table, of), of), stored.scan().to_arrow()
+    want, blurred = expectation(table, of, fields, typed=not of.bare), _blurred(content.schema)
+    have = {key: _blur(row, blurred) for key, row in rows_of(content, fields).items()}
+    want = replace(want, rows={key: _blur(row, blurred) for key, row in want.rows.items()})
+    return problems(want, have, reselected=False)
+
+
+def _blurred(schema: pa.Schema) -> frozenset[str]:
+    """Columns of which PyIceberg 0.12 reads a null as an empty list: its lists of structs lose their validity."""
+    lists = (field for field in schema if pa.types.is_list(field.type) or pa.types.is_large_list(field.type))
+    return frozenset(field.name for field in lists if pa.types.is_struct(field.type.value_type))
+
+
+def _blur(row: Row, names: frozenset[str]) -> Row:
+    return {name: None if name in names and cell == [] else cell for name, cell in row.items()}
