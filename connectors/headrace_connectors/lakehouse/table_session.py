@@ -82,12 +82,15 @@ class TableSession:
         return path
 
     def _write(self, path: Path, rows: pa.Table) -> None:
-        """Read once, then deleted: light compression, no statistics; a row group per task, so that all take part."""
+        """Read once, then deleted: no compression, no statistics; a row group per task, so that all take part.
+
+        Not lz4 in any case: Spark's decompressor (aircompressor 2.0.3) refuses some of the blocks that Arrow makes.
+        """
         tasks = max(1, min(self._tasks, rows.num_rows // _ROWS_PER_TASK))
         pq.write_table(
             rows,
             path,
-            compression="lz4",
+            compression="none",
             store_decimal_as_integer=True,
             write_statistics=False,
             row_group_size=max(1, -(-rows.num_rows // tasks)),
