@@ -148,7 +148,7 @@ class Lane:
         tasks = self.worker.call("GET", f"/connectors/{self.name}/status")["tasks"]
         return next((task.get("trace", "") for task in tasks if task["state"] == "FAILED"), "")
 
-    def second_worker(self, warehouse: Path) -> Worker:
+    def other_worker(self, name: str, warehouse: Path) -> Worker:
         """Another worker with a warehouse and storage topics of its own; the caller starts and kills it."""
         return Worker(
             self._folder,
@@ -156,9 +156,9 @@ class Lane:
             warehouse,
             name=f"worker-{next(self._starts)}",
             properties={
-                "group.id": f"{self.name}-second",
-                "config.storage.topic": f"{self.name}-second-configs",
-                "status.storage.topic": f"{self.name}-second-status",
+                "group.id": f"{self.name}-{name}",
+                "config.storage.topic": f"{self.name}-{name}-configs",
+                "status.storage.topic": f"{self.name}-{name}-status",
             },
         )
 
