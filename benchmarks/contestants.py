@@ -1,7 +1,8 @@
 """The contestants: Headrace's real worker, and the hand-written stream. Each in a process of its own.
 
 Both first read the whole topic into a table that nobody measures, in ten merges, so that their JVMs are warm, then
-into a table of the same shape that holds the same rows. What is measured begins when the reading begins and ends when
+into a table of the same shape that holds the same rows; in between they rest until their compilers have nothing left to
+do. What is measured begins when the reading begins and ends when
 the last row is visible and, for Headrace, the group's offsets are committed. The start of processes and JVMs is no part
 of it.
 """
@@ -16,14 +17,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.cpu import Cpu, cpu_of
+from benchmarks.cpu import Cpu, cpu_of, wait_until_quiet
 from benchmarks.lake import HEADRACE, MEASURED, SPARK, WARM_UP
+from benchmarks.topic import Progress
 from benchmarks.workload import TOPIC
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until
 from headrace_dev.worker import Worker
 
-PATIENCE = 600.0
+PATIENCE = 180.0
 """Seconds that a contestant may take for the topic."""
 
 WARM_UP_MERGES = 10
@@ -46,25 +48,25 @@ def run_headrace(kafka: Kafka, root: Path, warehouse: Path, events: int) -> Effo
     worker = Worker(root, kafka, warehouse, name="headrace-bench", properties=SPARK)
     worker.start()
     try:
-        _consume(worker, WARM_UP, events, {"batch.max.records": str(events // WARM_UP_MERGES)})
+        _consume(worker, kafka, WARM_UP, events, {"batch.max.records": str(events // WARM_UP_MERGES)})
+        worker.call("DELETE", f"/connectors/{WARM_UP}")
+        wait_until_quiet(worker.server.pid)
         before, begin = cpu_of(worker.server.pid), time.monotonic()
-        _consume(worker, MEASURED, events)
+        _consume(worker, kafka, MEASURED, events)
         return Effort(time.monotonic() - begin, cpu_of(worker.server.pid).since(before), _stages(worker))
     finally:
         worker.stop()
 
 
-def _consume(worker: Worker, table: str, events: int, batches: Mapping[str, str] | None = None) -> None:
-    """A connector from its creation until the group's offsets stand at the end of the topic, then remove it."""
-    worker.put_connector(table, connector(table) | dict(batches or {}))
-    wait_until(lambda: _at_end(worker, table, events), f"end of {TOPIC} in {table}", PATIENCE, pause=0.2)
-    worker.call("DELETE", f"/connectors/{table}")
-
-
-def _at_end(worker: Worker, name: str, events: int) -> bool:
-    if "FAILED" in worker.states(name):
-        raise RuntimeError(f"the task of {name} has failed:\n{worker.server.log_end(40)}")
-    return worker.committed(name).get((TOPIC, 0), 0) >= events
+def _consume(worker: Worker, kafka: Kafka, table: str, events: int, batches: Mapping[str, str] | None = None) -> None:
+    """A connector from its creation until the group's offsets stand at the end of the topic."""
+    config = connector(table) | dict(batches or {})
+    worker.put_connector(table, config)
+    progress, group = Progress(kafka), config.get("consumer.override.group.id", f"connect-{table}")
+    try:
+        wait_until(lambda: progress.committed(group) >= events, f"end of {TOPIC} in {table}", PATIENCE, pause=0.1)
+    except TimeoutError as error:
+        raise RuntimeError(f"{error}; {worker.states(table)}; end of the log:\n{worker.server.log_end(40)}") from error
 
 
 def connector(table: str) -> dict[str, str]:

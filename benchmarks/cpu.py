@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_QUIET = 0.1  # CPU seconds in a second
 _COMPILER = ("C1 CompilerThre", "C2 CompilerThre")
 _COLLECTOR = ("GC Thread", "G1 ", "VM Thread")
 
@@ -48,6 +50,16 @@ def cpu_of(pid: int) -> Cpu:
             python += _seconds(process)
     root = Path(f"/proc/{pid}")
     return Cpu(python, jvm, compiler, collector, _seconds(root / "task" / str(pid)), _threads(root, "headrace-kafka"))
+
+
+def wait_until_quiet(pid: int, seconds: float = 20.0) -> None:
+    """Wait until the process and its descendants rest, ``seconds`` at most: compilers finish what the warm-up began."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        before = cpu_of(pid)
+        time.sleep(1)
+        if cpu_of(pid).since(before).total < _QUIET:
+            return
 
 
 def _family(pid: int) -> Iterator[Path]:

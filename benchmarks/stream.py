@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from benchmarks.cpu import cpu_of
+from benchmarks.cpu import cpu_of, wait_until_quiet
 from benchmarks.lake import LSN, MEASURED, SPARK, STREAM, WARM_UP
 from benchmarks.workload import KEY, SCHEMA, TOPIC
 from headrace_dev.jars import resolve
@@ -42,6 +42,7 @@ def main() -> None:
     chosen = _arguments()
     spark = _session(chosen.warehouse)
     _consume(spark, chosen, WARM_UP, chosen.max_offsets_per_warm_up_trigger)
+    wait_until_quiet(os.getpid())
     begin, cpu = time.monotonic(), cpu_of(os.getpid())
     _consume(spark, chosen, MEASURED, chosen.max_offsets_per_trigger)
     used = cpu_of(os.getpid()).since(cpu)

@@ -1,8 +1,8 @@
-"""Brings the load into Kafka."""
+"""Brings the load into Kafka, and finds out from outside how far a group has come."""
 
 from __future__ import annotations
 
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 
 from benchmarks.envelope import encode
 from benchmarks.workload import TOPIC, Source
@@ -35,3 +35,16 @@ def produce(kafka: Kafka, source: Source) -> int:
         producer.poll(0)
     producer.flush()
     return size
+
+
+class Progress:
+    """The offsets that a group has committed. Asks the broker, not the worker, whose CPU time is measured."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._admin = kafka.admin()
+
+    def committed(self, group: str) -> int:
+        """The next offset of the topic's one partition, 0 for none."""
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(TOPIC, 0)])
+        answer = self._admin.list_consumer_group_offsets([asked])[group].result(timeout=30)
+        return max(0, *(int(partition.offset) for partition in answer.topic_partitions or ()), 0)
