@@ -1,10 +1,9 @@
 """The contestants: Headrace's real worker, and the hand-written stream. Each in a process of its own.
 
 Both first read the whole topic into a table that nobody measures, in ten merges, so that their JVMs are warm, then
-into a table of the same shape that holds the same rows; in between they rest until their compilers have nothing left to
-do. What is measured begins when the reading begins and ends when
-the last row is visible and, for Headrace, the group's offsets are committed. The start of processes and JVMs is no part
-of it.
+into a table of the same shape that holds the same rows. In between they rest until their compilers have nothing left to
+do. What is measured begins when the reading begins and ends when the last row is visible and, for Headrace, the group's
+offsets are committed. The start of processes and JVMs is no part of it.
 """
 
 from __future__ import annotations
