@@ -40,9 +40,8 @@ def test_only_a_local_master_stays_on_loopback() -> None:
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[4,2]", 4)])
 def test_cores_of_a_local_master(master: str, cores: int) -> None:
-    """As many partitions as cores."""
+    """The threads that a local master has."""
     assert local_cores(master) == cores
-    assert settings("/w", {"spark.master": master})["spark.sql.shuffle.partitions"] == str(cores)
 
 
 def test_the_embedded_catalog_is_refused_on_object_stores() -> None:
