@@ -84,8 +84,8 @@ class TableSession:
     def _write(self, path: Path, rows: pa.Table) -> None:
         """Read once, then deleted: no compression, no statistics; a row group per task, so that all take part.
 
-        Not lz4 in any case: where a condition is pushed down to the file, Spark 4.1.4 fails on the dictionary pages that
-        Arrow compressed ("all input must be consumed").
+        Not lz4 in any case: where a condition is pushed down to the file, Spark 4.1.4 fails on the dictionary pages
+        that Arrow compressed ("all input must be consumed").
         """
         tasks = max(1, min(self._tasks, rows.num_rows // _ROWS_PER_TASK))
         pq.write_table(
