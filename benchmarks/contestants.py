@@ -1,6 +1,6 @@
 """The contestants: Headrace's real worker, and the hand-written stream. Each in a process of its own.
 
-Both first read the whole topic into a table that nobody measures, in ten merges, so that their JVMs are warm, then
+Both first read the whole topic into a table that nobody measures, merge by merge, so that their JVMs are warm, then
 into a table of the same shape that holds the same rows. In between they rest until their compilers have nothing left to
 do. What is measured begins when the reading begins and ends when the last row is visible and, for Headrace, the group's
 offsets are committed. The start of processes and JVMs is no part of it.
@@ -27,9 +27,6 @@ from headrace_dev.worker import Worker
 PATIENCE = 180.0
 """Seconds that a contestant may take for the topic."""
 
-WARM_UP_MERGES = 10
-"""Merges by which a contestant warms up; how many the measured reading takes is its own affair."""
-
 _STAGE_CPU = "headrace_stage_cpu_seconds_total"
 
 
@@ -42,30 +39,51 @@ class Effort:
     stages: Mapping[str, float] = field(default_factory=dict)
 
 
-def run_headrace(kafka: Kafka, root: Path, warehouse: Path, events: int) -> Effort:
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What all contestants run over: the topic's ``events``, ``merges`` of them to warm up, which table is where."""
+
+    kafka: Kafka
+    root: Path
+    warehouse: Path
+    events: int
+    merges: int
+
+    @property
+    def warm_up_batch(self) -> int:
+        """Events of a merge while warming up. How many a measured merge takes is the contestant's own affair."""
+        return self.events // self.merges
+
+    @property
+    def rest(self) -> int:
+        """Seconds that a contestant may rest after the warm-up, at most."""
+        return 2 * self.merges
+
+
+def run_headrace(course: Course) -> Effort:
     """Let a worker read the topic, with nothing but the defaults of worker and connector."""
-    worker = Worker(root, kafka, warehouse, name="headrace-bench", properties=SPARK)
+    worker = Worker(course.root, course.kafka, course.warehouse, name="headrace-bench", properties=SPARK)
     worker.start()
     try:
-        _consume(worker, kafka, WARM_UP, events, {"batch.max.records": str(events // WARM_UP_MERGES)})
+        _consume(worker, course, connector(WARM_UP) | {"batch.max.records": str(course.warm_up_batch)})
         worker.call("DELETE", f"/connectors/{WARM_UP}")
-        wait_until_quiet(worker.server.pid)
+        wait_until_quiet(worker.server.pid, course.rest)
         before, begin = cpu_of(worker.server.pid), time.monotonic()
-        _consume(worker, kafka, MEASURED, events)
+        _consume(worker, course, connector(MEASURED))
         return Effort(time.monotonic() - begin, cpu_of(worker.server.pid).since(before), _stages(worker))
     finally:
         worker.stop()
 
 
-def _consume(worker: Worker, kafka: Kafka, table: str, events: int, batches: Mapping[str, str] | None = None) -> None:
+def _consume(worker: Worker, course: Course, config: Mapping[str, str]) -> None:
     """A connector from its creation until the group's offsets stand at the end of the topic."""
-    config = connector(table) | dict(batches or {})
-    worker.put_connector(table, config)
-    progress, group = Progress(kafka), config.get("consumer.override.group.id", f"connect-{table}")
+    name = config["collection.name.format"]
+    worker.put_connector(name, config)
+    progress, group = Progress(course.kafka), config.get("consumer.override.group.id", f"connect-{name}")
     try:
-        wait_until(lambda: progress.committed(group) >= events, f"end of {TOPIC} in {table}", PATIENCE, pause=0.1)
+        wait_until(lambda: progress.committed(group) >= course.events, f"end of {name}", PATIENCE, pause=0.1)
     except TimeoutError as error:
-        raise RuntimeError(f"{error}; {worker.states(table)}; end of the log:\n{worker.server.log_end(40)}") from error
+        raise RuntimeError(f"{error}; {worker.states(name)}; end of the log:\n{worker.server.log_end(40)}") from error
 
 
 def connector(table: str) -> dict[str, str]:
@@ -88,14 +106,14 @@ def _stages(worker: Worker) -> dict[str, float]:
     return found
 
 
-def run_stream(kafka: Kafka, root: Path, warehouse: Path, events: int, max_offsets: int) -> Effort:
+def run_stream(course: Course, max_offsets: int) -> Effort:
     """Let the hand-written stream read the topic, so many records a trigger."""
-    command = [sys.executable, "-m", "benchmarks.stream", "--bootstrap-servers", kafka.bootstrap_servers]
-    command += ["--warehouse", str(warehouse), "--checkpoints", str(root / f"checkpoints-{max_offsets}")]
-    command += ["--max-offsets-per-trigger", str(max_offsets)]
-    command += ["--max-offsets-per-warm-up-trigger", str(events // WARM_UP_MERGES)]
-    with (root / f"stream-{max_offsets}.log").open("wb") as log:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, timeout=2 * PATIENCE, check=False)
+    command = [sys.executable, "-m", "benchmarks.stream", "--bootstrap-servers", course.kafka.bootstrap_servers]
+    command += ["--warehouse", str(course.warehouse), "--checkpoints", str(course.root / f"checkpoints-{max_offsets}")]
+    command += ["--max-offsets-per-trigger", str(max_offsets), "--rest", str(course.rest)]
+    command += ["--max-offsets-per-warm-up-trigger", str(course.warm_up_batch)]
+    with (course.root / f"stream-{max_offsets}.log").open("wb") as log:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, timeout=3 * PATIENCE, check=False)
     if done.returncode:
         raise RuntimeError(f"the stream failed:\n{Path(log.name).read_text()[-4000:]}")
     told = json.loads(done.stdout.splitlines()[-1])

@@ -52,7 +52,7 @@ def cpu_of(pid: int) -> Cpu:
     return Cpu(python, jvm, compiler, collector, _seconds(root / "task" / str(pid)), _threads(root, "headrace-kafka"))
 
 
-def wait_until_quiet(pid: int, seconds: float = 20.0) -> None:
+def wait_until_quiet(pid: int, seconds: float) -> None:
     """Wait until the process and its descendants rest, ``seconds`` at most: compilers finish what the warm-up began."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

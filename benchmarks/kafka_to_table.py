@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.contestants import Effort, run_headrace, run_stream
+from benchmarks.contestants import Course, Effort, run_headrace, run_stream
 from benchmarks.lake import HEADRACE, STREAM, Lake
 from benchmarks.report import Score
 from benchmarks.topic import produce
@@ -28,6 +28,7 @@ from headrace_dev import Stack
 
 FULL = Workload()
 QUICK = Workload(events=30_000, keys=10_000, rows=100_000)
+WARM_UP_MERGES = 10
 SMALL_TRIGGER = 50_000
 BEST_TRIGGERS = (150_000, 300_000)
 """Records a trigger. Of those above 50,000 one is the stream's best, which one depends on the machine."""
@@ -42,7 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     root = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
     try:
         with Stack("kafka", logs=chosen.logs) as stack:
-            scores = Benchmark(stack, root, QUICK if chosen.quick else FULL).run(() if chosen.quick else BEST_TRIGGERS)
+            if chosen.quick:
+                scores = Benchmark(stack, root, QUICK, merges=1).run(())
+            else:
+                scores = Benchmark(stack, root, FULL, WARM_UP_MERGES).run(BEST_TRIGGERS)
     finally:
         shutil.rmtree(root, ignore_errors=True)
     _print(scores)
@@ -50,23 +54,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Benchmark:
-    """One load, and what the contestants make of it. ``root`` is a folder for the warehouse."""
+    """One load, and what the contestants make of it after so many ``merges`` to warm up.
 
-    def __init__(self, stack: Stack, root: Path, workload: Workload) -> None:
+    ``root`` is a folder for the warehouse and all else.
+    """
+
+    def __init__(self, stack: Stack, root: Path, workload: Workload, merges: int) -> None:
         self._stack = stack
-        self._root = root
         self._workload = workload
         self._lake = Lake(root)
         self._source = Source(workload)
+        self._course = Course(stack.kafka, root, self._lake.warehouse, workload.events, merges)
 
     def run(self, best_triggers: Sequence[int]) -> list[Score]:
         """All scores: Headrace's, the stream's with small triggers, and the stream's with each of the larger ones."""
         self._prepare()
-        kafka, root, warehouse = self._stack.kafka, self._root, self._lake.warehouse
-        events = self._workload.events
-        scores = [self._measure("Headrace", HEADRACE, partial(run_headrace, kafka, root, warehouse, events))]
+        scores = [self._measure("Headrace", HEADRACE, partial(run_headrace, self._course))]
         for size in (SMALL_TRIGGER, *best_triggers):
-            stream = partial(run_stream, kafka, root, warehouse, events, size)
+            stream = partial(run_stream, self._course, size)
             scores.append(self._measure(f"stream, {size:,} a trigger", STREAM, stream))
         return scores
 

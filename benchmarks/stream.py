@@ -42,7 +42,7 @@ def main() -> None:
     chosen = _arguments()
     spark = _session(chosen.warehouse)
     _consume(spark, chosen, WARM_UP, chosen.max_offsets_per_warm_up_trigger)
-    wait_until_quiet(os.getpid())
+    wait_until_quiet(os.getpid(), chosen.rest)
     begin, cpu = time.monotonic(), cpu_of(os.getpid())
     _consume(spark, chosen, MEASURED, chosen.max_offsets_per_trigger)
     used = cpu_of(os.getpid()).since(cpu)
@@ -58,6 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--checkpoints", required=True, type=Path)
     parser.add_argument("--max-offsets-per-trigger", required=True, type=int)
     parser.add_argument("--max-offsets-per-warm-up-trigger", required=True, type=int)
+    parser.add_argument("--rest", required=True, type=int, help="seconds to rest after the warm-up, at most")
     return parser.parse_args()
 
 
