@@ -87,7 +87,7 @@ class GroupMember(Service):
             await self._consumer.start()
             self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self._revoked, self._arrived))
         except BaseException:
-            await self._consumer.stop()
+            await _stopped(self._consumer)
             raise
         self._work = [self.add_future(self._guarded(self._poll)), self.add_future(self._guarded(self._watch))]
 
@@ -96,9 +96,7 @@ class GroupMember(Service):
         for task in getattr(self, "_work", ()):
             task.cancel()
         if hasattr(self, "_consumer"):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_SECONDS):
-                    await self._consumer.stop()
+            await _stopped(self._consumer)
 
     def pause(self, paused: bool) -> None:
         """Close or open the gate."""
@@ -270,6 +268,21 @@ class _Rebalances(aiokafka.ConsumerRebalanceListener):
     async def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         """Called when the group has settled."""
         await self._assigned([TopicPartition(*each) for each in assigned])
+
+
+async def _stopped(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    """Stop ``consumer`` within STOP_SECONDS, whatever state its brokers are in.
+
+    When aiokafka cancels a fetch that waits for its broker to come back, its own ``stop`` ends with that fetch's
+    CancelledError and leaves the connections open. In a task of its own it is not taken for a cancellation of ours.
+    """
+    stopping = asyncio.ensure_future(consumer.stop())
+    await asyncio.wait({stopping}, timeout=STOP_SECONDS)
+    if not stopping.done() or stopping.cancelled():
+        stopping.cancel()
+        await consumer._client.close()
+    elif (error := stopping.exception()) is not None:
+        log.warning("The consumer did not stop cleanly: %s", error)
 
 
 def _aiokafka(partition: TopicPartition) -> aiokafka.TopicPartition:
