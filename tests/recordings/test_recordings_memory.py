@@ -19,7 +19,7 @@ from recordings.images import key_fields
 from recordings.records import VARIANTS, DumpedTable, RecordedRecord, batches, variant
 from recordings.replay import Chunk, Killed, Replay
 
-from headrace.core.envelope import OLD_KEY_HEADER
+from headrace.core.envelope_columns import OLD_KEY_HEADER
 
 ANY_DELIVERY = settings(
     max_examples=12,

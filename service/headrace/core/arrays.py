@@ -137,7 +137,7 @@ def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
 
 
 def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    if any(type(value) is str for value in values):  # JSON spells NaN and the infinities as text
+    if str in set(map(type, values)):  # JSON spells NaN and the infinities as text
         values = [float(value) if isinstance(value, str) else value for value in values]
     return pa.array(values, arrow_type(schema))
 
@@ -150,7 +150,7 @@ def _decimals(schema: Schema, values: Sequence[Any]) -> pa.Array:
     scale = int(schema.parameter("scale") or 0)
     if pa.types.is_string(target):
         return pa.array([None if v is None else _decimal_text(v, scale) for v in values], target)
-    if target.precision <= 18 and not any(isinstance(v, Decimal) for v in values):
+    if target.precision <= 18 and Decimal not in set(map(type, values)):
         return _small_decimals(target, values)
     exact = [v if v is None or isinstance(v, Decimal) else _unscaled(v, scale) for v in values]
     return pa.array(exact, target)
@@ -159,7 +159,7 @@ def _decimals(schema: Schema, values: Sequence[Any]) -> pa.Array:
 def _small_decimals(target: pa.DataType, values: Sequence[bytes | None]) -> pa.Array:
     """Decimals of up to 18 digits through int64: a tenth of the cost of Decimal objects."""
     limit = 10**target.precision
-    present = np.fromiter((v is not None for v in values), bool, len(values))
+    present = np.array([v is not None for v in values])
     numbers = [0 if v is None else int.from_bytes(v, "big", signed=True) for v in values]
     low = np.array(numbers, np.int64)
     if ((low >= limit) | (low <= -limit)).any():

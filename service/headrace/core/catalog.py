@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.core.errors import ConfigError
 from headrace.core.events import TableId
+from headrace.core.schema import Schema
 
 MODES: Mapping[str, tuple[str, ...]] = {
     "binary.handling.mode": ("bytes", "base64", "base64-url-safe", "hex"),
@@ -161,3 +163,25 @@ def avro_name(name: str) -> str:
 
 def _is_plain(letter: str) -> bool:
     return letter == "_" or (letter.isascii() and letter.isalnum())
+
+
+class Catalog(Protocol):
+    """What the source database says, when one is configured."""
+
+    def table(self, table: TableId) -> CatalogTable | None:
+        """The table's catalog entry, or None when there is no database or no such table."""
+
+    def schema(self, table: TableId) -> Schema | None:
+        """The ``after`` schema that Debezium would send for the table, or None."""
+
+
+class NoCatalog:
+    """The catalog of a connector without a database."""
+
+    def table(self, table: TableId) -> CatalogTable | None:
+        """Nothing is known."""
+        return None
+
+    def schema(self, table: TableId) -> Schema | None:
+        """Nothing is known."""
+        return None

@@ -8,7 +8,7 @@ database's catalog or from the values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, cast
 
 import msgspec
 import pyarrow as pa
@@ -16,13 +16,13 @@ import pyarrow as pa
 from headrace.core.arrays import build_array
 from headrace.core.converter import parse_plain, row_type
 from headrace.core.errors import BadRecord, Stage
-from headrace.core.events import OWN_PREFIX, Column, TableId
+from headrace.core.events import OWN_PREFIX, Column
 from headrace.core.inference import infer_schema
 from headrace.core.keys import canonical_keys
 from headrace.core.schema import Field, Schema
 
 
-class Source(msgspec.Struct, gc=False):
+class Source(msgspec.Struct, gc=False, frozen=True):
     """The fields of Debezium's source block that are used."""
 
     name: str = ""
@@ -35,14 +35,24 @@ class Source(msgspec.Struct, gc=False):
     ts_us: int | None = None
     lsn: int | None = None
 
-    def is_of(self, table: TableId) -> bool:
-        """Whether the event is of this table."""
-        return (
-            self.table == table.table
-            and self.schema == table.schema
-            and self.db == table.database
-            and self.name == table.name
-        )
+    @property
+    def names(self) -> Names:
+        """What is the same in all events of one table."""
+        return self.name, self.connector, self.db, self.schema, self.table
+
+
+_NAMES = ("name", "connector", "db", "schema", "table")
+Names = tuple[str | None, ...]
+
+
+def _steady_source(names: Names) -> type[Source]:
+    """The type of sources that have just these names: no other source decodes into it."""
+    members: list[Any] = []
+    for name, constant in zip(_NAMES, names, strict=True):
+        kind = None if constant is None else Literal[constant]
+        members.append((name, kind, constant) if constant == getattr(Source(), name) else (name, kind))
+    steady = msgspec.defstruct("SteadySource", members, bases=(Source,), kw_only=True, gc=False, frozen=True)
+    return cast(type[Source], steady)
 
 
 class Codec:
@@ -60,6 +70,7 @@ class Codec:
         self._after = after
         self._key_types = [_key_type(name, after, key_schema) for name in key_fields]
         self._decoder = self._make_decoder()
+        self._steady: tuple[Names, msgspec.json.Decoder[Any]] | None = None
         self._key_decoder = self._make_key_decoder()
         self._key_places = [self._place(name) for name in key_fields]
         self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
@@ -67,14 +78,14 @@ class Codec:
     def _place(self, name: str) -> int:
         return next((i for i, member in enumerate(self._fields) if member.name == name), -1)
 
-    def _make_decoder(self) -> msgspec.json.Decoder[Any]:
+    def _make_decoder(self, source: type[Source] = Source) -> msgspec.json.Decoder[Any]:
         row: Any = dict[str, Any]
         if self._after is not None:
             names = [member.name for member in self._fields]
             row = row_type(self._after, names, numeric_decimals=self._decimals_as_numbers)
         envelope = msgspec.defstruct(
             "Envelope",
-            [("op", str | None, None), ("source", Source | None, None), ("after", row | None, None)],
+            [("op", str | None, None), ("source", source | None, None), ("after", row | None, None)],
             gc=False,
         )
         return msgspec.json.Decoder(list[envelope])  # type: ignore[valid-type] # built at run time
@@ -86,15 +97,41 @@ class Codec:
         fields = tuple(Field(name, kind) for name, kind in zip(self.key_fields, typed, strict=True))
         return msgspec.json.Decoder(row_type(Schema("struct", fields=fields), self.key_fields))
 
-    def decode_all(self, payloads: Sequence[bytes]) -> list[Any]:
-        """The envelopes of all payloads, in one call. Raises msgspec.DecodeError if any of them is bad."""
+    def decode_all(self, payloads: Sequence[bytes]) -> tuple[list[Any], Names | None]:
+        """The envelopes of all payloads, in one call, and the names in all their sources, if that is known.
+
+        Raises msgspec.DecodeError if any of them is bad.
+        """
         document = b"[" + b",".join(payloads) + b"]"
+        if self._steady is not None:
+            names, decoder = self._steady
+            try:
+                return decoder.decode(document), names
+            except msgspec.ValidationError:
+                self._steady = None  # another table, or a bad envelope: the general decoder tells them apart
+        envelopes = self._decode(document)
+        self._steady = self._steady_decoder(envelopes)
+        return envelopes, None
+
+    def decode(self, payload: bytes) -> Any:
+        """The envelope of one payload. Raises msgspec.DecodeError."""
+        return self._decode(b"[" + payload + b"]")[0]
+
+    def _decode(self, document: bytes) -> list[Any]:
         try:
             return self._decoder.decode(document)  # type: ignore[no-any-return] # the type was built at run time
         except msgspec.ValidationError:
             if self._decimals_as_numbers or self._after is None:
                 raise
         return self._decode_with_numeric_decimals(document)
+
+    def _steady_decoder(self, envelopes: Sequence[Any]) -> tuple[Names, msgspec.json.Decoder[Any]] | None:
+        """A decoder for more of the same table, whose names it compares in place: no text is made of them."""
+        sources = [envelope.source for envelope in envelopes]
+        if not all(sources) or len(names := {source.names for source in sources}) != 1:
+            return None
+        (common,) = names
+        return common, self._make_decoder(_steady_source(common))
 
     def _decode_with_numeric_decimals(self, document: bytes) -> list[Any]:
         self._decimals_as_numbers = True

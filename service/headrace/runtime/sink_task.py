@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 from tenacity import stop_after_delay
 
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
-from headrace.core.envelope import Decoded, EnvelopeOptions, Errant, TopicDecoder
+from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.envelope_events import Errant
 from headrace.core.errors import Fatal, Fenced, Retriable
 from headrace.core.naming import TableNaming
 from headrace.core.sequence import ChunkSequence

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 from envelopes import PLACEHOLDER, change, key
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.errors import Stage
@@ -169,3 +172,66 @@ def test_a_column_that_calls_itself_ours_is_refused() -> None:
     value = change("c", {"id": 1, "__headrace_position": "x"}, 10)
     (errant,) = decoder().decode(numbered(Record(key({"id": 1}), value))).errant
     assert "__headrace_position" in str(errant.error)
+
+
+def test_a_tombstone_that_comes_first_does_not_hide_the_table() -> None:
+    """What follows it is of its own table, which reselect has to know."""
+    changes = only(numbered(Record(key({"id": 1}), None), row("c", 2, 20)))
+    assert changes.table == TableId("shop", "shop", "public", "items")
+
+
+def unsteady(op: str, lsn: int, table: str | None) -> Record:
+    """A change of table ``table``, or one whose source says nothing about its table."""
+    value = json.loads(change(op, None if op in "dt" else {"id": lsn, "name": "a"}, lsn, columns=EXAMPLE))
+    if table is None:
+        del value["payload"]["source"]["table"]
+    else:
+        value["payload"]["source"]["table"] = table
+    return Record(key({"id": lsn}), json.dumps(value, separators=(",", ":")).encode())
+
+
+def kinds(lsn: int) -> st.SearchStrategy[Record]:
+    """Every kind of record that a topic may hold."""
+    changes = st.builds(
+        unsteady, st.sampled_from("cccuurdtmx"), st.just(lsn), st.sampled_from(("items", "items", "orders", None))
+    )
+    others = (
+        Record(key({"id": -lsn}), None),
+        Record(key({"id": lsn}), b"{"),
+        Record(key({"id": lsn}), change("c", EXAMPLE | {"size": 3}, lsn)),
+        Record(key({"id": lsn}), change("c", {"id": "x", "name": "a"}, lsn, columns=EXAMPLE)),
+    )
+    return changes | st.sampled_from(others)
+
+
+def told(records: Sequence[Record], size: int) -> Iterator[object]:
+    """Everything that a decoder tells of ``records``, given to it ``size`` at a time, without how it was cut."""
+    topic = decoder()
+    for begin in range(0, len(records), size):
+        decoded = topic.decode(records[begin : begin + size])
+        yield decoded.skipped
+        yield from ((begin + errant.index, errant.stage, str(errant.error)) for errant in decoded.errant)
+        for piece in decoded.pieces:
+            if isinstance(piece, Truncate):
+                yield (piece.table, piece.version)
+                continue
+            rows = zip(*(column.values.to_pylist() for column in piece.columns), strict=True)
+            names = tuple(column.name for column in piece.columns)
+            for place, values in enumerate(rows):
+                tombstone = piece.operation[place] == Operation.TOMBSTONE  # has nothing but its key
+                cells = {} if tombstone else dict(zip(names, values, strict=True))
+                yield (piece.table, piece.operation[place], piece.version.row(place), piece.key[place].as_py(), cells)
+
+
+@given(st.integers(0, 20).flatmap(lambda count: st.tuples(*map(kinds, range(1, count + 1)))), st.integers(1, 5))
+def test_what_is_told_does_not_depend_on_what_came_with_it(made: tuple[Record, ...], size: int) -> None:
+    """Read list by list, block by block, or one record at a time by a decoder that knows nothing about the table."""
+    records = numbered(row("c", 99, 1), *(Record(record.key, record.value) for record in made))
+
+    def sorted_out(size: int) -> tuple[int, list[str]]:
+        found = list(told(records, size))
+        return sum(each for each in found if isinstance(each, int)), sorted(
+            repr(each) for each in found if not isinstance(each, int)
+        )
+
+    assert sorted_out(size) == sorted_out(len(records))

@@ -1,0 +1,167 @@
+"""Change events in lists become ``Changes``: cells with their states, row keys, positions, times, transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.catalog import Catalog, HandlingModes
+from headrace.core.codec import Codec, Source
+from headrace.core.envelope_events import NO_SOURCE, Events, KafkaRecord
+from headrace.core.errors import BadRecord, Stage
+from headrace.core.events import CellState, Changes, Column, Operation, TableId, Versions
+from headrace.core.keys import canonical_keys
+from headrace.core.positions import NO_FORMAT, position_format, positions
+from headrace.core.schema import Schema
+from headrace.core.unavailable import Placeholder, hides_value
+
+OLD_KEY_HEADER = "__debezium.oldkey"
+NEW_KEY_HEADER = "__debezium.newkey"
+
+Bools = npt.NDArray[np.bool_]
+
+
+class ChangesBuilder:
+    """Builds the Changes of one topic."""
+
+    def __init__(
+        self,
+        topic: str,
+        catalog: Catalog,
+        placeholder: Placeholder,
+        modes: HandlingModes,
+        position_epoch: int,
+        embedded: bool,
+    ) -> None:
+        self._topic = topic
+        self._catalog = catalog
+        self._placeholder = placeholder
+        self._modes = modes
+        self._position_epoch = position_epoch
+        self._embedded = embedded
+
+    def changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
+        """The events of one table in columns. Raises BadRecord with the place of an event that does not fit."""
+        operations = np.array(events.operations, np.uint8)
+        old_keys, moved = _key_changes(events)
+        arrays = codec.columns(events.rows, self._catalog.schema(table) if codec.schemaless else None)
+        columns = self._classify(table, arrays, operations, list(old_keys))
+        by_name = {column.name: column for column in columns}
+        return Changes(
+            table=table,
+            key_fields=codec.key_fields,
+            operation=operations,
+            key=_row_keys(codec.key_fields, by_name),
+            version=self.versions(events),
+            transaction=_transactions(events.sources),
+            columns=columns,
+            old_key=codec.canonical(old_keys, by_name),
+            moved=moved,
+        )
+
+    def versions(self, events: Events) -> Versions:
+        """Where each event stands."""
+        return Versions(
+            topic=self._topic,
+            position=self._positions(events),
+            partition=np.full(len(events), events.records[0].partition, np.int32),
+            offset=np.array([record.offset for record in events.records], np.int64),
+            source_time=_source_times(events.sources, events.records),
+        )
+
+    def _positions(self, events: Events) -> npt.NDArray[np.bytes_]:
+        """Positions of streamed events. Snapshot reads and tombstones have none (``merge.md`` section 2.2, 2.3)."""
+        connector = next((source.connector for source in events.sources if source is not NO_SOURCE), None)
+        form = position_format(connector) if connector is not None else NO_FORMAT
+        sources = events.sources
+        if Operation.READ in events.operations:
+            pairs = zip(sources, events.operations, strict=True)
+            sources = [NO_SOURCE if operation is Operation.READ else source for source, operation in pairs]
+        parts = [pa.array([getattr(source, name) for source in sources], pa.int64()) for name in form.fields]
+        return positions(form, self._position_epoch, parts, len(events))
+
+    def _classify(
+        self,
+        table: TableId,
+        arrays: Iterable[tuple[str, Schema, pa.Array]],
+        operations: npt.NDArray[np.uint8],
+        key_changes: list[int],
+    ) -> tuple[Column, ...]:
+        entry = self._catalog.table(table)
+        by_name = {} if entry is None else {column.name: column for column in entry.columns}
+        # Snapshot reads too: there the placeholder is the row's own value, which looks just the same.
+        may_omit = (operations != Operation.DELETE) & (operations != Operation.TOMBSTONE)
+        may_hide = operations == Operation.UPDATE
+        may_hide[key_changes] = True
+        columns = []
+        for name, schema, values in arrays:
+            placeholders = self._placeholder.mask(schema, values, embedded=self._embedded)
+            if placeholders is not None:
+                placeholders &= may_omit
+            hides = hides_value(schema, by_name.get(name), self._modes)
+            columns.append(_with_states(name, schema, values, placeholders, may_hide if hides else None))
+        return tuple(columns)
+
+
+def _with_states(
+    name: str, schema: Schema, values: pa.Array, placeholders: Bools | None, may_hide: Bools | None
+) -> Column:
+    hidden = None
+    if may_hide is not None and values.null_count:
+        hidden = may_hide & np.asarray(values.is_null())
+    if (placeholders is None or not placeholders.any()) and (hidden is None or not hidden.any()):
+        return Column(name, schema, values)
+    states = np.where(np.asarray(values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)
+    if hidden is not None:
+        states[hidden] = CellState.UNKNOWN
+    if placeholders is not None:
+        states[placeholders] = CellState.UNCHANGED
+        values = pc.if_else(pa.array(placeholders), pa.scalar(None, values.type), values)
+    return Column(name, schema, values, states)
+
+
+def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArray:
+    if not names or not all(name in columns for name in names):
+        raise BadRecord(f"the key column(s) {', '.join(names) or '(none)'} are not in the event")
+    key = canonical_keys([columns[name].values for name in names])
+    if key.null_count:
+        index = int(np.flatnonzero(np.asarray(key.is_null()))[0])
+        raise BadRecord("a key column is null", index=index, stage=Stage.TASK_PUT)
+    return key
+
+
+def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
+    """Transaction ids, -1 for an event without one, or of a source whose ids are no numbers."""
+    known = [source.txId if isinstance(source.txId, int) else -1 for source in sources]
+    return np.array(known, np.int64)
+
+
+def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> npt.NDArray[np.int64]:
+    """Microseconds since the epoch of the source's commit, of the record where the event does not say."""
+    told = pa.array([source.ts_us for source in sources], pa.int64())
+    if told.null_count:
+        told = pa.array(map(_source_time, sources, records), pa.int64())
+    return np.array(told)
+
+
+def _source_time(source: Source, record: KafkaRecord) -> int:
+    if source.ts_us is not None:
+        return source.ts_us
+    return (source.ts_ms if source.ts_ms is not None else record.timestamp) * 1000
+
+
+def _key_changes(events: Events) -> tuple[dict[int, bytes], frozenset[int]]:
+    """Second halves of key changes with the old key's document, and the first halves (``merge.md`` section 6)."""
+    old_keys: dict[int, bytes] = {}
+    moved: list[int] = []
+    for place, headers in enumerate([record.headers for record in events.records]):
+        for name, value in headers:
+            if name == OLD_KEY_HEADER and events.operations[place] is Operation.CREATE:
+                old_keys[place] = value
+            elif name == NEW_KEY_HEADER:
+                moved.append(place)
+    return old_keys, frozenset(moved)

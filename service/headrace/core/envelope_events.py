@@ -1,0 +1,274 @@
+"""What Debezium's envelopes say, event by event, in lists: the step between bytes and columns.
+
+Nearly every run of records holds nothing but sound row changes of one table. Those are read list by list; only where a
+run holds something else is it read record by record, which says of each record what it is or what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from headrace.core.codec import Codec, Names, Source
+from headrace.core.converter import JsonConverter, parse_plain
+from headrace.core.errors import BadRecord, Stage
+from headrace.core.events import Operation
+from headrace.core.schema import Schema
+
+NO_SOURCE = Source()
+"""The source of an event that does not tell its own: a tombstone."""
+
+KEYLESS = (
+    "a record without a key: the table is append-only, which needs insert.mode=insert; "
+    "give the table a primary key, or name its key columns in primary.key.fields"
+)
+
+_UPSERTS = {"c": Operation.CREATE, "u": Operation.UPDATE, "r": Operation.READ}
+_WITH_ROW = frozenset(_UPSERTS.values())
+_ROW_CHANGES: dict[Any, Operation] = {**_UPSERTS, "d": Operation.DELETE, Operation.TOMBSTONE: Operation.TOMBSTONE}
+
+
+class KafkaRecord(Protocol):
+    """What the decoder reads of a record; ``timestamp`` in milliseconds."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Errant:
+    """A record that could not be decoded, by its index in the records given."""
+
+    index: int
+    stage: Stage
+    error: BadRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _Tombstone:
+    """Stands in a list of envelopes where a record has no value."""
+
+    op: Operation = Operation.TOMBSTONE
+    source: Source = NO_SOURCE
+    after: None = None
+
+
+_TOMBSTONE = _Tombstone()
+
+
+@dataclass(slots=True)
+class Run:
+    """Indexes and payloads of consecutive records with one schema; the payload of a tombstone is None."""
+
+    indexes: list[int] = field(default_factory=list)
+    payloads: list[bytes | None] = field(default_factory=list)
+
+    def add(self, index: int, payload: bytes | None) -> None:
+        """Append one record."""
+        self.indexes.append(index)
+        self.payloads.append(payload)
+
+    @property
+    def only_tombstones(self) -> bool:
+        """Whether no record has a value."""
+        return not any(payload is not None for payload in self.payloads)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events of a run: their records, operations, sources, and values in the order of the codec's columns.
+
+    Of a delete or a tombstone the values are the key's, otherwise None. ``common`` are the names in all sources, or
+    None where that is not known.
+    """
+
+    indexes: list[int] = field(default_factory=list)
+    records: list[KafkaRecord] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
+    common: Names | None = None
+
+    def __len__(self) -> int:
+        return len(self.indexes)
+
+    def add(self, index: int, record: KafkaRecord, operation: Operation, source: Source, row: Any) -> None:
+        """Append one event."""
+        self.indexes.append(index)
+        self.records.append(record)
+        self.operations.append(operation)
+        self.sources.append(source)
+        self.rows.append(row)
+
+    @property
+    def of_one_table(self) -> bool:
+        """Whether all events tell the same table. A tombstone tells none."""
+        return self.common is not None or len({each.names for each in self.sources}) <= 1
+
+    def followed_by(self, others: Events) -> Events:
+        """These events and then ``others``. Neither may be used afterwards."""
+        if not len(self):
+            return others
+        self.indexes.extend(others.indexes)
+        self.records.extend(others.records)
+        self.operations.extend(others.operations)
+        self.sources.extend(others.sources)
+        self.rows.extend(others.rows)
+        return replace(self, common=self.common if self.common == others.common else None)
+
+    def slice(self, begin: int, end: int) -> Events:
+        """The events from ``begin`` to before ``end``."""
+        if (begin, end) == (0, len(self)):
+            return self
+        cut = slice(begin, end)
+        return Events(
+            self.indexes[cut], self.records[cut], self.operations[cut], self.sources[cut], self.rows[cut], self.common
+        )
+
+    def remove(self, place: int) -> int:
+        """Take one event out and return its record's index."""
+        for part in (self.records, self.operations, self.sources, self.rows):
+            del part[place]
+        return self.indexes.pop(place)
+
+
+class EventReader:
+    """Reads the runs of one topic, and keeps what is no event until it is asked for."""
+
+    def __init__(self, key_schemas: bool) -> None:
+        self._errant: list[Errant] = []
+        self._skipped = 0
+        self._keys = JsonConverter(key_schemas)
+        self._deleted: dict[int, tuple[int, bytes | None]] = {}  # by partition: offset and key of the last delete
+
+    def taken(self) -> tuple[list[Errant], int]:
+        """What was errant and how many were skipped since the last call."""
+        taken = self._errant, self._skipped
+        self._errant, self._skipped = [], 0
+        return taken
+
+    def key_shape(self, records: Iterable[KafkaRecord]) -> tuple[Schema | None, tuple[str, ...]]:
+        """Schema and field names of the first key that is a struct; nothing where no record has such a key."""
+        for record in records:
+            try:
+                schema, payload = (None, b"null") if record.key is None else self._keys.split(record.key)
+                plain = None if schema is not None else parse_plain(payload)
+            except BadRecord:
+                continue  # reported where the key is needed
+            if schema is not None and schema.type == "struct":
+                return schema, tuple(member.name for member in schema.fields)
+            if isinstance(plain, dict):
+                return None, tuple(plain)
+        return None, ()
+
+    def read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> Events:
+        """The events of a run, in order of arrival."""
+        try:
+            envelopes, common = codec.decode_all([payload for payload in run.payloads if payload is not None])
+        except msgspec.DecodeError:
+            return self._one_by_one(codec, records, run, self._each_envelope(codec, run))
+        if len(envelopes) < len(run.payloads):
+            remaining = iter(envelopes)
+            envelopes = [_TOMBSTONE if payload is None else next(remaining) for payload in run.payloads]
+        return self._row_changes(codec, records, run, envelopes, common) or self._one_by_one(
+            codec, records, run, envelopes
+        )
+
+    # -- list by list -----------------------------------------------------------------------------------------
+
+    def _row_changes(
+        self, codec: Codec, records: Sequence[KafkaRecord], run: Run, envelopes: Sequence[Any], common: Names | None
+    ) -> Events | None:
+        """The events of a run in which every record changes a row and is sound; None for any other run."""
+        own = [records[index] for index in run.indexes]
+        operations: list[Any] = [_ROW_CHANGES.get(envelope.op) for envelope in envelopes]
+        rows = [None if envelope.after is None else codec.row(envelope.after) for envelope in envelopes]
+        gone = [place for place, row in enumerate(rows) if row is None]
+        sources = [envelope.source for envelope in envelopes]
+        keys = [record.key for record in own]
+        sound = all(operations) and all(sources) and all(keys)
+        removals = operations.count(Operation.DELETE) + operations.count(Operation.TOMBSTONE)
+        if not sound or run.payloads[0] is None or removals != len(gone):
+            return None
+        if any(operations[place] in _WITH_ROW for place in gone):
+            return None
+        try:
+            for place in gone:
+                rows[place] = self._key_row(codec, own[place])
+        except BadRecord:
+            return None
+        for place in gone:
+            self._note_delete(operations[place], own[place])
+        return Events(run.indexes, own, operations, sources, rows, common)
+
+    def _note_delete(self, operation: Operation | None, record: KafkaRecord) -> None:
+        if operation is Operation.DELETE:
+            self._deleted[record.partition] = (record.offset, record.key)
+
+    # -- record by record -------------------------------------------------------------------------------------
+
+    def _one_by_one(self, codec: Codec, records: Sequence[KafkaRecord], run: Run, envelopes: Sequence[Any]) -> Events:
+        events = Events()
+        for index, envelope in zip(run.indexes, envelopes, strict=True):
+            if envelope is None:
+                continue
+            try:
+                added = self._add(events, codec, records[index], index, envelope)
+            except BadRecord as error:
+                self._errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
+            else:
+                self._skipped += not added
+        return events
+
+    def _add(self, events: Events, codec: Codec, record: KafkaRecord, index: int, envelope: Any) -> bool:
+        """Add an event. False for a record that is no row change. Raises BadRecord."""
+        operation, source = envelope.op, envelope.source or NO_SOURCE
+        if operation is Operation.TOMBSTONE:
+            if index == 0 and self._deleted.get(record.partition) == (record.offset - 1, record.key):
+                return False  # that delete itself, which ended the records before; within a batch the fold sees it
+            events.add(index, record, Operation.TOMBSTONE, NO_SOURCE, self._key_row(codec, record))
+        elif operation is None or operation == "m":
+            return False
+        elif operation == "d":
+            events.add(index, record, Operation.DELETE, source, self._key_row(codec, record))
+            self._note_delete(Operation.DELETE, record)
+        elif operation == "t":
+            events.add(index, record, Operation.TRUNCATE, source, ())
+        elif operation not in _UPSERTS:
+            raise BadRecord(f"unknown operation {operation!r} in a change event")
+        elif envelope.after is None:
+            raise BadRecord(f"a change event with op={operation} and no 'after'")
+        elif record.key is None and not codec.key_fields:
+            raise BadRecord(KEYLESS)
+        else:
+            events.add(index, record, _UPSERTS[operation], source, codec.row(envelope.after))
+        return True
+
+    def _each_envelope(self, codec: Codec, run: Run) -> list[Any]:
+        """The envelope of each payload, None (and reported) where a payload is not what its schema says."""
+        envelopes: list[Any] = []
+        for index, payload in zip(run.indexes, run.payloads, strict=True):
+            try:
+                envelopes.append(_TOMBSTONE if payload is None else codec.decode(payload))
+            except msgspec.DecodeError as error:
+                message = f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
+                self._errant.append(Errant(index, Stage.VALUE_CONVERTER, BadRecord(message)))
+                envelopes.append(None)
+        return envelopes
+
+    def _key_row(self, codec: Codec, record: KafkaRecord) -> Sequence[Any]:
+        if record.key is None:
+            raise BadRecord(KEYLESS)
+        try:
+            _, payload = self._keys.split(record.key)
+        except BadRecord as error:
+            error.stage = Stage.KEY_CONVERTER
+            raise
+        return codec.key_row(payload)
