@@ -32,6 +32,7 @@ def main(order: dict[str, Any]) -> int:
     server = subprocess.Popen(
         order["command"],
         stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,  # the log: our own output is a pipe that nobody empties, and a server would stop at it
         env=order["environment"],
         cwd=order["folder"],
         user=order["user"],

@@ -14,7 +14,7 @@ import pytest
 from headrace_dev import Stack
 from headrace_dev.connect import ConnectorError, debezium_postgres
 from headrace_dev.postgres import Postgres
-from headrace_dev.server import wait_until
+from headrace_dev.server import Server, wait_until
 
 pytestmark = pytest.mark.stack
 
@@ -44,6 +44,15 @@ def test_nothing_survives_the_parent(number: signal.Signals, tmp_path: Path) -> 
         parent.wait(30)
     wait_until(lambda: not any(Path("/proc", pid).exists() for pid in pids), "end of the servers")
     wait_until(lambda: not Path(root).exists(), f"removal of {root}")
+
+
+def test_what_a_server_prints_is_in_its_log(tmp_path: Path) -> None:
+    """More than a pipe holds, so that a server that logs to its standard output is not stopped by it."""
+    (tmp_path / "talker").mkdir()
+    talk = "import time; print('x' * 1_000_000); print('done', flush=True); time.sleep(600)"
+    server = Server("talker", [sys.executable, "-c", talk], tmp_path / "talker")
+    server.start(lambda: server.log_end(1) == "done", 20)
+    server.kill()
 
 
 def test_a_killed_postgres_keeps_its_data(stack_postgres: Postgres, unique: Callable[[str], str]) -> None:
