@@ -74,7 +74,7 @@ class _Tracer:
         inherited = self._inherited(key, life)
         for column in self._changes.columns:
             cell = _latest_cell(column.states, life.events)
-            if cell is None and inherited is not None:
+            if cell is None and inherited is not None and not _began_without(column.states, life):
                 cell = inherited.cells.get(column.name)
             if cell is not None:
                 cells[column.name] = cell
@@ -106,6 +106,11 @@ class _Life:
 
     events: list[int]
     from_stored: bool
+
+
+def _began_without(states: npt.NDArray[np.uint8] | None, life: _Life) -> bool:
+    """Whether the schema of a key change's second half had no such column, so that nothing came over with it."""
+    return states is not None and not life.from_stored and states[life.events[0]] == CellState.ABSENT
 
 
 def _latest_cell(states: npt.NDArray[np.uint8] | None, life: list[int]) -> int | None:

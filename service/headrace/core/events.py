@@ -171,7 +171,8 @@ class Actions:
     within the same batch, so that there may be none to remove. ``carry_from`` is the index of the action whose stored
     row CARRIED cells come from, or -1. ``transaction`` is that of the last event, -1 if unknown. ``hiding`` marks the
     deletes that stand for reads without a position as well: should the delete be stale, those may still apply.
-    ``buried`` has, by key, deletes within the batch on which a row without a position stands: they need a tombstone.
+    ``buried`` has, by key, the tombstones of deletes within the batch that the action's own version does not tell: of
+    those on which a row without a position stands, and of those that outrank the last delete.
     """
 
     table: TableId

@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.core.carry import STORED, Carried, carried_cells
 from headrace.core.events import NO_POSITION, Actions, CellState, Changes, Column, Operation, RowVersion, Versions
 from headrace.core.gate import NOTHING, Grouped, applying, group
+from headrace.core.ranking import succeed
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -134,7 +135,7 @@ def _fold_column(column: Column, rows: Incarnations, oldest: Ints, carried: Mapp
     folded[is_known] = states[known][is_known]
     folded[is_known & ((doubted > known) | contradiction)] = CellState.DOUBTFUL
     np.minimum(oldest, known, out=oldest, where=is_known)
-    _carry(column, folded, source, carried)
+    _carry(column, folded, source, carried, states[rows.begin])
     folded[rows.deleted] = CellState.NULL
     values = column.values.take(pa.array(source, mask=source == NONE))
     return Column(column.name, column.schema, values, folded if _has_open_cells(folded) else None)
@@ -144,10 +145,18 @@ def _has_open_cells(states: npt.NDArray[np.uint8]) -> bool:
     return bool((states > CellState.NULL).any())
 
 
-def _carry(column: Column, folded: npt.NDArray[np.uint8], source: Ints, carried: Mapping[int, Carried]) -> None:
-    """Fill what a key change left out from the row under the old key."""
+def _carry(
+    column: Column,
+    folded: npt.NDArray[np.uint8],
+    source: Ints,
+    carried: Mapping[int, Carried],
+    second_half: npt.NDArray[np.uint8],
+) -> None:
+    """Fill what a key change left out from the row under the old key, unless it had no such column any more."""
     for place, row in carried.items():
-        if folded[place] in (CellState.UNCHANGED, CellState.UNKNOWN) and column.name in row.cells:
+        if second_half[place] == CellState.ABSENT or column.name not in row.cells:
+            continue
+        if folded[place] in (CellState.UNCHANGED, CellState.UNKNOWN):
             event, states = row.cells[column.name], column.states
             unknown = folded[place] == CellState.UNKNOWN
             if event == STORED or states is None:
@@ -173,11 +182,34 @@ def _hiding(changes: Changes, rows: Incarnations) -> Bools:
 
 
 def _buried(changes: Changes, rows: Incarnations, key: pa.Array, version: Versions) -> Mapping[str, RowVersion]:
-    """By key: the last delete before a row that has no position of its own, which older events would outrank."""
+    """By key: the tombstone of the batch's deletes, where the action's own version is not it.
+
+    So it is under a row that has no position of its own, which older events would outrank, and where the last delete
+    is lower than one before it (a delete that is sent again removes a read that came in between).
+    """
     deletes = _deletes(changes.operation[rows.index])
-    places = np.flatnonzero(~rows.deleted & (version.position == NO_POSITION) & _within(deletes, rows))
-    last = rows.index[_latest(deletes)[rows.last[places]]]
-    return {key[int(place)].as_py(): changes.version.row(int(event)) for place, event in zip(places, last, strict=True)}
+    bare = ~rows.deleted & (version.position == NO_POSITION) & _within(deletes, rows)
+    places = np.flatnonzero(bare | (rows.deleted & _falling(changes.version.position[rows.index], deletes, rows)))
+    firsts = _firsts(rows)
+    found = {}
+    for place in places.tolist():
+        span = slice(firsts[place], rows.last[place] + 1)
+        tombstone: RowVersion | None = None
+        for event in rows.index[span][deletes[span]].tolist():
+            tombstone = succeed(changes.version.row(event), tombstone)
+        if tombstone is not None:
+            found[key[place].as_py()] = tombstone
+    return found
+
+
+def _falling(position: npt.NDArray[np.bytes_], deletes: Bools, rows: Incarnations) -> Bools:
+    """Which keys have a delete that does not outrank the delete before it by position."""
+    places = np.flatnonzero(deletes)
+    keys = np.searchsorted(rows.last, places)
+    falling = (keys[1:] == keys[:-1]) & (position[places[1:]] <= position[places[:-1]])
+    found = np.zeros(len(rows.last), np.bool_)
+    found[keys[1:][falling]] = True
+    return found
 
 
 def _deletes(operation: npt.NDArray[np.uint8]) -> Bools:
@@ -189,9 +221,13 @@ def _within(flags: Bools, rows: Incarnations) -> Bools:
     """Which keys have an event in the batch that is flagged."""
     if not flags.any():
         return np.zeros(len(rows.last), np.bool_)
-    firsts = np.concatenate([[0], rows.last[:-1] + 1])
-    within: Bools = _latest(flags)[rows.last] >= firsts
+    within: Bools = _latest(flags)[rows.last] >= _firsts(rows)
     return within
+
+
+def _firsts(rows: Incarnations) -> Ints:
+    """The place of each key's first event."""
+    return np.concatenate([[0], rows.last[:-1] + 1]) if len(rows.last) else rows.last
 
 
 def _row_positions(changes: Changes, rows: Incarnations) -> npt.NDArray[np.bytes_]:

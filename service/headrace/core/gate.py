@@ -190,7 +190,9 @@ def _walk(
     for index in range(*bounds):
         event = version.row(index)
         blocked = tombstone is not None and not exempt[index] and not outranks(event, tombstone)
-        stale = any(known is not None and not outranks(event, known) for known in (gone, row))
+        # A delete blocks only upserts, so a read that stands behind it can be deleted at the same position again.
+        rivals = (row or gone,) if deletes[index] else (gone, row)
+        stale = any(known is not None and not outranks(event, known) for known in rivals)
         applies[index] &= not blocked and not stale
         if applies[index] and deletes[index]:
             row, gone = None, succeed(event, gone)

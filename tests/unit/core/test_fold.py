@@ -90,6 +90,14 @@ def moved(old: int, new: int, lsn: int, cell: Cell) -> tuple[Event, Event]:
     return away, Event(into.operation, new, lsn + 1, into.cells, old_key=old)
 
 
+def test_a_lower_delete_hides_no_higher_one() -> None:
+    """The last delete removes the row that was read in between; the ledger gets the one that outranks it."""
+    actions = fold(changes(delete(1, 30), read(1, a=5), delete(1, 20)))
+    assert actions.delete.tolist() == [True]
+    assert actions.buried == {"=1": version(30, 0)}
+    assert fold(changes(delete(1, 20), create(1, 25, a=5), delete(1, 30))).buried == {}
+
+
 def test_a_key_change_takes_cells_of_the_batch() -> None:
     """The value stands in an event of the old key."""
     actions = fold(changes(update(1, 10, a=7), *moved(1, 2, 20, UNCHANGED)))
@@ -114,6 +122,15 @@ def test_chains_and_swaps_lead_to_where_the_cell_is() -> None:
     places = swap.key.to_pylist()
     assert places[origin["=1"]] == "=2"
     assert places[origin["=2"]] == "=1"
+
+
+def test_a_column_that_a_key_change_has_no_more_is_not_carried() -> None:
+    """Dropped before and added again after it: what the old row had is gone, along chains as well."""
+    into = Event(create(2, 21).operation, 2, 21, {"a": ABSENT}, old_key=1)
+    again = Event(create(3, 31).operation, 3, 31, {"a": UNCHANGED}, old_key=2)
+    moved = (create(1, 10, a=5), delete(1, 20, moved=True), into)
+    assert cell(fold(changes(*moved, update(2, 30, a=UNCHANGED))), index=1)[0] is UNCHANGED
+    assert cell(fold(changes(*moved, delete(2, 30, moved=True), again)), index=2)[0] is UNCHANGED
 
 
 def test_a_half_without_its_first_part_carries_nothing() -> None:

@@ -49,6 +49,12 @@ def test_the_ledger_blocks_upserts_below_it_and_never_a_delete() -> None:
     assert applied(create(1, 40), ledger=ledger) == [0]
 
 
+def test_a_delete_sent_again_removes_the_read_behind_it() -> None:
+    """A delete blocks only upserts: a row that was read since has no position, so the same delete applies to it."""
+    assert applied(create(1, 10), delete(1, 30), read(1), delete(1, 30)) == [0, 1, 2, 3]
+    assert applied(delete(1, 30), delete(1, 20)) == [0]
+
+
 def test_the_floor_of_a_truncate_blocks_every_key() -> None:
     """Upserts that it outranks are stale, deletes pass."""
     assert applied(create(1, 10), create(2, 40), delete(3, 10), ledger={"": version(30, 9)}) == [1, 2]
