@@ -60,14 +60,26 @@ def open_rows(actions: Actions, standing: Bools | None = None) -> Bools:
 
 def with_nulls_for_open_cells(actions: Actions, rows: Bools) -> Actions:
     """The actions with NULL for every open cell of ``rows``."""
+    return _with_nulls(actions, rows, _OPEN)
+
+
+def with_nulls_for_absent_cells(actions: Actions, standing: Bools) -> Actions:
+    """The actions with NULL where an event's schema lacks a column and no stored row keeps it (``merge.md`` section 1).
+
+    ``standing`` tells which actions have a stored row.
+    """
+    return _with_nulls(actions, ~actions.delete & (actions.fresh | ~standing), (CellState.ABSENT,))
+
+
+def _with_nulls(actions: Actions, rows: Bools, states: tuple[CellState, ...]) -> Actions:
+    if not rows.any():
+        return actions
     columns = []
     for column in actions.columns:
-        states = column.states
-        if states is not None:
-            states = np.where(rows & np.isin(states, (*_OPEN, CellState.ABSENT)), CellState.NULL, states).astype(
-                np.uint8
-            )
-        columns.append(replace(column, states=states))
+        told = column.states
+        if told is not None:
+            told = np.where(rows & np.isin(told, states), CellState.NULL, told).astype(np.uint8)
+        columns.append(replace(column, states=told))
     return replace(actions, columns=tuple(columns))
 
 

@@ -23,6 +23,7 @@ from headrace.core.actions import (
     table_schema,
     take_actions,
     with_decided_gates,
+    with_nulls_for_absent_cells,
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
@@ -88,6 +89,7 @@ class TablePipeline:
         self._now = now
         self._stages = stages
         self._ledger: dict[str, RowVersion] | None = None
+        self._early_floor: RowVersion | None = None
 
     def write(self, content: Changes | Truncate, commit: Commit) -> None:
         """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
@@ -145,12 +147,17 @@ class TablePipeline:
             new = sorted(set(wanted.names) - set(stored.names))
             raise Fatal(f"{self._name}: new column(s) {', '.join(new)}, and schema.evolution is none")
         self._table.evolve(wanted, actions.key_fields)
+        if self._early_floor is not None:
+            self._table.record_tombstones({FLOOR_KEY: self._early_floor}, self._now())
+            self._early_floor = None
 
     # -- tombstones ---------------------------------------------------------------------------------------------------
 
     def _tombstones(self) -> dict[str, RowVersion]:
         if self._ledger is None:
             self._ledger = dict(self._table.ledger())
+            if self._early_floor is not None:
+                self._ledger[FLOOR_KEY] = succeed(self._early_floor, self._ledger.get(FLOOR_KEY))
         return self._ledger
 
     def _record_tombstones(self, actions: Actions) -> None:
@@ -173,10 +180,12 @@ class TablePipeline:
 
     def _truncate(self, truncate: Truncate, commit: Commit) -> None:
         self._post_processor.truncated(truncate.table)
-        if self._table.schema() is None:
-            return  # nothing was ever written, so there is nothing to remove and nothing that could come late
         ledger = self._tombstones()
         floor = succeed(truncate.version, ledger.get(FLOOR_KEY))
+        if self._table.schema() is None:
+            # Nothing to remove, and no ledger to write to; what another partition brings late is still below it.
+            self._early_floor = ledger[FLOOR_KEY] = floor
+            return
         with self._stages("merge"):
             if floor != ledger.get(FLOOR_KEY):
                 self._table.record_tombstones({FLOOR_KEY: floor}, self._now())
@@ -220,6 +229,7 @@ class TablePipeline:
 
     def _decide_open_cells(self, rest: Actions, standing: npt.NDArray[np.bool_]) -> Actions:
         """``reselect.unresolved.insert.mode``: cells without a value and without a stored row to keep them from."""
+        rest = with_nulls_for_absent_cells(rest, standing)
         hollow = open_rows(rest, standing)
         if not hollow.any():
             return rest

@@ -8,13 +8,21 @@ from change_events import ABSENT, UNCHANGED, UNKNOWN, Event, changes, create, de
 from headrace.core.actions import (
     open_rows,
     take_actions,
+    with_nulls_for_absent_cells,
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
-from headrace.core.events import CellState
+from headrace.core.events import Actions, CellState
 from headrace.core.fold import fold
 
 YES, NO = np.array([True]), np.array([False])
+
+
+def _states(actions: Actions) -> list[int]:
+    """The states of column ``a``."""
+    states = actions.columns[1].states
+    assert states is not None
+    return list(states.tolist())
 
 
 def test_open_rows_are_new_images_with_holes() -> None:
@@ -28,12 +36,19 @@ def test_open_rows_are_new_images_with_holes() -> None:
 
 
 def test_open_cells_become_null_in_the_rows_that_are_named() -> None:
-    """``reselect.unresolved.insert.mode=null``; absent columns of a new row too."""
-    actions = fold(changes(update(1, 10, a=UNCHANGED, b=ABSENT), update(2, 20, a=UNCHANGED, b=1), columns=("a", "b")))
-    settled = with_nulls_for_open_cells(actions, np.array([True, False]))
-    states = {column.name: column.states.tolist() for column in settled.columns if column.states is not None}
-    assert states["a"] == [CellState.NULL, CellState.UNCHANGED]
-    assert states["b"][0] == CellState.NULL
+    """``reselect.unresolved.insert.mode=null``."""
+    actions = fold(changes(update(1, 10, a=UNCHANGED), update(2, 20, a=UNCHANGED)))
+    assert _states(with_nulls_for_open_cells(actions, np.array([True, False]))) == [
+        CellState.NULL,
+        CellState.UNCHANGED,
+    ]
+
+
+def test_absent_columns_of_rows_that_do_not_stand_become_null() -> None:
+    """An update keeps the stored cell, an insert leaves null, whatever the policy for open cells says."""
+    actions = fold(changes(update(1, 10, a=ABSENT), update(2, 20, a=ABSENT), update(3, 30, a=UNCHANGED)))
+    settled = with_nulls_for_absent_cells(actions, np.array([True, False, False]))
+    assert _states(settled) == [CellState.ABSENT, CellState.NULL, CellState.UNCHANGED]
 
 
 def test_cells_of_an_old_row_that_does_not_stand_are_open() -> None:
