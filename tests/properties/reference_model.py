@@ -92,6 +92,7 @@ class Model:
     def _delete(self, event: Event) -> None:
         row = self.rows.get(event.key)
         if row is not None and not later(event.version, row.version):
+            self._moved_away.pop(event.key, None)  # the row that stands is another one: nothing goes over from it
             return
         gone = self.rows.pop(event.key, None)
         if event.moved:

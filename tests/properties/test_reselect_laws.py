@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from properties.searching import examples
 from unit.runtime.reselect_harness import DOUBT, TABLE, Event, Lake, P, c, d, database, u
 
 from headrace.core.reselect import ReselectOptions
@@ -71,7 +72,7 @@ class Source:
         return f"doc {self.touched}"
 
 
-@settings(max_examples=300, deadline=None)
+@examples(200)
 @given(
     changes=CHANGES,
     cuts=st.lists(st.booleans(), min_size=25, max_size=25),
