@@ -1,7 +1,7 @@
 """What Kafka Connect's HTTP server does before a resource is asked (``connect.md`` section 1.1).
 
 Plain ASGI, outside of the routes: a trailing slash is the same resource, HEAD works on every GET, OPTIONS lists the
-methods, ambiguous paths are refused, and every request leaves one line in the log.
+methods, ambiguous paths are refused, and every request leaves one line in the log (a poll that went well at DEBUG).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from headrace.rest.errors import error_response
 
 log = logging.getLogger("headrace.rest")
 
+_POLLED = ("/health", "/metrics")
+"""What probes and Prometheus ask every few seconds: worth a line only when the answer is an error."""
 _METHOD_ORDER = ("HEAD", "POST", "DELETE", "GET", "OPTIONS", "PUT", "PATCH")
 # A segment that decodes to a separator, a dot segment or a control character can be read in two ways by two servers.
 _AMBIGUOUS = re.compile(r"%2f|%5c|%25|%0.|%1.|%7f|/(?:\.|%2e){1,2}(?=/|$)|//|[\x00-\x20]", re.IGNORECASE)
@@ -106,4 +108,7 @@ class _Exchange:
 
     def log(self) -> None:
         milliseconds = (time.perf_counter() - self._began) * 1000
-        log.info('%s "%s %s" %d %.0f ms', self._client, self._method, self._path, self._status, milliseconds)
+        polled = self.scope["path"] in _POLLED and self._status < 400
+        level = logging.DEBUG if polled else logging.INFO
+        line = '%s "%s %s" %d %.0f ms'
+        log.log(level, line, self._client, self._method, self._path, self._status, milliseconds)

@@ -1,0 +1,44 @@
+"""One line per request in the log; polls that went well only at DEBUG."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
+from rest.asgi import request
+
+from headrace.rest.transport import ConnectTransport
+
+pytestmark = pytest.mark.anyio
+
+
+def application(status: int) -> ConnectTransport:
+    """Every path answers with ``status``."""
+    app = FastAPI()
+
+    @app.get("/{path:path}")
+    async def answer(path: str) -> PlainTextResponse:
+        return PlainTextResponse("", status)
+
+    return ConnectTransport(app, app.routes)
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "level"),
+    [
+        ("/health", 200, logging.DEBUG),
+        ("/health/", 200, logging.DEBUG),
+        ("/metrics?name=up", 200, logging.DEBUG),
+        ("/health", 503, logging.INFO),
+        ("/connectors", 200, logging.INFO),
+    ],
+)
+async def test_polls_are_quiet_until_they_fail(
+    caplog: pytest.LogCaptureFixture, target: str, status: int, level: int
+) -> None:
+    """Probes and scrapes come every few seconds; what matters about them is an error."""
+    caplog.set_level(logging.DEBUG, "headrace.rest")
+    await request(application(status), "GET", target)
+    assert [record.levelno for record in caplog.records if record.name == "headrace.rest"] == [level]
