@@ -302,6 +302,16 @@ class LakeTableSuite:
         table.maintain(NOW, 7 * DAY)
         assert table.ledger() == {"young": version, "": version}
 
+    def test_old_tombstones_are_forgotten_after_a_restart(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Also by a handle that has only read them."""
+        version = RowVersion(text(3), TOPIC, 0, 3, 30)
+        table.record_tombstones({"old": version}, NOW - 8 * DAY)
+        table.record_tombstones({"young": version}, NOW - 6 * DAY)
+        again = lake.open(name)
+        assert set(again.ledger()) == {"old", "young"}
+        again.maintain(NOW, 7 * DAY)
+        assert again.ledger() == {"young": version}
+
     @pytest.mark.parametrize(
         ("floor", "left"),
         [

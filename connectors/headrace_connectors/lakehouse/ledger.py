@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.events import OWN_PREFIX, RowVersion
 from headrace.core.keys import FLOOR_KEY
@@ -18,8 +19,12 @@ from headrace_connectors.lakehouse.table_session import TableSession
 
 SUFFIX = f"{OWN_PREFIX}tombstones"
 
+_NEVER = 2**63 - 1
+
 _SCHEMA = pa.schema([("key", pa.string()), *VERSION_COLUMNS, ("recorded_at", pa.timestamp("us", tz="UTC"))])
 _NAMES = ", ".join(map(quoted, _SCHEMA.names))
+_UNSHUFFLED = "'write.distribution-mode' = 'none', 'write.spark.fanout.enabled' = 'true'"
+"""What is appended has one time of recording and so one partition: there is nothing to bring together or to sort."""
 
 
 class TombstoneLedger:
@@ -29,14 +34,16 @@ class TombstoneLedger:
         self._session = session
         self._table = table
         self._properties = properties
+        self._oldest = 0  # no tombstone was recorded earlier; 0 while that is not known
 
     def create(self) -> None:
         """Start an empty ledger; what an earlier table of the same name left is void."""
         self._session.run(f"DROP TABLE IF EXISTS {self._table}")
         self._session.run(
             f"CREATE TABLE {self._table} ({column_list(_SCHEMA)}) USING iceberg "
-            f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({self._properties})"
+            f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({self._properties}, {_UNSHUFFLED})"
         )
+        self._oldest = _NEVER
 
     def load(self) -> dict[str, RowVersion]:
         """All tombstones by canonical key."""
@@ -44,18 +51,33 @@ class TombstoneLedger:
         ledger: dict[str, RowVersion] = {}
         for key, version in zip(rows["key"].to_pylist(), versions(rows), strict=True):
             ledger[key] = succeed(version, ledger.get(key))
+        self._oldest = _oldest(rows)
         return ledger
 
     def append(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add tombstones, durably; ``now`` in microseconds."""
+        self._oldest = min(self._oldest, now)
         with self._session.staged(_rows(tombstones, now)) as view:
             self._session.run(f"INSERT INTO {self._table} ({_NAMES}) SELECT {_NAMES} FROM {view}")
 
     def expire(self, before: int) -> None:
-        """Forget what was recorded before a time in microseconds; the floor of a truncate stays."""
+        """Forget what was recorded before a time in microseconds; the floor of a truncate stays.
+
+        Nothing is asked of Spark once ``load`` has told that nothing is that old.
+        """
+        if self._oldest >= before:
+            return
         self._session.run(
             f"DELETE FROM {self._table} WHERE recorded_at < timestamp_micros({before}L) AND key <> '{FLOOR_KEY}'"
         )
+        self._oldest = before
+
+
+def _oldest(rows: pa.Table) -> int:
+    """When the first of the rows was recorded, in microseconds; the floor of a truncate, which never expires, aside."""
+    recorded = rows["recorded_at"].filter(pc.not_equal(rows["key"], FLOOR_KEY))
+    earliest = pc.min(recorded).cast(pa.int64()).as_py()
+    return _NEVER if earliest is None else earliest
 
 
 def _rows(tombstones: Mapping[str, RowVersion], now: int) -> pa.Table:

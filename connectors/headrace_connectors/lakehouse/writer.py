@@ -58,7 +58,7 @@ class SparkTable:
         self._ledger = TombstoneLedger(session, f"{self._namespace}.{quoted(name + SUFFIX)}", self._properties)
         self._upkeep = Upkeep(session, catalog, self._ledger, (f"{namespace}", name, name + SUFFIX))
         self._schema: pa.Schema | None = None
-        self._empty: bool | None = None
+        self._fresh = False
 
     # -- what the table is --------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class SparkTable:
         self._session.run(
             f"CREATE TABLE {self._table} ({columns}) USING iceberg TBLPROPERTIES ({self._properties}, {own})"
         )
-        self._schema, self._empty = schema, True
+        self._schema, self._fresh = schema, True
 
     def _alter(self, stored: pa.Schema, change: Evolution) -> None:
         if change.added:
@@ -132,7 +132,7 @@ class SparkTable:
 
     def _write(self, part: Stage, properties: Mapping[str, str]) -> MergeCounts:
         with self._session.staged(part.rows) as view:
-            if self._is_empty() and not (part.shape.kept or part.shape.carried):
+            if self._fresh and not (part.shape.kept or part.shape.carried):
                 return self._append(append_sql(self._table, view, part.shape), properties)
             summary = self._commit(merge_sql(self._table, view, part.shape), properties)
         counted = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
@@ -146,15 +146,9 @@ class SparkTable:
             )
         return MergeCounts(int(summary.get("added-records", 0)), 0)
 
-    def _is_empty(self) -> bool:
-        """Whether the table has no snapshot at all: nothing stands in it and nothing ever did."""
-        if self._empty is None:
-            self._empty = not self._session.rows(f"SELECT 1 FROM {self._table}.snapshots LIMIT 1")
-        return self._empty
-
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
-        if not self._is_empty():
+        if not self._fresh:
             self._commit(truncate_sql(self._table, floor), commit_properties(commit))
 
     def _commit(self, statement: str, properties: Mapping[str, str]) -> Mapping[str, str]:
@@ -173,7 +167,7 @@ class SparkTable:
                 with attempt:
                     self._run_once(statement, write_id, attempt.retry_state.attempt_number)
             summary = self._summary(write_id)
-        self._empty = False
+        self._fresh = False
         self._upkeep.committed(TableFiles.of(summary))
         return summary
 
@@ -183,7 +177,7 @@ class SparkTable:
         try:
             yield
         except HeadraceError:
-            self._schema = self._empty = None
+            self._schema, self._fresh = None, False
             raise
 
     def _run_once(self, statement: str, write_id: str, attempt: int) -> None:
@@ -192,8 +186,7 @@ class SparkTable:
 
     def _summary(self, write_id: str) -> Mapping[str, str]:
         rows = self._session.rows(
-            f"SELECT parent_id, summary FROM {self._table}.snapshots "
-            f"WHERE summary['{_WRITE_ID}'] = '{write_id}' ORDER BY committed_at DESC LIMIT 1"
+            f"SELECT parent_id, summary FROM {self._table}.snapshots WHERE summary['{_WRITE_ID}'] = '{write_id}'"
         )
         return {**row.summary, "parent": str(row.parent_id or "")} if (row := next(iter(rows), None)) else {}
 
