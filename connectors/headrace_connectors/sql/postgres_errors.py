@@ -19,6 +19,7 @@ _REFUSED_LOGIN = re.compile(
     r"password authentication failed|no password supplied|role .* does not exist|database .* does not exist"
     r"|no pg_hba\.conf entry|permission denied for database|SSL|certificate|could not translate host name"
 )
+_CORRECT = "correct reselect.database.* (user, password, dbname, hostname, port, TLS) and send the configuration again"
 
 
 @contextmanager
@@ -35,18 +36,24 @@ def translated(where: str) -> Iterator[None]:
 
 
 def _translate(error: psycopg.Error, where: str) -> HeadraceError:
-    state, said = error.sqlstate, _first_line(error)
+    state, said = error.sqlstate, _said(error)
     if state is None and isinstance(error, psycopg.OperationalError):
-        kind = ConfigError if _REFUSED_LOGIN.search(said) else Retriable
-        return kind(f"{where} cannot be reached: {said}")
+        if _REFUSED_LOGIN.search(said):
+            return ConfigError(f"{where} refuses the connection: {said}; {_CORRECT}", "reselect.database.user")
+        return Retriable(f"{where} cannot be reached: {said}")
     if state is not None and _SETTINGS.match(state):
-        return ConfigError(f"{where} refuses the connection: {said}", "reselect.database.user")
+        return ConfigError(f"{where} refuses the connection: {said}; {_CORRECT}", "reselect.database.user")
     if state is not None and _TRANSIENT.match(state):
         return Retriable(f"{where} failed for now ({state}): {said}")
     return Fatal(f"{where} refuses the query ({state}): {said}")
 
 
-def _first_line(error: psycopg.Error) -> str:
-    """The server's primary message: details may carry values of cells."""
-    primary = error.diag.message_primary
-    return primary or str(error).strip().splitlines()[-1].strip() if str(error).strip() else type(error).__name__
+def _said(error: psycopg.Error) -> str:
+    """The server's primary message, as details may carry values of cells; without one, libpq's own words.
+
+    libpq says why a connection failed and what to look at on different lines, and repeats itself with and without TLS.
+    """
+    if error.diag.message_primary:
+        return error.diag.message_primary
+    lines = (line.strip(" \t-") for line in str(error).splitlines())
+    return " ".join(dict.fromkeys(filter(None, lines))) or type(error).__name__
