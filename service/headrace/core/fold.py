@@ -154,9 +154,11 @@ def _carry(
 ) -> None:
     """Fill what a key change left out from the row under the old key, unless it had no such column any more."""
     for place, row in carried.items():
-        if second_half[place] == CellState.ABSENT or column.name not in row.cells:
+        if folded[place] not in (CellState.UNCHANGED, CellState.UNKNOWN):
             continue
-        if folded[place] in (CellState.UNCHANGED, CellState.UNKNOWN):
+        if second_half[place] == CellState.ABSENT or column.name not in row.cells:
+            folded[place] = CellState.UNCHANGED  # of a fresh row, so it is open
+        else:
             event, states = row.cells[column.name], column.states
             unknown = folded[place] == CellState.UNKNOWN
             if event == STORED or states is None:

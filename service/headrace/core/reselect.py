@@ -341,7 +341,7 @@ def _settle(
         unknown = np.zeros_like(unknown)
     bare = unknown | ((filling.states == CellState.UNCHANGED) & cells.unchanged)
     kept = bare & ~actions.fresh
-    carried = bare & actions.fresh & (actions.carry_from >= 0)
+    carried = unknown & actions.fresh & (actions.carry_from >= 0)
     filling.set(kept, CellState.UNCHANGED)
     filling.set(carried, CellState.CARRIED)
     plan.counts["resolved", "target"] += int(kept.sum())

@@ -1,12 +1,12 @@
 """A table fed with events in memory: fold -> post-processor -> a dict that keeps what the actions keep.
 
 Events are written as ``u(1, big=P)``: operation, key, cells. ``P`` is the placeholder, ``DOUBT`` a null that may hide a
-value, a real ``None`` a null.
+value, ``GONE`` a column that the event's schema lacks, a real ``None`` a null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from headrace.core.fold import fold
 from headrace.core.keys import canonical_keys
 from headrace.core.reselect import ReselectOptions
 from headrace.core.schema import Field, Schema
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.post_processor import MAY_CACHE, ReselectColumnsPostProcessor
 from headrace_connectors.memory import MemoryRowSource
 
 TABLE = TableId("shop", "inventory", "public", "orders")
@@ -28,7 +28,7 @@ TEXT_TYPE = SqlType(25, "pg_catalog", "text")
 INT_TYPE = SqlType(23, "pg_catalog", "int4")
 ID, TEXT = Schema("int32"), Schema("string", optional=True)
 COLUMNS = ("big", "doc")
-P, DOUBT, HOLLOW = "<placeholder>", "<doubt>", "<nothing to keep>"
+P, DOUBT, GONE, HOLLOW = "<placeholder>", "<doubt>", "<no such column>", "<nothing to keep>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,10 @@ class Lake:
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     offset: int = 0
     clock: Clock = field(default_factory=Clock)
+    may_cache: Callable[[str], bool] = MAY_CACHE
 
     def __post_init__(self) -> None:
-        self.post = ReselectColumnsPostProcessor(self.options, self.source, clock=self.clock)
+        self.post = ReselectColumnsPostProcessor(self.options, self.source, clock=self.clock, may_cache=self.may_cache)
         self.post.assigned([(self.topic, 0)])
 
     def batch(self, *events: Event, partition: int = 0) -> None:
@@ -170,7 +171,9 @@ class Lake:
 def _column(name: str, events: tuple[Event, ...]) -> Column:
     cells = [event.cells.get(name) for event in events]
     states = [
-        {P: CellState.UNCHANGED, DOUBT: CellState.UNKNOWN, None: CellState.NULL}.get(cell, CellState.VALUE)
+        {P: CellState.UNCHANGED, DOUBT: CellState.UNKNOWN, GONE: CellState.ABSENT, None: CellState.NULL}.get(
+            cell, CellState.VALUE
+        )
         for cell in cells
     ]
     values = build_array(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from unit.runtime.reselect_harness import (
     DOUBT,
+    GONE,
     HOLLOW,
     TABLE,
     Lake,
@@ -329,6 +330,15 @@ def test_n7_key_change_carries_the_old_rows_value() -> None:
     assert lake.rows == {2: {"big": "A", "doc": None}}
 
 
+def test_n7_a_column_that_was_dropped_is_not_carried() -> None:
+    """The key change's schema lacks it, a later one has it again: the stored old row must not supply it."""
+    lake = Lake(options=ReselectOptions())
+    lake.batch(c(1, big="A", doc="x"))
+    actions = lake.resolve(d(1), c(2, old=1, big=GONE, doc=P), u(2, big=P, doc=P))
+    states = {column.name: column.states[1] for column in actions.columns if column.states is not None}
+    assert states == {"big": CellState.UNCHANGED, "doc": CellState.CARRIED}
+
+
 def test_n8_cached_null_is_not_served_on_postgresql() -> None:
     """N8: a placeholder after a null means that an event was lost; the database is asked."""
     lake = Lake(database(row(1, "B")), CACHE)
@@ -409,6 +419,14 @@ def test_columns_that_are_not_selected_are_neither_read_nor_cached() -> None:
     lake.rows[1] = {"big": "kept", "doc": "kept"}
     lake.batch(u(1, big=P, doc=P))
     assert lake.rows[1] == {"big": "kept", "doc": "D"}
+
+
+def test_a_compacted_topic_is_not_cached() -> None:
+    """Section 3.4: events of it may be missing, so the database is asked every time, whatever the switch says."""
+    options = ReselectOptions(null_values=False, cache_enabled=True)
+    lake = Lake(database({"id": 1, "big": "A", "doc": "x"}), options, may_cache=lambda topic: topic != "orders")
+    lake.each(c(1, big="A", doc="w"), u(1, big=P, doc="x"), u(1, big=P, doc="x"))
+    assert lake.queries == 2
 
 
 def test_columns_that_are_never_left_out_are_not_cached() -> None:
