@@ -31,6 +31,14 @@ class ConsumerLoop:
         """Run ``work`` on the thread and wait for it here; a cancellation here cancels it there."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
+    def result(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Run ``work`` on the thread while the calling thread, another one, waits. Raises TimeoutError."""
+        running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return running.result(seconds)
+        finally:
+            running.cancel()
+
     def soon(self, callback: Callable[[], object]) -> None:
         """Call ``callback`` on the thread, soon."""
         self._loop.call_soon_threadsafe(callback)

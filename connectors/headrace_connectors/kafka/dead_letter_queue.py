@@ -10,12 +10,13 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from headrace.core.converter import whole
 from headrace.core.errors import Fatal
 from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import translated
-from headrace_connectors.kafka.settings import CLIENT
+from headrace_connectors.kafka.settings import connection_arguments
 
 TOPIC = "errors.deadletterqueue.topic.name"
 REPLICATION = "errors.deadletterqueue.topic.replication.factor"
@@ -70,7 +71,7 @@ class KafkaDeadLetterQueue:
         sent = [
             await self._producer.send(
                 self._topic,
-                each.record.value,
+                whole(each.record.value),
                 key=each.record.key,
                 timestamp_ms=each.record.timestamp,
                 headers=self._headers(each),
@@ -91,8 +92,7 @@ class KafkaDeadLetterQueue:
 
 async def _create_topic(arguments: Mapping[str, Any], topic: str, replication: int) -> None:
     """Create ``topic`` with one partition unless it exists."""
-    names = {name for name, _ in CLIENT.values()} | {"ssl_context", "sasl_plain_username", "sasl_plain_password"}
-    admin = AIOKafkaAdminClient(**{key: value for key, value in arguments.items() if key in names})
+    admin = AIOKafkaAdminClient(**connection_arguments(arguments))
     try:
         await admin.start()
         if topic in await admin.list_topics():

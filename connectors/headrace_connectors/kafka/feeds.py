@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from headrace.ports import DeadLetterQueue, Feed
+from headrace.ports import DeadLetterQueue, Divide, Feed
 from headrace_connectors.kafka.agent import FaustHost
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.dead_letter_queue import TOPIC, KafkaDeadLetterQueue
 from headrace_connectors.kafka.feed import KafkaFeed
 from headrace_connectors.kafka.settings import consumer_settings, producer_arguments
+from headrace_connectors.kafka.topic_policies import CompactedTopics
 
 
 class KafkaFeeds:
@@ -31,10 +33,20 @@ class KafkaFeeds:
         if config.get(TOPIC):
             producer_arguments(self._properties, connector, 0, config)
 
-    def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed:
-        """The feed of one task, not started yet. Raises ConfigError that names the property."""
+    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+        """The feed of one task, not started yet. Raises ConfigError that names the property.
+
+        ``divide`` makes the records' values of their bytes, on the thread that fetches.
+        """
         settings = consumer_settings(self._properties, connector, task, config)
+        if divide is not None:
+            settings = replace(settings, arguments={**settings.arguments, "value_deserializer": divide})
         return KafkaFeed(f"{connector}-{task}", settings, self._host, self._consumers)
+
+    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> CompactedTopics:
+        """Tells of a topic of the connector whether Kafka compacts it. Raises ConfigError."""
+        settings = consumer_settings(self._properties, connector, task, config)
+        return CompactedTopics(settings.arguments, self._consumers)
 
     async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
         """The task's dead letter queue, ready to write; None when none is configured. Raises ConfigError or Fatal."""

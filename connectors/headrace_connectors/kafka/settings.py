@@ -158,6 +158,12 @@ def client_arguments(properties: Properties) -> dict[str, Any]:
     return _translate({key: value for key, value in properties.items() if _is_connection(key)}, CLIENT)
 
 
+def connection_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The connection part of a consumer's or producer's arguments: for admin calls of a connector."""
+    names = {name for name, _ in CLIENT.values()} | {"ssl_context", "sasl_plain_username", "sasl_plain_password"}
+    return {key: value for key, value in arguments.items() if key in names}
+
+
 def topic_pattern(config: Properties) -> str:
     """The regular expression of the subscribed topics, anchored for the full match that Connect asks for.
 

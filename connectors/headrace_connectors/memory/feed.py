@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.assignment import assign_topics
+from headrace.core.converter import Document
 from headrace.core.errors import ConfigError, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, FeedListener, Record, TopicPartition
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
@@ -30,7 +31,7 @@ class MemoryRecord:
     offset: int
     timestamp: int
     key: bytes | None
-    value: bytes | None
+    value: bytes | Document | None
     headers: Sequence[tuple[str, bytes]] = ()
 
 
@@ -240,6 +241,10 @@ class MemoryFeeds:
         pattern = re.compile(config.get("topics.regex") or "|".join(map(re.escape, names)))
         group = config.get("consumer.override.group.id", f"connect-{connector}")
         return MemoryFeed(self._broker, group, f"{connector}-{task}", pattern)
+
+    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
+        """Memory compacts nothing."""
+        return lambda topic: False
 
     async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
         """The queue of that topic, which outlives its tasks; None when none is configured."""

@@ -1,0 +1,48 @@
+"""Reselect's cache stays off for compacted topics: what the broker says of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from headrace_connectors.kafka import KafkaFeeds
+from headrace_dev.kafka import Kafka
+
+pytestmark = pytest.mark.stack
+
+
+def test_policies_are_asked_once(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+    """``compact`` alone or beside ``delete`` counts; what was learnt is not asked for again at once."""
+    policies = {"delete": False, "compact": True, "compact,delete": True}
+    topics = {unique(policy.replace(",", "-")): policy for policy in policies}
+    for topic, policy in topics.items():
+        stack_kafka.create_topic(topic, config={"cleanup.policy": policy})
+
+    async def scenario() -> None:
+        feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+        await feeds.start()
+        compacted = feeds.compacted("sink", 0, {"topics": ",".join(topics)})
+        found = {topic: await asyncio.to_thread(compacted, topic) for topic in topics}
+        await feeds.close()
+        assert found == {topic: policies[policy] for topic, policy in topics.items()}
+        assert [compacted(topic) for topic in topics] == list(found.values())  # the consumer thread is gone
+
+    asyncio.run(scenario())
+
+
+def test_an_unknown_policy_counts_as_compacted(
+    stack_kafka: Kafka, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic that is gone, or may not be described: slower, but never wrong, and the log says what to grant."""
+
+    async def scenario() -> None:
+        feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+        await feeds.start()
+        compacted = feeds.compacted("sink", 0, {"topics": "gone"})
+        assert await asyncio.to_thread(compacted, unique("gone"))
+        await feeds.close()
+
+    asyncio.run(scenario())
+    assert "DescribeConfigs" in caplog.text
