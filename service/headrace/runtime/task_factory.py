@@ -31,6 +31,12 @@ class Feeds(Protocol):
     def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed:
         """A feed for one task; it joins the connector's group when it is started."""
 
+    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
+        """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
+
+        Called in the tables' threads; may block. Raises ConfigError for client properties that no task could use.
+        """
+
     async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
         """The queue that the connector names, ready to write, or None."""
 
@@ -74,11 +80,17 @@ class SinkTaskFactory:
         feed = self._feeds.open(connector, number, config.originals)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
         source = None if reselect.database is None else self._open_row_source(reselect.database, reselect)
+        compacted = self._feeds.compacted(connector, number, config.originals)
         return SinkTask(
             sink_task_options(config, reselect),
             feed,
             self._lakehouse,
-            ReselectColumnsPostProcessor(reselect, source, metrics=self._count_reselects(connector, number)),
+            ReselectColumnsPostProcessor(
+                reselect,
+                source,
+                metrics=self._count_reselects(connector, number),
+                may_cache=lambda topic: not compacted(topic),
+            ),
             dead_letter_queue,
             self._executor,
             on_failure,
