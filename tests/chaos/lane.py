@@ -7,16 +7,20 @@ Everything has names of its own, so that several lanes may use one stack. What a
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import httpx
+import psycopg
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from psycopg import sql
 
 from headrace_dev import Stack
 from headrace_dev.connect import debezium_postgres
@@ -52,7 +56,8 @@ class Lane:
         self._connection: Connection = self._exit.enter_context(self._stack.postgres.connect(self.name))
         self._shop = Shop(self._connection)
         self._shop.open(customers=200, products=60, orders=300, reviews=40)
-        source = debezium_postgres(self._stack.postgres, self.name, self.name, heartbeat__interval__ms="1000")
+        pace = {"heartbeat__interval__ms": "1000", "retriable__restart__connector__wait__ms": "500"}
+        source = debezium_postgres(self._stack.postgres, self.name, self.name, **pace)
         self._stack.connect.put_connector(self.name, source)
         self._exit.callback(self._stack.connect.delete_connector, self.name)
         wait_until(lambda: set(self.topics) <= set(self._stack.kafka.topics()), "topic of every table")
@@ -127,13 +132,37 @@ class Lane:
 
     def events_in_hand(self) -> float:
         """Change events that the worker has read and not yet written."""
-        totals: dict[str, float] = {}
-        for (name, labels), value in self.worker.metrics().items():
-            if ("connector", self.name) in labels:
-                totals[name] = totals.get(name, 0.0) + value
-        read = totals.get("kafka_connect_sink_task_sink_record_read_total", 0.0)
-        written = totals.get("kafka_connect_sink_task_sink_record_send_total", 0.0)
-        return read - written - totals.get("headrace_records_skipped_total", 0.0)
+        read = self.counted("kafka_connect_sink_task_sink_record_read_total")
+        written = self.counted("kafka_connect_sink_task_sink_record_send_total")
+        return read - written - self.counted("headrace_records_skipped_total")
+
+    def reselects(self, result: str) -> float:
+        """SELECTs that the worker has sent to the database, by result: ok or transient."""
+        return self.counted("reselect_queries_total", ("result", result))
+
+    def counted(self, name: str, *wanted: tuple[str, str]) -> float:
+        """The sum of a counter of the worker over all series of the connector that have the ``wanted`` labels."""
+        labels = {("connector", self.name), *wanted}
+        return sum(value for (each, has), value in self.worker.metrics().items() if each == name and labels <= has)
+
+    def order(self, verb: str, state: str) -> None:
+        """Ask for a target state and wait until connector and tasks have it."""
+        self.worker.call("PUT", f"/connectors/{self.name}/{verb}")
+        wait_until(lambda: self.states() == {state}, f"state {state}", 60)
+
+    def reconfigure(self, **changes: str) -> None:
+        """Run with ``changes`` of the configuration: no task that knew another one is left, as after a mere PUT."""
+        self.order("stop", "STOPPED")
+        config = self.sink_config(**changes)
+        httpx.put(f"{self.worker.url}/connectors/{self.name}/config", json=config, timeout=60).raise_for_status()
+        self.order("resume", "RUNNING")
+
+    def resident_megabytes(self) -> tuple[int, int]:
+        """Memory of the worker's own process, and of the JVM that it started."""
+        worker = self.worker.server.pid
+        processes = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        others = [each for each in processes if each != worker and _group_of(each) == worker]
+        return _resident_megabytes(worker), sum(map(_resident_megabytes, others))
 
     def states(self) -> set[str]:
         """The different states of connector and tasks."""
@@ -144,9 +173,13 @@ class Lane:
         return self._stack.kafka.admin()
 
     def trace(self) -> str:
-        """The trace of the first failed task, or nothing."""
+        """The trace of the first task that does not run, or nothing."""
         tasks = self.worker.call("GET", f"/connectors/{self.name}/status")["tasks"]
-        return next((task.get("trace", "") for task in tasks if task["state"] == "FAILED"), "")
+        return next((task.get("trace", "") for task in tasks if task["state"] != "RUNNING"), "")
+
+    def log(self) -> str:
+        """What the worker has logged so far."""
+        return self.worker.server.log.read_text(errors="replace")
 
     def other_worker(self, name: str, warehouse: Path) -> Worker:
         """Another worker with a warehouse and storage topics of its own; the caller starts and kills it."""
@@ -181,14 +214,43 @@ class Lane:
         if load is not None:
             load.stop()
 
+    # -- the database -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def without_database(self) -> Iterator[None]:
+        """``kill -9`` under the load, which ends with it; afterwards the shop looks up what its last change became."""
+        self._stack.postgres.kill()
+        with suppress(psycopg.OperationalError):
+            self.end_load()
+        try:
+            yield
+        finally:
+            self._stack.postgres.start()
+            self._connection = self._exit.enter_context(self._stack.postgres.connect(self.name))
+            self._shop.reopen(self._connection)
+
+    def create_reader(self, name: str, password: str) -> None:
+        """A user of the database that may read every table, with a password."""
+        role, tables = sql.Identifier(name), sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}")
+        self._connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, sql.Literal(password)))
+        self._connection.execute(tables.format(role))
+
+    # -- the proof ----------------------------------------------------------------------------------------------------
+
+    def backlog(self) -> int:
+        """Records in the topics that the connector has not committed."""
+        committed = self.worker.committed(self.name)
+        return sum(end - committed.get(partition, 0) for partition, end in self._ends().items())
+
     def prove(self, seconds: float = SETTLE_SECONDS) -> int:
         """End the load, wait until all of it is applied, compare every cell. Returns the number of rows."""
         self.end_load()
         last = self._shop.close()
         wait_until(lambda: last in {row["id"] for row in self.rows("orders")}, "last order in the lake", seconds, 0.5)
         wait_until(lambda: self.applied_by(self.worker, self.name), "end of the lag", seconds, 0.5)
-        compared = [self.compare(table) for table in TABLES]
-        return sum(compared)
+        rows = sum(self.compare(table) for table in TABLES)
+        print(f"{self.name}: {rows} rows in {len(TABLES)} tables equal in database and lakehouse")
+        return rows
 
     def rows(self, table: str, warehouse: Path | None = None) -> Sequence[dict[str, Any]]:
         """The rows in the lake."""
@@ -212,6 +274,18 @@ class Lane:
         """Whether a connector has committed everything that is in the topics now."""
         committed = worker.committed(connector)
         return all(committed.get(partition, 0) >= end for partition, end in self._ends().items())
+
+
+def _group_of(process: int) -> int | None:
+    try:
+        return os.getpgid(process)
+    except ProcessLookupError:
+        return None
+
+
+def _resident_megabytes(process: int) -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
 
 
 def pauses(count: int, seed: int = 1) -> Sequence[float]:

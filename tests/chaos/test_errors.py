@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,13 +13,17 @@ from chaos.lane import Lane
 from confluent_kafka import Consumer, Message
 from contracts.kafka_harness import producer
 
+from headrace_connectors.kafka.member import COMMIT_SECONDS
 from headrace_dev import Stack
 from headrace_dev.demo.load import TABLES
 from headrace_dev.kafka import Kafka
-from headrace_dev.server import wait_until
+from headrace_dev.server import LOOPBACK, wait_until
 from headrace_dev.worker import Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
+
+ALWAYS_RESELECTING = {"post.processors.reselector.reselect.cache.enabled": "false"}
+"""Every cell that an event leaves out is read from the database."""
 
 
 def test_a_record_that_cannot_be_decoded(lane: Lane, stack: Stack) -> None:
@@ -53,14 +57,72 @@ def first_message(kafka: Kafka, topic: str) -> Message:
     return message
 
 
-def test_the_broker_killed(lane: Lane, stack: Stack) -> None:
-    """The worker outlives its only broker and goes on when it is back."""
+@pytest.mark.parametrize("seconds", [0, pytest.param(75, marks=pytest.mark.long)])
+def test_the_broker_killed(lane: Lane, stack: Stack, seconds: int) -> None:
+    """The worker loses its only broker in the midst of a batch, never fails for good, and goes on when it is back."""
     lane.begin_load()
-    wait_until(lambda: lane.transactions > 50, "load")
+    assert wait_until(lane.events_in_hand, "batch in hand") > 0
+    logged = len(lane.log())
     stack.kafka.kill()
+    wait_until(lambda: "Unable connect to node" in lane.log()[logged:], "worker that misses its broker")
+    outlasts(lane, seconds)
+    assert seconds <= COMMIT_SECONDS or "offsets could not be committed yet" in lane.log()[logged:]
     stack.kafka.start()
     wait_until(lambda: lane.states() == {"RUNNING"}, "running tasks", 120)
     assert lane.prove(180) > 0
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.timeout(900)
+def test_the_database_killed(lane: Lane, stack: Stack, seconds: int) -> None:
+    """The worker says which database it cannot read rows from, never fails for good, and goes on when it is back."""
+    lane.reconfigure(**ALWAYS_RESELECTING)
+    lane.begin_load()
+    answered = lane.reselects("ok")
+    wait_until(lambda: lane.reselects("ok") > answered, "rows read from the database")
+    lane.order("pause", "PAUSED")
+    wait_until(lambda: lane.backlog() > 300, "records that wait for the worker")
+    refused, logged = lane.reselects("transient"), len(lane.log())
+    with lane.without_database():
+        lane.worker.call("PUT", f"/connectors/{lane.name}/resume")
+        wait_until(lambda: lane.reselects("transient") > refused, "rows asked for in vain", 120)
+        away = f'database "{lane.name}" at {LOOPBACK}:{stack.postgres.port} (user "postgres") cannot be reached'
+        wait_until(lambda: away in lane.log()[logged:], "warning that names the database", 60)
+        outlasts(lane, seconds)
+        lane.worker.call("POST", f"/connectors/{lane.name}/restart?includeTasks=true")
+        wait_until(lambda: "RESTARTING" in lane.states() and away in lane.trace(), "trace that names the database", 60)
+        answered = lane.reselects("ok")
+    lane.begin_load()
+    wait_until(lambda: lane.reselects("ok") > answered, "rows read from the database again", 180)
+    wait_until(lambda: lane.states() == {"RUNNING"}, "running tasks", 120)
+    assert lane.prove(180) > 0
+
+
+def outlasts(lane: Lane, seconds: float) -> None:
+    """Watch for ``seconds`` that no task fails for good."""
+    with pytest.raises(TimeoutError, match="failed task"):
+        wait_until(lambda: "FAILED" in lane.states(), "failed task", seconds)
+
+
+def test_a_wrong_password(lane: Lane) -> None:
+    """The task names the user and the options to correct, never a password; with the right one it goes on."""
+    right, wrong = "a right pass phrase", "a wrong pass phrase"
+    lane.create_reader("reader", right)
+    login = {"reselect.database.user": "reader", "reselect.database.password": wrong}
+    lane.begin_load()
+    logged = len(lane.log())
+    put(lane.worker, lane.name, lane, login)
+    wait_until(lambda: "FAILED" in lane.states(), "failed task")
+    trace = lane.trace()
+    assert f'database "{lane.name}"' in trace
+    assert 'password authentication failed for user "reader"' in trace
+    assert "correct reselect.database.*" in trace
+    login["reselect.database.password"] = right
+    lane.reconfigure(**ALWAYS_RESELECTING, **login)
+    answered = lane.reselects("ok")
+    wait_until(lambda: lane.reselects("ok") > answered, "rows read by the reader")
+    assert lane.prove() > 0
+    assert not any(password in text for password in (right, wrong) for text in (trace, lane.log()[logged:]))
 
 
 def test_an_unknown_option(lane: Lane) -> None:
@@ -116,9 +178,9 @@ def running(worker: Worker) -> Iterator[Worker]:
         worker.kill()
 
 
-def put(worker: Worker, connector: str, lane: Lane) -> None:
-    """A connector of the other worker, over the lane's topics; they hold a record that no other test minds."""
-    config = lane.sink_config(errors__tolerance="all")
+def put(worker: Worker, connector: str, lane: Lane, changes: Mapping[str, str] | None = None) -> None:
+    """A connector over the lane's topics, running or not; they hold a record that no other test minds."""
+    config = lane.sink_config(errors__tolerance="all", **(changes or {}))
     httpx.put(f"{worker.url}/connectors/{connector}/config", json=config, timeout=60).raise_for_status()
 
 

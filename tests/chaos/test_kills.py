@@ -21,6 +21,7 @@ def test_kills_in_running_batches(lane: Lane, kills: int) -> None:
     for after in pauses(kills):
         in_hand.append(lane.kill_in_a_batch(after))
         lane.restart_worker()
+    print(f"{kills} kills, with events in hand: {', '.join(f'{events:.0f}' for events in in_hand)}")
     assert len([events for events in in_hand if events > 0]) == kills
     assert lane.prove() > 0
 
@@ -33,5 +34,6 @@ def test_a_kill_at_each_step_of_a_batch(lane: Lane) -> None:
         lane.worker.kill()
         lane.start_worker({name: "hold:2"})
         lane.kill_at(name)
+        print(f"killed at {name}")
     lane.restart_worker()
     assert lane.prove() > 0

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -63,6 +63,14 @@ class Shop:
         for count, change in zip(counts, (self.register, self.launch_product, self.order, self.review), strict=True):
             for _ in range(count):
                 change()
+
+    def reopen(self, connection: Connection) -> None:
+        """Go on over another connection: what became of the transaction in hand, only the database knows."""
+        self._connection = connection
+        self._customers = self._keys("SELECT id FROM customers ORDER BY id")
+        self._skus = self._keys("SELECT sku FROM products ORDER BY sku")
+        self._orders = self._keys("SELECT id FROM orders ORDER BY id")
+        self._reviews = self._keys("SELECT id FROM reviews ORDER BY id")
 
     def change(self) -> None:
         """One transaction of the mix."""
@@ -175,6 +183,9 @@ class Shop:
         """One last order in a transaction of its own; what stands before it in the log came before. Returns its id."""
         self.order()
         return self._orders[-1]
+
+    def _keys(self, query: LiteralString) -> list[Any]:
+        return [key for (key,) in self._connection.execute(query)]
 
     def _run(self, statement: str, values: tuple[Any, ...]) -> None:
         self._connection.execute(statement.encode(), values)
