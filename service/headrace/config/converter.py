@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from headrace.core.config_def import ConfigDef, ConfigKey, Importance, Type, Width, at_least, one_of
+from typing import Any
+
+from headrace.core.config_def import ConfigDef, ConfigKey, Importance, InvalidValue, Type, Width, at_least, one_of
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 SIMPLE_HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+
+
+def _nulls_stay(name: str, value: Any) -> None:
+    """Debezium sends a column's default with its schema: reading nulls as defaults would change the source's data."""
+    if value:
+        raise InvalidValue(
+            f"Invalid value true for configuration {name}: a null would become its column's default, and the table "
+            "would differ from its source; set it to false, for the source connector's converters as well"
+        )
+
 
 JSON_CONVERTER_KEYS = ConfigDef(
     (
@@ -34,7 +46,8 @@ JSON_CONVERTER_KEYS = ConfigDef(
             Type.INT,
             "1000",
             Importance.HIGH,
-            "How many different schemas are kept parsed. A schema text that repeats byte for byte is parsed once.",
+            "Kafka Connect's bound on parsed schemas, accepted for its sake: a schema text that repeats byte for byte is "
+            "parsed once, and this converter bounds what it keeps by itself.",
             "Schemas",
             1,
             Width.MEDIUM,
@@ -56,13 +69,15 @@ JSON_CONVERTER_KEYS = ConfigDef(
         ConfigKey(
             "replace.null.with.default",
             Type.BOOLEAN,
-            "true",
+            "false",
             Importance.LOW,
-            "Whether a null in a field that has a default is read as that default.",
+            "Kafka Connect's option for reading a null as the default of its field. Only false is accepted: a table "
+            "that equals its source keeps its nulls. The source connector's converters need false as well.",
             "Serialization",
             1,
             Width.MEDIUM,
             "Replace null with default",
+            _nulls_stay,
         ),
     )
 )

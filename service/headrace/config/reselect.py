@@ -50,7 +50,13 @@ _RESELECT = group(
         "true",
         "Whether nulls are looked up as well. Debezium's default; costly without an include list.",
     ),
-    key("reselect.use.event.key", Type.BOOLEAN, "false", "Whether rows are found by the message key's fields."),
+    key(
+        "reselect.use.event.key",
+        Type.BOOLEAN,
+        "false",
+        "Debezium's option for finding rows by the message key. Rows are found by the table's row key in either case: "
+        "a message key that covers it names the same row, and one that does not may name several.",
+    ),
     key(
         "reselect.error.handling.mode",
         Type.STRING,
@@ -101,7 +107,14 @@ _RESELECT = group(
         validator=at_least(0),
     ),
     key("reselect.batch.max.keys", Type.INT, "1000", "Rows of one SELECT.", _LOW, at_least(1)),
-    key("reselect.batch.max.bytes", Type.LONG, "67108864", "Bytes that one SELECT may bring.", _LOW, at_least(1024)),
+    key(
+        "reselect.batch.max.bytes",
+        Type.LONG,
+        "67108864",
+        "Bytes that one SELECT may bring; what rows brought before tells how many are asked for.",
+        _LOW,
+        at_least(1024),
+    ),
     key("reselect.catalog.refresh.ms", Type.LONG, "60000", "How often the catalog is read again.", _LOW, at_least(0)),
 )
 _CACHE = group(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
+from headrace.config.converter import HEADER_CONVERTERS, JSON_CONVERTER, SIMPLE_HEADER_CONVERTER, converter_class
 from headrace.config.layout import group, key
 from headrace.config.values import AbstractConfig
-from headrace.core.config_def import Importance, Type, at_least, between, one_of, suggestion
+from headrace.core.config_def import ConfigInfo, Importance, Type, at_least, between, one_of, suggestion
 from headrace.core.errors import ConfigError
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
@@ -262,7 +262,18 @@ def is_known(name: str) -> bool:
 
 
 def _invalid(properties: Mapping[str, str]) -> list[str]:
-    return [message for info in WORKER_OPTIONS.validate(properties) for message in info.value.errors]
+    infos = [*WORKER_OPTIONS.validate(properties), *_converter_infos(properties)]
+    return [message for info in infos for message in info.value.errors]
+
+
+def _converter_infos(properties: Mapping[str, str]) -> Iterator[ConfigInfo]:
+    """The options of the converters that connectors inherit, as far as their names are known."""
+    for side in ("key", "value", "header"):
+        option = f"{side}.converter"
+        name = converter_class(properties.get(option, JSON_CONVERTER), HEADER_CONVERTERS)
+        if name is not None:
+            options = HEADER_CONVERTERS[name].with_prefix(f"{option}.")
+            yield from options.validate(properties)
 
 
 def _missing(properties: Mapping[str, str], distributed: bool) -> list[str]:

@@ -51,7 +51,6 @@ class ReselectOptions:
     columns_exclude_list: str = ""
     unavailable_values: bool = True
     null_values: bool = True
-    use_event_key: bool = False
     error_handling_mode: str = "warn"
     source_reads: str = "all"
     read_from: str = "primary"
@@ -200,7 +199,6 @@ def _read(given: _Properties) -> ReselectOptions:
         columns_exclude_list=given.text("reselect.columns.exclude.list"),
         unavailable_values=given.flag("reselect.unavailable.values", True),
         null_values=given.flag("reselect.null.values", True),
-        use_event_key=given.flag("reselect.use.event.key", False),
         error_handling_mode=given.word("reselect.error.handling.mode", "warn", "fail"),
         source_reads=given.word("reselect.source.reads", "all", "missing-rows", "none"),
         read_from=given.word("reselect.read.from", "primary"),

@@ -43,6 +43,7 @@ from headrace.core.reselect import (
     table_rules,
 )
 from headrace.core.schema import Schema
+from headrace.core.select_size import SelectSize
 from headrace.core.unavailable import Placeholder
 from headrace.ports import RowSource
 
@@ -105,6 +106,7 @@ class ReselectColumnsPostProcessor:
         self._lock = threading.Lock()
         self._batches: dict[TableId, CacheBatch] = {}
         self._catalogs: dict[TableId, _Known] = {}
+        self._sizes: dict[TableId, SelectSize] = {}
         self._closed = threading.Event()
         if options.null_values and source is not None and not options.columns_include_list:
             log.warning(
@@ -243,9 +245,16 @@ class ReselectColumnsPostProcessor:
         return answer, None
 
     def _fetch_all(self, source: RowSource, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        step = max(self._options.batch_max_keys, 1)
-        parts = [request.slice(begin, begin + step) for begin in range(0, len(request), step)]
-        answers = [self._retrying()(self._fetch, source, catalog, part) for part in parts]
+        size = self._sizes.setdefault(
+            request.table, SelectSize(self._options.batch_max_keys, self._options.batch_max_bytes)
+        )
+        answers: list[RowAnswer] = []
+        done = 0
+        while done < len(request):
+            part = request.slice(done, done + size.rows())
+            answers.append(self._retrying()(self._fetch, source, catalog, part))
+            size.learn(int(answers[-1].found.sum()), answers[-1].values)
+            done += len(part)
         return RowAnswer(
             np.concatenate([answer.found for answer in answers]),
             tuple([value for answer in answers for value in answer.values[n]] for n in range(len(request.columns))),

@@ -68,6 +68,7 @@ class SinkTaskOptions:
     pipeline: PipelineOptions
     tolerate_errors: bool = False
     log_errors: bool = False
+    log_messages: bool = False
 
 
 class SinkTask:
@@ -191,8 +192,8 @@ class SinkTask:
         errants = [_errant_record(chunk.records[errant.index], errant) for errant in decoded.errant]
         if self._dead_letter_queue is not None:
             await self._dead_letter_queue.report(errants)
-        for errant in errants if self._options.log_errors or not self._options.tolerate_errors else ():
-            log.error("%s", _describe(errant))
+        for errant in errants if self._options.log_errors else ():
+            log.error("%s: %s", self._options.connector, _log_line(errant, self._options.log_messages))
         if not self._options.tolerate_errors:
             raise Fatal(f"Tolerance exceeded in error handler: {_describe(errants[0])}") from errants[0].error
 
@@ -362,6 +363,18 @@ def _errant_record(record: Record, errant: Errant) -> ErrantRecord:
         "org.apache.kafka.connect.json.JsonConverter" if converter else "org.apache.kafka.connect.sink.SinkTask"
     )
     return ErrantRecord(record, errant.stage, class_name, errant.error)
+
+
+def _log_line(errant: ErrantRecord, with_message: bool) -> str:
+    """What went wrong at which stage and, with ``errors.log.include.messages``, in which record; never its content."""
+    line = f"stage {errant.stage} with class {errant.class_name}: {errant.error}"
+    if not with_message:
+        return line
+    record = errant.record
+    return (
+        f"{line}, where the consumed record is topic={record.topic}, partition={record.partition}, "
+        f"offset={record.offset}, timestamp={record.timestamp}"
+    )
 
 
 def _describe(errant: ErrantRecord) -> str:

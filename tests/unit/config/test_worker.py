@@ -80,3 +80,10 @@ def test_the_environment_may_hold_what_is_no_option() -> None:
 def test_a_configuration_never_shows_its_values() -> None:
     """Somebody will log it."""
     assert "secret" not in repr(WorkerConfig({**DISTRIBUTED, "sasl.jaas.config": "secret"}))
+
+
+def test_options_of_inherited_converters_are_checked() -> None:
+    """Connectors inherit them, so a wrong one is an error at start; nulls never become defaults."""
+    with pytest.raises(ConfigError, match="a null would become its column's default"):
+        WorkerConfig({**DISTRIBUTED, "value.converter.replace.null.with.default": "true"})
+    assert WorkerConfig({**DISTRIBUTED, "value.converter.replace.null.with.default": "false"})

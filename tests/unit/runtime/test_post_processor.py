@@ -25,6 +25,7 @@ from headrace.core.errors import Fatal, Retriable
 from headrace.core.events import CellState
 from headrace.core.reselect import ReselectOptions
 from headrace.core.schema import Field, Schema
+from headrace.core.select_size import FIRST_GUESS
 
 NO_CACHE = ReselectOptions(null_values=False)
 CACHE = ReselectOptions(null_values=False, cache_enabled=True)
@@ -118,6 +119,17 @@ def test_large_requests_are_split() -> None:
     lake.batch(*(u(key, big=P) for key in range(5)))
     assert lake.queries == 3
     assert [lake.big(key) for key in range(5)] == ["v0", "v1", "v2", "v3", "v4"]
+
+
+def test_large_rows_are_asked_for_in_smaller_numbers() -> None:
+    """``reselect.batch.max.bytes``: the first answer tells how large the rows are."""
+    large = "x" * 40_000
+    options = replace(NO_CACHE, batch_max_bytes=2 * FIRST_GUESS)
+    lake = Lake(database(*(row(key, large) for key in range(6))), options)
+    lake.batch(*(u(key, big=P) for key in range(6)))
+    assert lake.source is not None
+    assert [len(request) for request in lake.source.requests] == [2, 3, 1]
+    assert {lake.big(key) for key in range(6)} == {large}
 
 
 # -- stale reads ------------------------------------------------------------------------------------------------------

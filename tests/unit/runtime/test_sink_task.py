@@ -42,7 +42,7 @@ class Harness:
     failures: list[BaseException] = field(default_factory=list)
     dead_letters: MemoryDeadLetterQueue | None = None
 
-    def task(self, number: int = 0, *, tolerate: bool = False, linger: float = 0.0) -> SinkTask:
+    def task(self, number: int = 0, *, tolerate: bool = False, linger: float = 0.0, **logged: bool) -> SinkTask:
         options = SinkTaskOptions(
             connector="items",
             group=GROUP,
@@ -53,6 +53,7 @@ class Harness:
             tables=TableOptions(),
             pipeline=PipelineOptions(),
             tolerate_errors=tolerate,
+            **logged,
         )
         feed = MemoryFeeds(self.broker).open("items", number, {"topics.regex": "shop.*"})
         processor = ReselectColumnsPostProcessor(ReselectOptions())
@@ -149,6 +150,21 @@ async def test_a_tolerated_record_goes_to_the_dead_letter_queue(harness: Harness
         await eventually(lambda: harness.offset() == 2)
     assert [letter.value for letter in harness.dead_letters.letters] == [b"{broken"]
     assert set(harness.rows()) == {"=2"}
+
+
+@pytest.mark.parametrize(("included", "place"), [(False, []), (True, ["topic=shop.public.items", "offset=0"])])
+async def test_what_the_log_says_of_a_tolerated_record(
+    harness: Harness, caplog: pytest.LogCaptureFixture, included: bool, place: list[str]
+) -> None:
+    """``errors.log.include.messages`` adds where the record lies; nothing ever shows what it holds."""
+    harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
+    harness.insert(2, 20)
+    async with running(harness.task(tolerate=True, log_errors=True, log_messages=included)):
+        await eventually(lambda: harness.offset() == 2)
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "VALUE_CONVERTER" in line
+    assert [part for part in ("topic=shop.public.items", "offset=0") if part in line] == place
+    assert "broken" not in line
 
 
 async def test_two_tasks_share_the_topics(harness: Harness) -> None:

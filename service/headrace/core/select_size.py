@@ -1,0 +1,44 @@
+"""How many rows one SELECT of reselect asks for (``reselect.batch.max.keys`` and ``.max.bytes``).
+
+The bytes of a row are known only once rows have been read, so each answer sets the size of the next question to its
+table. The first one takes rows for as large as what sources store out of line tends to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+FIRST_GUESS = 64 * 1024
+"""Bytes of a row of which nothing was read yet: with the defaults it leaves ``max.keys`` as the bound."""
+_NUMBER = 8
+
+
+class SelectSize:
+    """The size of the next SELECT of one table: at most ``max_keys`` rows that bring about ``max_bytes``."""
+
+    def __init__(self, max_keys: int, max_bytes: int) -> None:
+        self._max_keys = max(max_keys, 1)
+        self._max_bytes = max_bytes
+        self._row = FIRST_GUESS
+
+    def rows(self) -> int:
+        """How many rows to ask for; at least one, however large it may be."""
+        return max(1, min(self._max_keys, self._max_bytes // max(self._row, 1)))
+
+    def learn(self, rows: int, columns: Sequence[Sequence[Any]]) -> None:
+        """``rows`` rows have been read; ``columns`` hold their values."""
+        if rows:
+            size = sum(value_bytes(value) for column in columns for value in column)
+            self._row = -(-size // rows)
+
+
+def value_bytes(value: object) -> int:
+    """Bytes of a Connect value, near enough for a bound."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(value_bytes(part) for pair in value.items() for part in pair)
+    if isinstance(value, list):
+        return sum(value_bytes(item) for item in value)
+    return _NUMBER

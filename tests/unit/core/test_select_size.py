@@ -1,0 +1,35 @@
+"""How many rows one SELECT asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.select_size import FIRST_GUESS, SelectSize, value_bytes
+
+
+def test_keys_are_the_bound_of_small_rows() -> None:
+    """Also before anything was read, with the default of 64 MiB."""
+    size = SelectSize(1000, 64 << 20)
+    assert size.rows() == 1000
+    size.learn(2, [["ab", "cd"], [None, 1]])
+    assert size.rows() == 1000
+
+
+def test_bytes_are_the_bound_of_large_rows() -> None:
+    """The last answer tells; a row that is larger than the bound is asked for alone."""
+    size = SelectSize(1000, 10 * FIRST_GUESS)
+    assert size.rows() == 10
+    size.learn(4, [["x" * FIRST_GUESS * 5] * 4])
+    assert size.rows() == 2
+    size.learn(1, [["x" * FIRST_GUESS * 50]])
+    assert size.rows() == 1
+    size.learn(0, [])
+    assert size.rows() == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("abc", 3), (b"ab", 2), (None, 8), (5, 8), (["a", "bc"], 3), ({"k": ["abc"]}, 4)]
+)
+def test_bytes_of_values(value: object, expected: int) -> None:
+    """Texts and bytes by their length, members and items added up, everything else as a number."""
+    assert value_bytes(value) == expected
