@@ -120,6 +120,7 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         ),
         tolerate_errors=config.get_string("errors.tolerance") == "all",
         log_errors=config.get_boolean("errors.log.enable"),
+        log_messages=config.get_boolean("errors.log.include.messages"),
     )
 
 
