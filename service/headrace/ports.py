@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from headrace.core.catalog import CatalogTable
+from headrace.core.converter import Document
 from headrace.core.errors import Stage
 from headrace.core.events import Actions, RowVersion, TableId
 from headrace.core.reselect import RowAnswer, RowRequest
@@ -28,14 +29,17 @@ class TopicPartition(NamedTuple):
 
 
 class Record(Protocol):
-    """One Kafka record as a consumer returns it; ``timestamp`` in milliseconds."""
+    """One Kafka record as a consumer returns it; ``timestamp`` in milliseconds.
+
+    ``value`` is what a feed's ``divide`` made of the record's bytes; ``core.converter.whole`` gives them back.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
     key: bytes | None
-    value: bytes | None
+    value: bytes | Document | None
     headers: Sequence[tuple[str, bytes]]
 
 
@@ -54,6 +58,10 @@ class Chunk:
     begin: int
     end: int
     behind: int = 0
+
+
+Divide = Callable[[bytes | None], Document | bytes | None]
+"""Makes a record's value of its bytes while these are at hand (``core.converter.JsonConverter.divide``)."""
 
 
 class FeedListener(Protocol):

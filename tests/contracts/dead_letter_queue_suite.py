@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from headrace.core.converter import Document, JsonConverter
 from headrace.core.errors import BadRecord, Stage
 from headrace.ports import DeadLetterQueue, ErrantRecord
 from headrace_connectors.memory import MemoryRecord
@@ -32,7 +33,9 @@ class QueueHarness(Protocol):
     def open(self) -> AbstractAsyncContextManager[Any]: ...
 
 
-def errant(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()) -> ErrantRecord:
+def errant(
+    key: bytes | None, value: bytes | Document | None, headers: Sequence[tuple[str, bytes]] = ()
+) -> ErrantRecord:
     """A record that the value converter refused."""
     record = MemoryRecord("shop.public.orders", 2, 77, 1_700_000_000_123, key, value, headers)
     error = BadRecord("not JSON", stage=Stage.VALUE_CONVERTER)
@@ -60,6 +63,21 @@ class DeadLetterQueueSuite:
                 (None, b"v", 1_700_000_000_123),
                 (b"k", None, 1_700_000_000_123),
             ]
+
+        asyncio.run(scenario())
+
+    def test_a_record_without_its_schema_part_is_kept_whole(self, harness: QueueHarness) -> None:
+        """What was dropped where it was fetched is put back, byte for byte."""
+        document = b'{"schema":{"type":"string"},"payload":"a"}'
+        divided = JsonConverter(True).divide(document)
+        assert isinstance(divided, Document)
+
+        async def scenario() -> None:
+            async with harness.open() as opened:
+                await opened.queue.report([errant(b"k", divided)])
+                ((_, value, *_),) = await opened.letters(1)
+                await opened.queue.close()
+            assert value == document
 
         asyncio.run(scenario())
 

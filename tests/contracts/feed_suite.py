@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from headrace.core.converter import Document
 from headrace.core.errors import ConfigError, Fatal, Fenced
 from headrace.core.sequence import ChunkSequence
 from headrace.ports import Chunk, Feed, TopicPartition
@@ -53,7 +54,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.feed: Feed
-        self.values: list[bytes] = []
+        self.values: list[bytes | Document] = []
         self.ends: dict[TopicPartition, int] = {}
         self.chunk_ends: list[int] = []
         self.behind: list[int] = []

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 
-from headrace.ports import Feed, TopicPartition
+from headrace.ports import Divide, Feed, TopicPartition
 from headrace_connectors.kafka import KafkaFeeds
 from headrace_dev.kafka import Kafka
 
@@ -37,8 +37,8 @@ class TidyFeeds(KafkaFeeds):
         super().__init__(properties)
         self._opened: list[Feed] = []
 
-    def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed:
-        self._opened.append(super().open(connector, task, config))
+    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+        self._opened.append(super().open(connector, task, config, divide))
         return self._opened[-1]
 
     async def close(self) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
-from contracts.feed_suite import FeedHarness, FeedSuite
-from contracts.kafka_harness import KafkaHarness
+from contracts.feed_suite import FeedHarness, FeedSuite, Recorder, until
+from contracts.kafka_harness import QUICK, KafkaHarness
 
+from headrace.core.converter import Document, JsonConverter, whole
 from headrace_dev.kafka import Kafka
 
 
@@ -18,3 +20,22 @@ class TestKafkaFeed(FeedSuite):
     @pytest.fixture
     def harness(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> FeedHarness:
         return KafkaHarness(stack_kafka, unique)
+
+    def test_values_are_divided_where_they_are_fetched(self, harness: KafkaHarness, connector: str, topic: str) -> None:
+        """Documents of one schema come without it, all else as it is."""
+        documents = [b'{"schema":{"type":"string"},"payload":"a"}', b"{", b'{"schema":{"type":"string"},"payload":"b"}']
+        listener = Recorder()
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                await cluster.append(topic, documents)
+                divide = JsonConverter(True).divide
+                listener.feed = cluster.feeds.open(connector, 0, {**QUICK, "topics": topic}, divide)
+                await listener.feed.start(listener)
+                await until(lambda: len(listener.values) == len(documents), "all records")
+                await listener.feed.stop()
+
+        asyncio.run(scenario())
+        assert [type(value) for value in listener.values] == [Document, bytes, Document]
+        assert [whole(value) for value in listener.values] == documents

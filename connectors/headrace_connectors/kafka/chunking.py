@@ -38,7 +38,7 @@ class ChunkNumbering:
 
 
 class PollSize:
-    """How many records to poll, so that a chunk stays near ``CHUNK_BYTES`` however wide the rows are.
+    """How many records to poll, so that a chunk holds about ``CHUNK_BYTES`` however wide the rows are.
 
     The client bounds only compressed bytes, and JSON with schemas shrinks to a tenth. Wider records count at once,
     narrower ones step by step.

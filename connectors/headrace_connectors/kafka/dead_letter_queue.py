@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from headrace.core.converter import whole
 from headrace.core.errors import Fatal
 from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import context_headers
@@ -70,7 +71,7 @@ class KafkaDeadLetterQueue:
         sent = [
             await self._producer.send(
                 self._topic,
-                each.record.value,
+                whole(each.record.value),
                 key=each.record.key,
                 timestamp_ms=each.record.timestamp,
                 headers=self._headers(each),

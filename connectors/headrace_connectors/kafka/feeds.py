@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from headrace.ports import DeadLetterQueue, Feed
+from headrace.ports import DeadLetterQueue, Divide, Feed
 from headrace_connectors.kafka.agent import FaustHost
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.dead_letter_queue import TOPIC, KafkaDeadLetterQueue
@@ -32,9 +33,14 @@ class KafkaFeeds:
         if config.get(TOPIC):
             producer_arguments(self._properties, connector, 0, config)
 
-    def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed:
-        """The feed of one task, not started yet. Raises ConfigError that names the property."""
+    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+        """The feed of one task, not started yet. Raises ConfigError that names the property.
+
+        ``divide`` makes the records' values of their bytes, on the thread that fetches.
+        """
         settings = consumer_settings(self._properties, connector, task, config)
+        if divide is not None:
+            settings = replace(settings, arguments={**settings.arguments, "value_deserializer": divide})
         return KafkaFeed(f"{connector}-{task}", settings, self._host, self._consumers)
 
     def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> CompactedTopics:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.core.converter import whole
 from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import Headers, context_headers
 
@@ -31,7 +32,7 @@ class MemoryDeadLetterQueue:
         """Append the records."""
         for each in errant:
             headers = [*each.record.headers, *context_headers(each, self._connector, self._task)]
-            self.letters.append(DeadLetter(each.record.key, each.record.value, each.record.timestamp, headers))
+            self.letters.append(DeadLetter(each.record.key, whole(each.record.value), each.record.timestamp, headers))
 
     async def close(self) -> None:
         """Nothing to let go of."""

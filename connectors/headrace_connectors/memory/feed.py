@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.assignment import assign_topics
+from headrace.core.converter import Document
 from headrace.core.errors import ConfigError, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, FeedListener, Record, TopicPartition
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
@@ -30,7 +31,7 @@ class MemoryRecord:
     offset: int
     timestamp: int
     key: bytes | None
-    value: bytes | None
+    value: bytes | Document | None
     headers: Sequence[tuple[str, bytes]] = ()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from headrace.core.catalog import Catalog, HandlingModes, NoCatalog
 from headrace.core.codec import Codec, Names, Source
-from headrace.core.converter import JsonConverter
+from headrace.core.converter import Document, JsonConverter
 from headrace.core.envelope_columns import ChangesBuilder
 from headrace.core.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
@@ -96,7 +96,7 @@ class TopicDecoder:
                 yield from self._mixed_runs(begin, documents, out)
 
     def _mixed_runs(
-        self, begin: int, documents: Sequence[bytes | None], out: Decoded
+        self, begin: int, documents: Sequence[bytes | Document | None], out: Decoded
     ) -> Iterator[tuple[Schema | None, Run]]:
         run, current, begun = Run(), None, False
         for index, document in enumerate(documents, begin):

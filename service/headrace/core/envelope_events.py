@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from headrace.core.codec import Codec, Names, Source
-from headrace.core.converter import JsonConverter, parse_plain
+from headrace.core.converter import Document, JsonConverter, parse_plain
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import Operation
 from headrace.core.schema import Schema
@@ -38,7 +38,7 @@ class KafkaRecord(Protocol):
     offset: int
     timestamp: int
     key: bytes | None
-    value: bytes | None
+    value: bytes | Document | None
     headers: Sequence[tuple[str, bytes]]
 
 

@@ -8,11 +8,12 @@ from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
 from headrace.core.batch import BatchPolicy
+from headrace.core.converter import JsonConverter
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.naming import TableNaming
 from headrace.core.reselect import DatabaseOptions, ReselectOptions
 from headrace.core.unavailable import Placeholder
-from headrace.ports import DeadLetterQueue, Feed, Lakehouse, RowSource, TableOptions
+from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, TableOptions
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import NoMetrics, ReselectColumnsPostProcessor, ReselectMetrics
 from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
@@ -28,8 +29,8 @@ class Feeds(Protocol):
     def check(self, connector: str, config: Mapping[str, str]) -> None:
         """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
 
-    def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed:
-        """A feed for one task; it joins the connector's group when it is started."""
+    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+        """A feed for one task; it joins the connector's group when it is started. ``divide`` makes the values."""
 
     def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
         """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
@@ -44,6 +45,7 @@ class Feeds(Protocol):
         """Stop what all feeds share; the feeds must have been stopped. Idempotent."""
 
 
+_SCHEMAS_OF_ALL_TOPICS = 4096
 OpenRowSource = Callable[[DatabaseOptions, ReselectOptions], RowSource]
 Observe = Callable[[str, int], Observer]
 CountReselects = Callable[[str, int], ReselectMetrics]
@@ -77,7 +79,8 @@ class SinkTaskFactory:
     ) -> SinkTask:
         """Make the task without starting it. Raises ConfigError for what validation could not see."""
         reselect = ReselectOptions.from_properties(config.originals)
-        feed = self._feeds.open(connector, number, config.originals)
+        values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
+        feed = self._feeds.open(connector, number, config.originals, values.divide)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
         source = None if reselect.database is None else self._open_row_source(reselect.database, reselect)
         compacted = self._feeds.compacted(connector, number, config.originals)

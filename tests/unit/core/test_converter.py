@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headrace.core.arrays import DECIMAL
-from headrace.core.converter import JsonConverter, row_type
+from headrace.core.converter import Document, JsonConverter, row_type, whole
 from headrace.core.errors import BadRecord
 from headrace.core.schema import Field, Schema
 
@@ -75,3 +75,29 @@ def test_field_names_may_be_anything() -> None:
     schema = Schema("struct", fields=tuple(Field(name, Schema("int32")) for name in names))
     row = msgspec.json.decode(json.dumps(dict.fromkeys(names, 1)).encode(), type=row_type(schema, names))
     assert msgspec.structs.astuple(row) == (1,) * 5
+
+
+def test_a_document_without_its_schema_part_can_be_made_whole() -> None:
+    """Byte for byte, whatever it was; a dead letter is what came."""
+    good = b'{"schema":{"type":"string"},"payload":"a"}'
+    documents = [
+        good,
+        good,
+        None,
+        b'{"payload":"a"}',
+        b"{",
+        good[:-1],
+        good[:-1] + b"]",
+        b'{ "schema":null,"payload":1}',
+    ]
+    divide = JsonConverter(True).divide
+    divided = [divide(each) for each in documents]
+    assert [whole(each) for each in divided] == documents
+    assert [type(each) for each in divided[:2]] == [Document, Document]
+    assert divide(good) == divided[0]
+
+
+def test_without_schemas_a_document_stays_as_it_is() -> None:
+    """A table may have columns that are called schema and payload."""
+    plain = b'{"schema":{"type":"string"},"payload":"a"}'
+    assert JsonConverter(False).divide(plain) is plain
