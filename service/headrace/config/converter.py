@@ -46,8 +46,8 @@ JSON_CONVERTER_KEYS = ConfigDef(
             Type.INT,
             "1000",
             Importance.HIGH,
-            "Kafka Connect's bound on parsed schemas, accepted for its sake: a schema text that repeats byte for byte is "
-            "parsed once, and this converter bounds what it keeps by itself.",
+            "Kafka Connect's bound on parsed schemas, accepted for its sake: a schema text that repeats byte for byte "
+            "is parsed once, and this converter bounds what it keeps by itself.",
             "Schemas",
             1,
             Width.MEDIUM,
