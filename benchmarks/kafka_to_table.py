@@ -89,7 +89,7 @@ class Benchmark:
 
     def _measure(self, name: str, namespace: str, contestant: Callable[[], Effort]) -> Score:
         self._lake.restore()
-        with _step(f"{name}: once to warm up, once measured"):
+        with _step(f"{name}: twice to warm up, once measured"):
             effort = contestant()
         wrong = self._lake.wrong_rows(namespace, self._expected)
         return Score(name, self._workload.events, effort, wrong)

@@ -1,6 +1,6 @@
 """The warehouse that every contestant finds: the same rows in the same format, written once, copied back each time.
 
-Each contestant has two tables of one shape, one to warm up on and one that is measured. Iceberg's metadata hold
+Each contestant has three tables of one shape: two to warm up on and one that is measured. Iceberg's metadata hold
 absolute paths, so the copies return to the very place where they were written.
 """
 
@@ -26,7 +26,7 @@ SPARK = {"spark.master": "local[2]", "spark.driver.memory": "3g"}
 HEADRACE, STREAM = "headrace", "stream"
 """The namespaces of the contestants."""
 
-WARM_UP, MEASURED = "acct_warm_up", "acct"
+WARM_UP, REHEARSAL, MEASURED = "acct_warm_up", "acct_rehearsal", "acct"
 LSN = "__lsn"
 """The stream's own column: which change a row reflects."""
 
@@ -73,7 +73,7 @@ def prefill(warehouse: Path, workload: Workload) -> None:
     rows = warehouse.parent / "stored"
     try:
         _write_source(rows, workload.stored())
-        for name in (WARM_UP, MEASURED):
+        for name in (WARM_UP, REHEARSAL, MEASURED):
             lakehouse.table(HEADRACE, name, TableOptions()).evolve(SCHEMA, [KEY])
             _fill(f"lake.{HEADRACE}.{name}", rows, _headrace_columns())
             _run(f"CREATE NAMESPACE IF NOT EXISTS lake.{STREAM}")
