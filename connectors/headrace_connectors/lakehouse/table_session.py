@@ -82,7 +82,8 @@ class TableSession:
         return path
 
     def _write(self, path: Path, rows: pa.Table) -> None:
-        """Read once, then deleted: no compression, no statistics; a row group per task, so that all take part.
+        """Read once, then deleted: no compression, no dictionaries, no statistics. A row group per task, so that all
+        take part.
 
         Not lz4 in any case: where a condition is pushed down to the file, Spark 4.1.4 fails on the dictionary pages
         that Arrow compressed ("all input must be consumed").
@@ -92,6 +93,7 @@ class TableSession:
             rows,
             path,
             compression="none",
+            use_dictionary=False,
             store_decimal_as_integer=True,
             write_statistics=False,
             row_group_size=max(1, -(-rows.num_rows // tasks)),
