@@ -36,10 +36,10 @@ bench: setup jars ## events/s and CPU seconds of Headrace and of a hand-written 
 	$(BIN)/python -m benchmarks.kafka_to_table $(if $(QUICK),--quick)
 
 chaos: setup jars ## long lane: kill -9 under load again and again, then compare database and tables
-	$(BIN)/pytest -m "chaos" tests
+	$(BIN)/pytest -m "chaos" -rA tests
 
 soak: setup jars ## long lane: hours in minutes: pause, resume and steady load with flat memory
-	$(BIN)/pytest -m "long and not chaos" tests
+	$(BIN)/pytest -m "long and not chaos" -rA tests
 
 run: setup ## a worker of your own: WORKER=config/worker.properties says where Kafka and the warehouse are
 	$(BIN)/headrace connect-distributed $(or $(WORKER),config/worker.properties)

@@ -31,7 +31,7 @@ from headrace_dev.server import LOOPBACK, free_ports, wait_until
 from headrace_dev.worker import Worker
 
 PLACEHOLDER = "__debezium_unavailable_value"
-SETTLE_SECONDS = 120
+SETTLE_SECONDS = 180
 TRANSACTIONS_PER_SECOND = 40
 _FORMS_OF_THE_PLACEHOLDER = (PLACEHOLDER, PLACEHOLDER.encode())
 
@@ -148,7 +148,7 @@ class Lane:
     def order(self, verb: str, state: str) -> None:
         """Ask for a target state and wait until connector and tasks have it."""
         self.worker.call("PUT", f"/connectors/{self.name}/{verb}")
-        wait_until(lambda: self.states() == {state}, f"state {state}", 60)
+        wait_until(lambda: self.states() == {state}, f"state {state}", SETTLE_SECONDS)
 
     def reconfigure(self, **changes: str) -> None:
         """Run with ``changes`` of the configuration: no task that knew another one is left, as after a mere PUT."""
@@ -242,12 +242,14 @@ class Lane:
         committed = self.worker.committed(self.name)
         return sum(end - committed.get(partition, 0) for partition, end in self._ends().items())
 
-    def prove(self, seconds: float = SETTLE_SECONDS) -> int:
+    def prove(self) -> int:
         """End the load, wait until all of it is applied, compare every cell. Returns the number of rows."""
         self.end_load()
         last = self._shop.close()
-        wait_until(lambda: last in {row["id"] for row in self.rows("orders")}, "last order in the lake", seconds, 0.5)
-        wait_until(lambda: self.applied_by(self.worker, self.name), "end of the lag", seconds, 0.5)
+        wait_until(
+            lambda: last in {row["id"] for row in self.rows("orders")}, "last order in the lake", SETTLE_SECONDS, 0.5
+        )
+        wait_until(lambda: self.applied_by(self.worker, self.name), "end of the lag", SETTLE_SECONDS, 0.5)
         rows = sum(self.compare(table) for table in TABLES)
         print(f"{self.name}: {rows} rows in {len(TABLES)} tables equal in database and lakehouse")
         return rows

@@ -1,0 +1,37 @@
+"""A day in the life of a worker, in minutes: steady load with pauses, and memory that stays where it was."""
+
+from __future__ import annotations
+
+import pytest
+from chaos.lane import Lane
+
+from headrace_dev.server import wait_until
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+WARM_ROUNDS = 2
+"""After these, caches, pools and the allocator's arenas have their size."""
+MAY_GROW_MEGABYTES = 40
+
+
+@pytest.mark.parametrize(
+    ("rounds", "transactions"),
+    [(1, 200), pytest.param(10, 6000, marks=pytest.mark.long)],
+)
+@pytest.mark.timeout(1800)
+def test_steady_load_with_pauses(lane: Lane, rounds: int, transactions: int) -> None:
+    """Round after round of load, pause and resume: memory does not grow with the work done, tables are equal."""
+    sizes = []
+    for number in range(1, rounds + 1):
+        lane.begin_load(200)
+        wait_until(lambda: lane.transactions > transactions / 2, "half of the load", 120)
+        lane.order("pause", "PAUSED")
+        wait_until(lambda: lane.transactions > transactions, "the other half, during the pause", 120)
+        lane.order("resume", "RUNNING")
+        rows = lane.prove()
+        sizes.append(lane.resident_megabytes())
+        written = lane.counted("kafka_connect_sink_task_sink_record_send_total")
+        files = sum(1 for path in lane.warehouse.rglob("*") if path.is_file())
+        print(f"round {number}: {written:.0f} events, {rows} rows, worker and JVM {sizes[-1]} MB, {files} files")
+    own = [worker for worker, _ in sizes]
+    assert max(own) - max(own[:WARM_ROUNDS]) < MAY_GROW_MEGABYTES
