@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from change_events import version
 from hypothesis import given
 from hypothesis import strategies as st
-from properties.histories import Delivery, Unit, batches, cuts, deliveries
+from properties.histories import UNCHANGED, VALUE, Delivery, Unit, batches, cuts, deliveries
 from properties.pipelines import Death, Killed, Table, expected
+from properties.reference_model import Event
 from properties.searching import examples
+
+from headrace.core.events import CellState, Operation
 
 DEATHS = st.lists(st.builds(Death, st.integers(1, 12), st.booleans(), st.integers(0, 6)), max_size=4)
 
@@ -81,3 +87,33 @@ def left_by_death(table: Table, delivery: Delivery, everything: list[Unit]) -> l
             assert table.died is not None
             return everything[max(done + begin - table.died.back, 0) :]
     return []
+
+
+def test_a_tombstone_whose_delete_is_read_again_hides_nothing_before_it() -> None:
+    """Killed after the ledger, before the table: an update that now comes in a batch of its own still applies.
+
+    The second half of the key change leaves out a value that only the row under its old key has.
+    """
+    delivery = Delivery(
+        [
+            [event(Operation.CREATE, 1, 0, a=(VALUE, 5), b=(VALUE, 5))],
+            [event(Operation.UPDATE, 1, 1, a=(VALUE, 7), b=(VALUE, 7))],
+            [
+                replace(event(Operation.DELETE, 1, 2), moved=True),
+                replace(event(Operation.CREATE, 2, 3, a=(UNCHANGED, None), b=(VALUE, 8)), old_key=1),
+            ],
+        ],
+        frozenset({0}),
+    )
+    table = Table([Death(commit=2, before=True, back=0)])
+    again = left_by_death(table, delivery, delivery.units)
+    assert again == delivery.units[1:]
+    table.restart()
+    for unit in again:
+        table.write(unit)
+    assert table.rows() == {2: {"a": 7, "b": 8}} == expected(delivery.units)
+
+
+def event(operation: Operation, key: int, offset: int, **cells: tuple[CellState, int | None]) -> Event:
+    """One change, at positions that count like the offsets."""
+    return Event(operation, key, version(offset + 1, offset), cells)

@@ -203,6 +203,8 @@ class SinkTask:
         self._batches.reset()
         self._uncommitted.clear()
         self._post_processor.assigned(partitions)
+        for pipeline in self._pipelines.values():
+            pipeline.assigned()
         self._gate_open = True
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 

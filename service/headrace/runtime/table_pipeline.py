@@ -33,6 +33,7 @@ from headrace.core.events import Actions, Changes, RowVersion, TableId, Truncate
 from headrace.core.fold import fold
 from headrace.core.keys import FLOOR_KEY
 from headrace.core.ranking import succeed
+from headrace.core.tombstones import Tombstones
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
 
@@ -88,7 +89,8 @@ class TablePipeline:
         self._options = options
         self._now = now
         self._stages = stages
-        self._ledger: dict[str, RowVersion] | None = None
+        self._tombstones: Tombstones | None = None
+        self._assigned_anew = False
         self._early_floor: RowVersion | None = None
 
     def write(self, content: Changes | Truncate, commit: Commit) -> None:
@@ -97,6 +99,8 @@ class TablePipeline:
         Raises Retriable (call again with the same arguments) or Fatal. Nothing is half done: whatever was written
         before an error does not apply a second time.
         """
+        if self._assigned_anew:
+            self._assigned_anew, self._tombstones = False, None
         try:
             if isinstance(content, Truncate):
                 self._truncate(content, commit)
@@ -104,9 +108,13 @@ class TablePipeline:
                 self._write_changes(content, commit)
         except BaseException:
             self._post_processor.failed(content.table)
-            self._ledger = None  # read it again: it may hold more than we know
+            self._tombstones = None  # read them again: the ledger may hold more than we know
             raise
         self._post_processor.committed(content.table)
+
+    def assigned(self) -> None:
+        """Another assignment begins: somebody else may have written, and partitions begin at other offsets."""
+        self._assigned_anew = True
 
     def maintain(self) -> None:
         """Compaction, snapshot expiry and ledger retention, if due."""
@@ -118,17 +126,17 @@ class TablePipeline:
     def _write_changes(self, changes: Changes, commit: Commit) -> None:
         with self._stages("fold"):
             changes = told(changes, self._table.schema())
-            actions = fold(changes, self._tombstones())
+            tombstones = self._ledger()
+            tombstones.begin(changes.version)
+            actions = fold(changes, tombstones.known)
         actions = self._resolve(actions)
         self._record_tombstones(actions)
         failpoints.reach("after-ledger")
         # What a key change carries over depends on which events of the old key apply: never guess.
-        if changes.old_key or open_rows(actions).any():
+        guess = bool(changes.old_key) or bool(open_rows(actions).any())
+        if guess or not _all_applied(actions, self._merge(actions, commit)):
             self._settle(changes, actions, commit)
-            return
-        counts = self._merge(actions, commit)
-        if not _all_applied(actions, counts):
-            self._settle(changes, actions, commit)
+        tombstones.end(changes.version)
 
     def _resolve(self, actions: Actions) -> Actions:
         with self._stages("reselect"):
@@ -153,16 +161,17 @@ class TablePipeline:
 
     # -- tombstones ---------------------------------------------------------------------------------------------------
 
-    def _tombstones(self) -> dict[str, RowVersion]:
-        if self._ledger is None:
-            self._ledger = dict(self._table.ledger())
+    def _ledger(self) -> Tombstones:
+        if self._tombstones is None:
+            ledger = dict(self._table.ledger())
             if self._early_floor is not None:
-                self._ledger[FLOOR_KEY] = succeed(self._early_floor, self._ledger.get(FLOOR_KEY))
-        return self._ledger
+                ledger[FLOOR_KEY] = succeed(self._early_floor, ledger.get(FLOOR_KEY))
+            self._tombstones = Tombstones(ledger)
+        return self._tombstones
 
     def _record_tombstones(self, actions: Actions) -> None:
         """Write the batch's deletes into the ledger, before the table (``merge.md`` section 3)."""
-        ledger = self._tombstones()
+        ledger = self._ledger().known
         deleted = np.flatnonzero(actions.delete)
         keys = actions.key.take(pa.array(deleted)).to_pylist()
         deletes = {key: actions.version.row(int(index)) for key, index in zip(keys, deleted, strict=True)}
@@ -180,7 +189,7 @@ class TablePipeline:
 
     def _truncate(self, truncate: Truncate, commit: Commit) -> None:
         self._post_processor.truncated(truncate.table)
-        ledger = self._tombstones()
+        ledger = self._ledger().known
         floor = succeed(truncate.version, ledger.get(FLOOR_KEY))
         if self._table.schema() is None:
             # Nothing to remove, and no ledger to write to; what another partition brings late is still below it.
@@ -201,7 +210,7 @@ class TablePipeline:
         with self._stages("settle"):
             stored = {} if self._table.schema() is None else self._table.stored(actions)
             self._refuse_regression(changes, stored)
-            rest = fold(changes, self._tombstones(), stored)
+            rest = fold(changes, self._ledger().known, stored)
         standing = _standing(rest, stored)
         rest = take_actions(rest, np.flatnonzero(~rest.delete | standing)) if _droppable(rest) else rest
         rest = self._resolve(without_hollow_carries(rest, _standing(rest, stored)))
