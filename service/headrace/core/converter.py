@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any, TypedDict
 
 import msgspec
+from cachetools import LRUCache
 
 from headrace.core.arrays import DECIMAL
 from headrace.core.errors import BadRecord
@@ -72,6 +73,7 @@ class JsonConverter:
         self._remembered = remembered
         self._known: list[_KnownSchema] = []  # most recent first
         self._newest: _KnownSchema | None = None
+        self._by_text: LRUCache[bytes, Schema] = LRUCache(remembered)
 
     def divide(self, document: bytes | None) -> Document | bytes | None:
         """The document without its schema part, if that is one that repeats; otherwise the document as it is.
@@ -135,17 +137,25 @@ class JsonConverter:
     def _split_unseen(self, document: bytes) -> tuple[Schema | None, bytes]:
         try:
             parts = _document.decode(document)
-            described = _anything.decode(parts.schema)
+            text, payload = bytes(parts.schema), bytes(parts.payload)
+            schema = self._schema(text)
         except msgspec.DecodeError as error:
             raise BadRecord(_json_error(document, error)) from error
-        schema = None if described is None else self._read(described)
-        prefix = b'{"schema":' + bytes(parts.schema) + b',"payload":'
-        payload = bytes(parts.payload)
+        prefix = b'{"schema":' + text + b',"payload":'
         if document == prefix + payload + b"}":  # JsonConverter's own layout, without spaces
             self._newest = _KnownSchema(schema, prefix, len(prefix))
             self._known.insert(0, self._newest)
             del self._known[self._remembered :]
         return schema, payload
+
+    def _schema(self, text: bytes) -> Schema | None:
+        """The schema of a text, the same object for the same text, however the document around it is laid out."""
+        if text not in self._by_text:
+            described = _anything.decode(text)
+            if described is None:
+                return None
+            self._by_text[text] = self._read(described)
+        return self._by_text[text]
 
     @staticmethod
     def _read(described: Any) -> Schema:

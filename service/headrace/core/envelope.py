@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from cachetools import LRUCache
+
 from headrace.core.catalog import Catalog, HandlingModes, NoCatalog
 from headrace.core.codec import Codec, Names, Source
 from headrace.core.converter import Document, JsonConverter
@@ -22,6 +24,8 @@ from headrace.core.unavailable import Placeholder
 
 BLOCK = 512
 """Records that go from bytes to values at once: few enough to stay in a core's cache, which halves the time."""
+
+_CODECS = 64  # a topic has a handful of schemas; more means that they do not repeat
 
 _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", "SchemaChangeValue", "MessageValue")
 
@@ -62,7 +66,7 @@ class TopicDecoder:
             options.position_epoch,
             options.value_schemas,
         )
-        self._codecs: dict[int, tuple[Schema | None, Codec | None]] = {}
+        self._codecs: LRUCache[int, tuple[Schema | None, Codec | None]] = LRUCache(_CODECS)
         self._last: Codec | None = None
         self._table = TableId("", "", "", topic)
         self._names: Names | None = None

@@ -37,6 +37,13 @@ def test_another_layout_is_understood_as_well() -> None:
     assert json.loads(payload) == {"id": 1}
 
 
+def test_a_schema_is_one_object_whatever_the_layout() -> None:
+    """What is compiled for a schema is found again, and does not pile up for documents in another layout."""
+    converter = JsonConverter(True)
+    first, _ = converter.split(document({"id": 1}, spaces=True))
+    assert all(converter.split(document({"id": number}, spaces=True))[0] is first for number in range(100))
+
+
 def test_alternating_schemas_are_both_remembered() -> None:
     """A topic in the middle of a schema change."""
     converter = JsonConverter(True)
