@@ -23,7 +23,7 @@ from headrace.core.schema import Field, Schema
 
 
 class Source(msgspec.Struct, gc=False, frozen=True):
-    """The fields of Debezium's source block that are used."""
+    """The fields of Debezium's source block that are used, of every connector (``core/positions.py``)."""
 
     name: str = ""
     connector: str = ""
@@ -34,6 +34,14 @@ class Source(msgspec.Struct, gc=False, frozen=True):
     ts_ms: int | None = None
     ts_us: int | None = None
     lsn: int | None = None
+    file: str | None = None
+    pos: int | None = None
+    row: int | None = None
+    commit_scn: str | int | None = None
+    txSeq: int | None = None  # noqa: N815 - the wire's own spelling
+    commit_lsn: str | None = None
+    change_lsn: str | None = None
+    event_serial_no: int | None = None
 
     @property
     def names(self) -> Names:

@@ -164,11 +164,8 @@ class TopicDecoder:
         while codec is not None and begin < len(events):
             self._note_table(events.sources[begin], events.sources)
             end = self._end_of_piece(events, begin) if mixed else len(events)
-            if events.operations[begin] is Operation.TRUNCATE:
-                version = self._builder.versions(events.slice(begin, end)).row(0)
-                out.pieces.append(Truncate(self._table, version))
-            else:
-                self._add_changes(codec, events.slice(begin, end), out)
+            add = self._add_truncate if events.operations[begin] is Operation.TRUNCATE else self._add_changes
+            add(codec, events.slice(begin, end), out)
             begin = end
 
     def _end_of_piece(self, events: Events, begin: int) -> int:
@@ -189,6 +186,12 @@ class TopicDecoder:
         if source is not NO_SOURCE and source.names != self._names:
             self._names = source.names
             self._table = TableId(source.name, source.db or "", source.schema or "", source.table or "")
+
+    def _add_truncate(self, _codec: Codec, events: Events, out: Decoded) -> None:
+        try:
+            out.pieces.append(Truncate(self._table, self._builder.versions(events).row(0)))
+        except BadRecord as error:
+            out.errant.append(Errant(events.indexes[0], Stage.TASK_PUT, error))
 
     def _add_changes(self, codec: Codec, events: Events, out: Decoded) -> None:
         while len(events):

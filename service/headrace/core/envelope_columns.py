@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -81,8 +82,8 @@ class ChangesBuilder:
         if Operation.READ in events.operations:
             pairs = zip(sources, events.operations, strict=True)
             sources = [NO_SOURCE if operation is Operation.READ else source for source, operation in pairs]
-        parts = [pa.array([getattr(source, name) for source in sources], pa.int64()) for name in form.fields]
-        return positions(form, self._position_epoch, parts, len(events))
+        values = [list(map(attrgetter(part.field), sources)) for part in form.parts]
+        return positions(form, self._position_epoch, values, len(events))
 
     def _classify(
         self,

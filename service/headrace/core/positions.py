@@ -2,12 +2,16 @@
 
 A position is text that sorts as text: ``<epoch>.<parts>`` with fixed widths, so that numpy, Arrow, Spark and a reader
 of the table compare it alike. The widths are part of the stored format.
+
+Every part is one field of the source block. A part that is null leaves its event without a position: of two changes
+that share half a position one would pass for the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,43 +25,125 @@ MAX_EPOCH = 99999
 _EPOCH = "%05d"
 
 
+def _number(values: Sequence[Any]) -> pa.Array:
+    return pc.cast(pa.array(values, pa.int64()), pa.string())
+
+
+def _decimal_text(values: Sequence[Any]) -> pa.Array:
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _binlog_suffix(values: Sequence[Any]) -> pa.Array:
+    """``mysql-bin.000003`` is the third file: the names grow a digit after ``.999999``, so they are no order."""
+    return pc.replace_substring_regex(pa.array(values, pa.string()), r"^.*\.", "")
+
+
+def _log_sequence_number(values: Sequence[Any]) -> pa.Array:
+    """SQL Server's ``00000027:00000ac0:0002``, hexadecimal in fixed widths, sorts as it is."""
+    return pc.utf8_lower(pa.array(values, pa.string()))
+
+
+_DIGITS = r"^[0-9]+$"
+_LSN = r"^[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}$"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionPart:
+    """One field of the source block as text of ``width`` characters.
+
+    ``pattern`` is what the text must match; a number needs none, since the decoder has read it as one.
+    """
+
+    field: str
+    width: int
+    text: Callable[[Sequence[Any]], pa.Array] = _number
+    pattern: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PositionFormat:
-    """Which fields of the source block make the position, whole numbers all, and how many digits each is given."""
+    """Which fields of the source block make the position, the one that counts most first."""
 
-    fields: tuple[str, ...]
-    digits: tuple[int, ...]
+    parts: tuple[PositionPart, ...]
+
+    @property
+    def width(self) -> int:
+        """Characters of a position, its epoch included."""
+        return len(_EPOCH % 0) + sum(1 + part.width for part in self.parts)
 
 
-NO_FORMAT = PositionFormat((), ())
-"""Of events that say nothing about their source: none has a position."""
+NO_FORMAT = PositionFormat(())
+"""Of events that say nothing that Headrace can order them by: none has a position, and arrival decides."""
 
-POSITION_FORMATS: dict[str, PositionFormat] = {
-    "postgresql": PositionFormat(("lsn",), (20,)),
+_BINLOG = PositionFormat(
+    (PositionPart("file", 10, _binlog_suffix, _DIGITS), PositionPart("pos", 20), PositionPart("row", 10)),
+)
+_ORACLE = PositionFormat((PositionPart("commit_scn", 38, _decimal_text, _DIGITS), PositionPart("txSeq", 20)))
+"""An SCN is an Oracle NUMBER, of 38 digits at most. ``scn`` misorders: events come in the order of commits."""
+_SQL_SERVER = PositionFormat(
+    (
+        PositionPart("commit_lsn", 22, _log_sequence_number, _LSN),
+        PositionPart("change_lsn", 22, _log_sequence_number, _LSN),
+        PositionPart("event_serial_no", 20),
+    )
+)
+
+POSITION_FORMATS: Mapping[str, PositionFormat] = {
+    "postgresql": PositionFormat((PositionPart("lsn", 20),)),
+    "mysql": _BINLOG,
+    "mariadb": _BINLOG,
+    "oracle": _ORACLE,
+    "sqlserver": _SQL_SERVER,
 }
-"""By ``source.connector``. A connector that is not here has no order that Headrace knows."""
+"""By ``source.connector``."""
+
+_NO_ROW_VERSION = frozenset({"cassandra"})
+"""Connectors whose events tell a version of each cell, and none of the row (``merge.md`` section 7)."""
 
 
 def position_format(connector: str) -> PositionFormat:
-    """The format for a connector. Raises BadRecord for one whose events have no known order."""
-    if connector in POSITION_FORMATS:
-        return POSITION_FORMATS[connector]
-    known = ", ".join(sorted(POSITION_FORMATS))
-    raise BadRecord(f"events of source.connector {connector!r} have no known order; known are: {known}")
+    """The format for a connector; NO_FORMAT for one whose positions are not known.
+
+    Raises BadRecord for one whose events are not changes of rows.
+    """
+    if connector in _NO_ROW_VERSION:
+        raise BadRecord(
+            f"events of source.connector {connector!r} change cells, not rows, and cannot be applied yet: "
+            "take its topics out of this connector"
+        )
+    return POSITION_FORMATS.get(connector, NO_FORMAT)
 
 
-def positions(form: PositionFormat, epoch: int, parts: Sequence[pa.Array], count: int) -> npt.NDArray[np.bytes_]:
-    """The positions of ``count`` events whose source fields are ``parts`` (int64), NO_POSITION where one is null."""
-    if not form.fields:
+def positions(form: PositionFormat, epoch: int, values: Sequence[Sequence[Any]], count: int) -> npt.NDArray[np.bytes_]:
+    """The positions of ``count`` events, NO_POSITION where a part is null.
+
+    ``values`` are the source fields of ``form.parts``, in that order. Raises BadRecord with the index of an event whose
+    field is not what its connector writes: it would be ordered wrongly.
+    """
+    if not form.parts:
         return np.full(count, NO_POSITION, "S1")
-    padded = [
-        pc.utf8_lpad(pc.cast(part, pa.string()), digits, "0") for part, digits in zip(parts, form.digits, strict=True)
-    ]
-    texts = pc.binary_join_element_wise(_EPOCH % epoch, *padded, ".")
-    width = len(_EPOCH % epoch) + sum(1 + digits for digits in form.digits)
+    parts = [_part_texts(part, column) for part, column in zip(form.parts, values, strict=True)]
+    texts = pc.binary_join_element_wise(_EPOCH % epoch, *parts, ".")
     # Texts of one width stand in Arrow's buffer as in numpy's; those without a position are filled up to it.
     present = np.asarray(texts.is_valid())
-    filled = texts.fill_null(" " * width)
-    found = np.frombuffer(filled.buffers()[2], f"S{width}", count, filled.offset * width).copy()
+    filled = texts.fill_null(" " * form.width)
+    found = np.frombuffer(filled.buffers()[2], f"S{form.width}", count, filled.offset * form.width).copy()
     found[~present] = NO_POSITION
     return found
+
+
+def _part_texts(part: PositionPart, values: Sequence[Any]) -> pa.Array:
+    texts = part.text(values)
+    if part.pattern is not None:
+        _refuse_others(part, part.pattern, texts)
+    return pc.utf8_lpad(texts, part.width, "0")
+
+
+def _refuse_others(part: PositionPart, pattern: str, texts: pa.Array) -> None:
+    fits = pc.and_(pc.match_substring_regex(texts, pattern), pc.less_equal(pc.utf8_length(texts), part.width))
+    others = np.flatnonzero(~np.asarray(fits.fill_null(True)))
+    if len(others):
+        raise BadRecord(
+            f"source.{part.field} is not what its connector writes, so the event has no place among others",
+            index=int(others[0]),
+        )

@@ -2,42 +2,143 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.errors import BadRecord
 from headrace.core.events import NO_POSITION
-from headrace.core.positions import NO_FORMAT, position_format, positions
+from headrace.core.positions import NO_FORMAT, POSITION_FORMATS, position_format, positions
 
-LSNS = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=20)
-
-
-@given(LSNS, st.integers(0, 99999))
-def test_positions_sort_as_their_numbers(lsns: list[int], epoch: int) -> None:
-    """Whatever their number of digits."""
-    found = positions(position_format("postgresql"), epoch, [pa.array(lsns, pa.int64())], len(lsns))
-    assert np.argsort(found, kind="stable").tolist() == np.argsort(np.array(lsns), kind="stable").tolist()
-    assert found[0] == b"%05d.%020d" % (epoch, lsns[0])
+COUNT = st.integers(0, 2**63 - 1)
+SCN = st.integers(0, 10**38 - 1)
+LSN_PARTS = st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1))
+Order = tuple[Any, ...]
+Fields = tuple[Any, ...]
 
 
-@given(LSNS)
-def test_a_higher_epoch_outranks_every_position(lsns: list[int]) -> None:
-    """After a failover positions start again under a raised epoch."""
-    form, column = position_format("postgresql"), [pa.array(lsns, pa.int64())]
-    assert min(positions(form, 1, column, len(lsns))) > max(positions(form, 0, column, len(lsns)))
+def _binlog(order: Order) -> Fields:
+    """Names have six digits and grow beyond them, as ``mysql-bin.1000000`` does."""
+    return f"my.bin-1.{order[0]:06d}", order[1], order[2]
 
 
-def test_an_event_without_its_fields_has_no_position() -> None:
-    """Snapshot reads and tombstones; b"" sorts below all."""
-    found = positions(position_format("postgresql"), 0, [pa.array([None, 7], pa.int64())], 2)
-    assert found.tolist() == [NO_POSITION, b"00000.00000000000000000007"]
-    assert positions(NO_FORMAT, 0, [], 2).tolist() == [NO_POSITION, NO_POSITION]
+def _oracle(order: Order) -> Fields:
+    return str(order[0]), order[1]
 
 
-def test_an_unknown_connector_is_refused() -> None:
-    """Without an order nothing can be merged; the message says which are known."""
-    with pytest.raises(BadRecord, match="'mongodb' have no known order; known are: postgresql"):
-        position_format("mongodb")
+def _log_sequence_number(order: Order) -> str:
+    return f"{order[0]:08x}:{order[1]:08x}:{order[2]:04x}"
+
+
+def _sql_server(order: Order) -> Fields:
+    return _log_sequence_number(order[0]), _log_sequence_number(order[1]), order[2]
+
+
+BINLOG = (st.tuples(st.integers(0, 2**31), COUNT, st.integers(0, 2**31)), _binlog)
+SOURCES: dict[str, tuple[st.SearchStrategy[Order], Callable[[Order], Fields]]] = {
+    "postgresql": (st.tuples(COUNT), tuple),
+    "mysql": BINLOG,
+    "mariadb": BINLOG,
+    "oracle": (st.tuples(SCN, COUNT), _oracle),
+    "sqlserver": (st.tuples(LSN_PARTS, LSN_PARTS, st.integers(0, 2**63 - 1)), _sql_server),
+}
+"""By connector: the numbers that order its changes, and the fields of its source block that tell them."""
+
+
+def texts(connector: str, fields: list[Fields], epoch: int = 0) -> list[bytes]:
+    columns = list(zip(*fields, strict=True))
+    found: list[bytes] = positions(position_format(connector), epoch, columns, len(fields)).tolist()
+    return found
+
+
+def test_every_format_is_tested() -> None:
+    """A new connector comes with its order."""
+    assert POSITION_FORMATS.keys() == SOURCES.keys()
+
+
+@pytest.mark.parametrize("connector", SOURCES)
+@given(data=st.data())
+def test_positions_sort_as_their_source(connector: str, data: st.DataObject) -> None:
+    """Text order is the source's order, whatever the number of digits; equal is equal."""
+    orders, fields = SOURCES[connector]
+    left, right = data.draw(orders), data.draw(orders)
+    first, second = texts(connector, [fields(left), fields(right)])
+    assert ((first > second) - (first < second)) == ((left > right) - (left < right))
+
+
+@pytest.mark.parametrize("connector", SOURCES)
+@given(data=st.data(), epoch=st.integers(0, 99998))
+def test_a_higher_epoch_outranks_every_position(connector: str, data: st.DataObject, epoch: int) -> None:
+    """After a failover positions start again under a raised epoch; every text of a connector has one width."""
+    orders, fields = SOURCES[connector]
+    left, right = data.draw(orders), data.draw(orders)
+    (before,), (after,) = texts(connector, [fields(left)], epoch), texts(connector, [fields(right)], epoch + 1)
+    assert after > before
+    assert len(after) == len(before) == position_format(connector).width
+
+
+@pytest.mark.parametrize(
+    ("connector", "fields", "text"),
+    [
+        ("postgresql", (7,), b"00000.00000000000000000007"),
+        ("mariadb", ("mybin.000002", 551, 0), b"00000.0000000002.00000000000000000551.0000000000"),
+        ("oracle", ("5160", 1), b"00000.%038d.%020d" % (5160, 1)),
+        ("oracle", (5160, 1), b"00000.%038d.%020d" % (5160, 1)),
+        (
+            "sqlserver",
+            ("0000002A:00000b68:0003", "0000002a:00000b68:0002", 2),
+            b"00000.0000002a:00000b68:0003.0000002a:00000b68:0002.%020d" % 2,
+        ),
+    ],
+)
+def test_the_stored_format(connector: str, fields: Fields, text: bytes) -> None:
+    """Tables hold these texts: they stay as they are."""
+    assert texts(connector, [fields]) == [text]
+
+
+@pytest.mark.parametrize("connector", SOURCES)
+def test_an_event_without_one_of_its_fields_has_no_position(connector: str) -> None:
+    """Two changes with half a position would pass for one and the same; b"" sorts below all."""
+    orders = {"postgresql": (7,), "oracle": (7, 7), "sqlserver": ((7, 7, 7), (7, 7, 7), 7)}
+    whole = SOURCES[connector][1](orders.get(connector, (7, 7, 7)))
+    for place in range(len(whole)):
+        lacking = tuple(None if i == place else value for i, value in enumerate(whole))
+        first, second = texts(connector, [lacking, whole])
+        assert first == NO_POSITION < second
+
+
+@pytest.mark.parametrize(
+    ("connector", "fields"),
+    [
+        ("mysql", ("mysql-bin", 4, 0)),
+        ("mysql", ("mysql-bin.12345678901", 4, 0)),
+        ("oracle", ("5160,5161", 1)),
+        ("oracle", ("1" * 39, 1)),
+        ("sqlserver", ("27:ac0:2", "00000027:00000ac0:0002", 1)),
+    ],
+)
+def test_a_field_that_gives_no_order_is_refused(connector: str, fields: Fields) -> None:
+    """The event is named; it is never put in a wrong place."""
+    good = ("mysql-bin.000001", 4, 0) if connector == "mysql" else ("1", 1)
+    good = ("00000027:00000ac0:0002", "00000027:00000ac0:0002", 1) if connector == "sqlserver" else good
+    with pytest.raises(BadRecord, match="is not what its connector writes") as refused:
+        texts(connector, [good, fields, good])
+    assert refused.value.index == 1
+
+
+def test_other_connectors_have_no_positions() -> None:
+    """Arrival orders their events, and those of records that name no connector (``merge.md`` section 2)."""
+    assert position_format("vitess") is NO_FORMAT
+    found = positions(NO_FORMAT, 0, [], 2)
+    assert found.tolist() == [NO_POSITION, NO_POSITION]
+    assert found.dtype.kind == np.bytes_("").dtype.kind
+
+
+def test_events_of_cells_are_refused() -> None:
+    """A Cassandra event is no change of a row: its ``r`` is a range tombstone (``merge.md`` section 7)."""
+    with pytest.raises(BadRecord, match="'cassandra' change cells, not rows"):
+        position_format("cassandra")
