@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 
 from benchmarks.envelope import encode
 from benchmarks.workload import TOPIC, Source
 from headrace_dev.kafka import Kafka
 
 _QUEUE = 100_000
+_COORDINATOR_STARTS = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 
 
 def produce(kafka: Kafka, source: Source) -> int:
@@ -44,7 +49,12 @@ class Progress:
         self._admin = kafka.admin()
 
     def committed(self, group: str) -> int:
-        """The next offset of the topic's one partition, 0 for none."""
+        """The next offset of the topic's one partition, 0 for none or while the group's coordinator still starts."""
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(TOPIC, 0)])
-        answer = self._admin.list_consumer_group_offsets([asked])[group].result(timeout=30)
+        try:
+            answer = self._admin.list_consumer_group_offsets([asked])[group].result(timeout=30)
+        except KafkaException as error:
+            if error.args[0].code() in _COORDINATOR_STARTS:
+                return 0
+            raise
         return max(0, *(int(partition.offset) for partition in answer.topic_partitions or ()), 0)

@@ -107,15 +107,16 @@ def outlasts(lane: Lane, seconds: float) -> None:
 def test_a_wrong_password(lane: Lane) -> None:
     """The task names the user and the options to correct, never a password; with the right one it goes on."""
     right, wrong = "a right pass phrase", "a wrong pass phrase"
-    lane.create_reader("reader", right)
-    login = {"reselect.database.user": "reader", "reselect.database.password": wrong}
+    reader = f"{lane.name}_reader"
+    lane.create_reader(reader, right)
+    login = {"reselect.database.user": reader, "reselect.database.password": wrong}
     lane.begin_load()
     logged = len(lane.log())
     put(lane.worker, lane.name, lane, login)
     wait_until(lambda: "FAILED" in lane.states(), "failed task")
     trace = lane.trace()
     assert f'database "{lane.name}"' in trace
-    assert 'password authentication failed for user "reader"' in trace
+    assert f'password authentication failed for user "{reader}"' in trace
     assert "correct reselect.database.*" in trace
     login["reselect.database.password"] = right
     lane.reconfigure(**ALWAYS_RESELECTING, **login)

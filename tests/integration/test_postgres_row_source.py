@@ -218,9 +218,10 @@ def _as(options: ReselectOptions, user: str, password: str) -> ReselectOptions:
 
 @pytest.fixture(scope="module")
 def reader(stack_postgres: Postgres, database: str) -> str:
-    """A user with a password and no grants."""
-    stack_postgres.execute("CREATE ROLE reader LOGIN PASSWORD 'secret'; GRANT USAGE ON SCHEMA app TO reader", database)
-    return "reader"
+    """A user with a password and no grants. Users belong to the server: the name is the database's own."""
+    user = f"{database}_reader"
+    stack_postgres.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'secret'; GRANT USAGE ON SCHEMA app TO {user}", database)
+    return user
 
 
 def test_wrong_password_is_told_without_the_password(
@@ -241,7 +242,7 @@ def test_missing_grant_is_told_with_the_statement(options: ReselectOptions, read
     """A user that may not read the table is told which grant is missing."""
     source = open_source(_as(options, reader, "secret"))
     source.check()
-    with pytest.raises(ConfigError, match=r'GRANT SELECT ON "app"\."Orders" TO "reader"'):
+    with pytest.raises(ConfigError, match=rf'GRANT SELECT ON "app"\."Orders" TO "{reader}"'):
         source.catalog(TABLE)
 
 
@@ -251,7 +252,7 @@ def test_n4_row_security_is_refused(
     """N4: rows hidden by row security would look deleted, so the table is refused."""
     stack_postgres.execute(
         "CREATE TABLE app.hidden (k int PRIMARY KEY); ALTER TABLE app.hidden ENABLE ROW LEVEL SECURITY;"
-        "GRANT SELECT ON app.hidden TO reader",
+        f"GRANT SELECT ON app.hidden TO {reader}",
         database,
     )
     with pytest.raises(ConfigError, match="row security hides rows"):
