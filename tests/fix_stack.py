@@ -48,6 +48,13 @@ def contrib_postgres(stack_postgres: Postgres) -> Postgres:
 
 
 @pytest.fixture(scope="session")
+def stack_standby(_stack: Stack) -> Postgres:
+    """A streaming replica of ``stack_postgres``."""
+    _stack.start("standby")
+    return _stack.standby
+
+
+@pytest.fixture(scope="session")
 def stack(_stack: Stack) -> Stack:
     """Everything: broker, database, Connect with Debezium."""
     _stack.start()

@@ -32,22 +32,26 @@ host all all {LOOPBACK}/32 scram-sha-256
 
 
 class Postgres:
-    """A server with a data folder of its own; ``stop``, ``kill`` and ``start`` keep the data."""
+    """A server with a data folder of its own; ``stop``, ``kill`` and ``start`` keep the data.
 
-    def __init__(self, root: Path) -> None:
+    With ``primary`` it is a standby of that server, which must run when this one starts for the first time.
+    """
+
+    def __init__(self, root: Path, name: str = "postgres", primary: Postgres | None = None) -> None:
         [self.port] = free_ports(1)
+        self._primary = primary
         self._account = _account()
-        self._folder = root / "postgres"
+        self._folder = root / name
         self._folder.mkdir(mode=0o755)
         self._binaries = _binaries(self._folder)
         command = [str(self._binaries / "postgres"), "-D", str(self._data)]
         # SIGINT is PostgreSQL's "fast" shutdown: it does not wait for clients.
-        self.server = Server("postgres", command, self._folder, account=self._account, stop_signal=signal.SIGINT)
+        self.server = Server(name, command, self._folder, account=self._account, stop_signal=signal.SIGINT)
 
     def start(self) -> None:
         """Start and wait until the server answers. The first start creates the cluster."""
         if not self._data.exists():
-            self._create()
+            self._create() if self._primary is None else self._copy(self._primary)
         self.server.start(self._answers)
 
     def stop(self) -> None:
@@ -100,6 +104,15 @@ class Postgres:
         (self._data / "pg_hba.conf").write_text(_HOST_RULES)
         with (self._data / "postgresql.conf").open("a") as file:
             file.writelines(f"{key} = {value}\n" for key, value in _settings(self.port).items())
+
+    def _copy(self, primary: Postgres) -> None:
+        """A physical copy that goes on to follow the primary (streaming replication)."""
+        if self._account:
+            os.chown(self._folder, self._account.user, self._account.group)
+        backup = [self._binaries / "pg_basebackup", "-D", self._data, "-d", primary.dsn(), "-R", "-X", "stream"]
+        _run_as(self._account, [*map(str, backup), "--checkpoint=fast", "--no-sync"], self._folder)
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.write(f"port = {self.port}\n")
 
 
 def _settings(port: int) -> dict[str, str]:

@@ -18,11 +18,15 @@ from headrace_dev.postgres import Postgres
 
 
 class Part(StrEnum):
-    """The servers of a stack; ``CONNECT`` needs ``KAFKA``."""
+    """The servers of a stack; ``CONNECT`` needs ``KAFKA``, ``STANDBY`` follows ``POSTGRES``."""
 
     KAFKA = "kafka"
     POSTGRES = "postgres"
+    STANDBY = "standby"
     CONNECT = "connect"
+
+
+_NEEDS = {Part.CONNECT: Part.KAFKA, Part.STANDBY: Part.POSTGRES}
 
 
 class Stack:
@@ -33,7 +37,7 @@ class Stack:
     """
 
     def __init__(self, *parts: Part | str, logs: Path = Path(".logs")) -> None:
-        self._wanted = tuple(parts) or tuple(Part)
+        self._wanted = tuple(parts) or (Part.KAFKA, Part.POSTGRES, Part.CONNECT)
         self._logs = logs
         self._started: list[Kafka | Postgres | Connect] = []
 
@@ -55,6 +59,11 @@ class Stack:
         return Postgres(self.root)
 
     @cached_property
+    def standby(self) -> Postgres:
+        """A streaming replica of ``postgres``."""
+        return Postgres(self.root, "standby", self.postgres)
+
+    @cached_property
     def connect(self) -> Connect:
         """The Connect worker with Debezium."""
         return Connect(self.root, self.kafka)
@@ -62,14 +71,11 @@ class Stack:
     def start(self, *parts: Part | str) -> None:
         """Start those of ``parts`` (without any: those the stack was made with) that do not run yet."""
         wanted = {Part(part) for part in parts or self._wanted}
-        if Part.CONNECT in wanted:
-            wanted.add(Part.KAFKA)
-        # Kafka and PostgreSQL do not know each other; Connect wants a broker that answers.
-        side_by_side = [self._server(part) for part in sorted(wanted - {Part.CONNECT})]
+        wanted |= {_NEEDS[part] for part in wanted if part in _NEEDS}
+        # Kafka and PostgreSQL do not know each other; Connect wants a broker that answers, a standby its primary.
         with ThreadPoolExecutor() as pool:
-            list(pool.map(self._start, side_by_side))
-        if Part.CONNECT in wanted:
-            self._start(self.connect)
+            list(pool.map(self._start, [self._server(part) for part in sorted(wanted - set(_NEEDS))]))
+            list(pool.map(self._start, [self._server(part) for part in sorted(wanted & set(_NEEDS))]))
 
     def stop(self, *, failed: bool = False) -> None:
         """Stop all parts and remove their data; ``failed`` keeps the logs and says where. Idempotent."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -152,32 +151,6 @@ def test_catalog_tells_what_may_be_left_out(
 
 
 # -- visibility (section 7.2) -----------------------------------------------------------------------------------------
-
-
-def test_s16_transaction_in_progress_is_waited_for(
-    stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
-) -> None:
-    """S16: while the event's transaction is not visible nothing is read; once it is, its value is."""
-    source = open_source(replace(options, visibility_timeout_ms=20_000))
-    table = TableId("shop", database, "app", 'we"ird 100%')
-    catalog = source.catalog(table)
-    assert catalog is not None
-    with stack_postgres.connect(database) as writer:
-        writer.execute("BEGIN")
-        writer.execute("""UPDATE app."we""ird 100%" SET "v""1" = 'later'""")
-        row = writer.execute("SELECT txid_current()").fetchone()
-        assert row is not None
-        asked = replace(_text_request(table, "k;1", "a", 'v"1'), transactions=np.array([row[0] & 0xFFFFFFFF]))
-        impatient = open_source(options)
-        with pytest.raises(Retriable, match="not visible"):
-            impatient.fetch(catalog, asked)
-        answers: list[object] = []
-        reading = threading.Thread(target=lambda: answers.append(source.fetch(catalog, asked).values))
-        reading.start()
-        writer.execute("COMMIT")
-        reading.join(20)
-        assert answers == [(["later"],)]
-        writer.execute("""UPDATE app."we""ird 100%" SET "v""1" = 'found'""")
 
 
 def test_transaction_of_another_server_is_noticed(options: ReselectOptions, open_source: Opener) -> None:

@@ -1,22 +1,20 @@
 """PostgreSQL as a RowSource: psycopg 3 and a bounded pool (``reselect.md`` sections 7.1, 7.2 and 7.4).
 
 Every statement has its own snapshot (autocommit, READ COMMITTED, read-only). Before rows are read, the transactions of
-the events must be known as committed: a synchronous replication wait delays visibility after the log has been decoded.
+the events must be known as committed on the server that is asked (``postgres_visibility.py``). With
+``reselect.read.from=replica`` standbys are asked first, and the primary, if it is listed, where they cannot answer.
 Values are taken as the server's raw text, which is what pgoutput sends too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import logging
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 import psycopg
-import psycopg_pool
 from psycopg import RawCursor
-from psycopg.conninfo import make_conninfo
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from headrace.core.catalog import CatalogColumn, CatalogTable
 from headrace.core.errors import ConfigError, Fatal, Retriable
@@ -24,31 +22,16 @@ from headrace.core.events import TableId
 from headrace.core.reselect import UNREADABLE, DatabaseOptions, ReselectOptions, RowAnswer, RowRequest
 from headrace.core.schema import Schema
 from headrace_connectors.sql.postgres_catalog import read_catalog
-from headrace_connectors.sql.postgres_errors import translated
 from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_schema import connect_schema
+from headrace_connectors.sql.postgres_server import PostgresServer, Role
 from headrace_connectors.sql.postgres_values import Reader, reader
+from headrace_connectors.sql.postgres_visibility import VisibilityCheck
 from headrace_connectors.sql.query import KeyTerm, array_literal, masks, select_rows
 
 Connection = psycopg.Connection[Any]
 
-SETTINGS = {
-    "default_transaction_read_only": "on",
-    "DateStyle": "ISO",
-    "IntervalStyle": "postgres",
-    "TimeZone": "UTC",
-    "bytea_output": "hex",
-    "extra_float_digits": "1",
-    "lc_monetary": "C",
-}
-"""Under these the server's text is that of pgoutput."""
-CONNECT_SECONDS = 10
-IDLE_SECONDS, LIFETIME_SECONDS = 300.0, 3600.0
-OLDEST_VERSION = 120000
-
-
-class NotVisible(Retriable):
-    """An event's transaction is not yet visible on the server that was asked."""
+log = logging.getLogger(__name__)
 
 
 class PostgresRowSource:
@@ -58,40 +41,16 @@ class PostgresRowSource:
         if options.database is None:
             raise ConfigError("reselect.database.hostname is missing", "reselect.database.hostname")
         self._options = options
-        self._database = options.database
-        self._pool = psycopg_pool.ConnectionPool(
-            _conninfo(options.database),
-            kwargs={"autocommit": True, "options": _settings(options)},
-            min_size=0,
-            max_size=max(options.database.pool_max_size, 1),
-            timeout=CONNECT_SECONDS,
-            reconnect_timeout=CONNECT_SECONDS,
-            max_idle=IDLE_SECONDS,
-            max_lifetime=LIFETIME_SECONDS,
-            check=psycopg_pool.ConnectionPool.check_connection,
-            open=False,
-        )
+        self._visibility = VisibilityCheck(options.visibility_timeout_ms / 1000)
+        self._servers = _servers(options.database, options)
 
     def check(self) -> None:
         """Connect once: ConfigError for what will not pass (password, database, standby), Retriable for the rest."""
-        with translated(self._where), self._connect() as connection:
-            version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
-            standby = connection.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone()
-        if version < OLDEST_VERSION or encoding != "UTF8":
-            raise ConfigError(
-                f"{self._where}: reselect needs PostgreSQL 12 or later with encoding UTF8, this is {version // 10000} "
-                f"with {encoding}",
-                "reselect.database.hostname",
-            )
-        if standby is not None and standby[0]:
-            raise ConfigError(
-                f"{self._where} is a standby; reselect reads from the primary (reselect.read.from=primary)",
-                "reselect.database.hostname",
-            )
+        self._servers[0].check()
 
     def catalog(self, table: TableId) -> CatalogTable | None:
         """The table's catalog entry. Raises ConfigError where rows are hidden from the user (grant, row security)."""
-        with self._connection() as connection:
+        with self._servers[0].connection() as connection:
             return read_catalog(connection, table)
 
     def schema(self, catalog: CatalogTable) -> Schema:
@@ -99,22 +58,48 @@ class PostgresRowSource:
         return connect_schema(catalog, self._options.modes)
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        """One SELECT after the events' transactions are known as committed. Raises Fatal if a key has several rows."""
+        """One SELECT after the events' transactions are known as committed. Raises Fatal if a key has several rows.
+
+        A server that is behind for too long, or away, is passed over for the next one; the last one's error is raised.
+        """
+        *others, last = self._servers_for(request)
+        for server in others:
+            try:
+                return self._fetch_from(server, catalog, request)
+            except Retriable as error:
+                log.info("reselect goes on to the primary: %s", error)
+        return self._fetch_from(last, catalog, request)
+
+    def close(self) -> None:
+        """Close the pools. Idempotent."""
+        for server in self._servers:
+            server.close()
+
+    def _servers_for(self, request: RowRequest) -> Sequence[PostgresServer]:
+        """Of events without a transaction id nothing can be proven: only the primary is sure not to be behind them."""
+        if not self._options.visibility_check or (request.transactions >= 0).all():
+            return self._servers
+        primaries = [server for server in self._servers if server.role is Role.PRIMARY]
+        if not primaries:
+            raise Fatal(
+                f"{self._servers[0].where}: events of {request.table.schema}.{request.table.table} carry no "
+                "transaction id, so a standby may be behind them; list the primary in reselect.database.hostname too"
+            )
+        return primaries
+
+    def _fetch_from(self, server: PostgresServer, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
         columns = [catalog.column(column.name) for column in request.columns]
         readable = [number for number, column in enumerate(columns) if column is not None]
         text = self._select(catalog, request, [columns[number] for number in readable])
         parameters = self._parameters(catalog, request, readable)
-        with self._connection() as connection:
+        with server.connection() as connection:
             if self._options.visibility_check:
-                self._await_visible(connection, request)
+                self._visibility.wait(connection, _known_transactions(request), server.where)
             with RawCursor(connection) as cursor:
                 cursor.execute(cast(Any, text), parameters, prepare=True)
                 found, texts = _raw_rows(cursor, len(request), len(readable), catalog.table)
-        return RowAnswer(found, self._values(request, columns, readable, texts), proven=self._options.visibility_check)
-
-    def close(self) -> None:
-        """Close the pool. Idempotent."""
-        self._pool.close()
+        proven = self._options.visibility_check and bool((request.transactions >= 0).all())
+        return RowAnswer(found, self._values(request, columns, readable, texts), proven)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -144,71 +129,17 @@ class PostgresRowSource:
                 values[number] = [_value(read, text) for text in texts[place]]
         return tuple(values)
 
-    # -- visibility (section 7.2) -------------------------------------------------------------------------------------
 
-    def _await_visible(self, connection: Connection, request: RowRequest) -> None:
-        transactions = sorted({int(number) for number in request.transactions if number >= 0})
-        if not transactions:
-            return
-        retrying = Retrying(
-            retry=retry_if_exception_type(NotVisible),
-            stop=stop_after_delay(self._options.visibility_timeout_ms / 1000),
-            wait=wait_exponential(multiplier=0.01, max=0.5),
-            reraise=True,
-        )
-        retrying(self._check_visible, connection, transactions)
-
-    def _check_visible(self, connection: Connection, transactions: Sequence[int]) -> None:
-        row = connection.execute("SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())").fetchone()
-        next_id = int(row[0]) if row is not None else 0
-        states = self._states(connection, [full_transaction_id(number, next_id) for number in transactions])
-        if "in progress" in states:
-            raise NotVisible(f"{self._where}: a transaction of the events is not visible yet")
-        if "aborted" in states:
-            raise ConfigError(
-                f"{self._where}: a transaction of the events was aborted here, so they come from another server; "
-                "correct reselect.database.*, or set reselect.visibility.check=off for a copy",
-                "reselect.database.hostname",
-            )
-
-    def _states(self, connection: Connection, full_ids: Sequence[int]) -> set[str | None]:
-        """What became of the transactions; null is too long ago to tell, and so visible."""
-        statement = "SELECT pg_catalog.txid_status(id) FROM unnest(%s::pg_catalog.int8[]) AS id"
-        try:
-            return {row[0] for row in connection.execute(statement, ([number for number in full_ids if number > 2],))}
-        except psycopg.errors.InvalidParameterValue as error:  # "transaction ID … is in the future"
-            raise NotVisible(
-                f"{self._where} does not know transaction {max(full_ids) & 0xFFFFFFFF} yet; if it is a copy or was "
-                "restored, its transaction ids say nothing: set reselect.visibility.check=off"
-            ) from error
-
-    # -- connections --------------------------------------------------------------------------------------------------
-
-    @property
-    def _where(self) -> str:
-        options = self._database
-        return f'database "{options.dbname}" at {options.hostname}:{options.port} (user "{options.user}")'
-
-    def _connect(self) -> Connection:
-        return psycopg.connect(_conninfo(self._database), autocommit=True, options=_settings(self._options))
-
-    @contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        """A connection of the pool. A failed connection is discarded with its statements by the pool."""
-        with translated(self._where):
-            self._pool.open()
-            try:
-                with self._pool.connection() as connection:
-                    yield connection
-            except psycopg_pool.PoolTimeout:
-                self._connect().close()  # says why there is no connection
-                raise
+def _servers(database: DatabaseOptions, options: ReselectOptions) -> tuple[PostgresServer, ...]:
+    """In the order in which they are asked."""
+    roles = [Role.PRIMARY]
+    if options.read_from == "replica":
+        roles = [Role.REPLICA, Role.PRIMARY] if len(database.servers) > 1 else [Role.REPLICA]
+    return tuple(PostgresServer(database, role, options.database_query_timeout_ms) for role in roles)
 
 
-def full_transaction_id(number: int, next_id: int) -> int:
-    """The 64-bit id nearest to ``next_id`` of a 32-bit transaction id (signed difference, as PostgreSQL compares)."""
-    difference = (number - next_id) & 0xFFFFFFFF
-    return next_id + (difference - (1 << 32) if difference >= 1 << 31 else difference)
+def _known_transactions(request: RowRequest) -> list[int]:
+    return sorted({int(number) for number in request.transactions if number >= 0})
 
 
 def _raw_rows(
@@ -258,24 +189,3 @@ def _known(catalog: CatalogTable, name: str) -> CatalogColumn:
     if known is None:
         raise Fatal(f"key column {name} is not in table {catalog.table.schema}.{catalog.table.table} any more")
     return known
-
-
-def _conninfo(database: DatabaseOptions) -> str:
-    given: dict[str, Any] = {
-        "host": database.hostname,
-        "port": database.port,
-        "user": database.user,
-        "password": database.password,
-        "dbname": database.dbname,
-        "sslmode": database.sslmode,
-        "sslrootcert": database.sslrootcert,
-        "sslcert": database.sslcert,
-        "sslkey": database.sslkey,
-    }
-    options = {key: value for key, value in given.items() if value}
-    return make_conninfo(**options, connect_timeout=CONNECT_SECONDS, application_name="headrace-reselect")
-
-
-def _settings(options: ReselectOptions) -> str:
-    timeouts = dict.fromkeys(("statement_timeout", "lock_timeout"), str(options.database_query_timeout_ms))
-    return " ".join(f"-c {key}={value}" for key, value in {**SETTINGS, **timeouts}.items())

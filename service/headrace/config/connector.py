@@ -151,7 +151,6 @@ LATER_VALUES = {
     ("table.format", "delta"): "Delta tables come with a later release; use iceberg",
     ("reselect.error.handling.mode", "dlq"): "dead-lettering by reselect comes with a later release; use warn or fail",
     ("reselect.unresolved.insert.mode", "dlq"): "dead-lettering by reselect comes with a later release; use fail",
-    ("reselect.read.from", "replica"): "reading from standbys comes with a later release; use primary",
 }
 
 CLIENT_OVERRIDES = ("consumer.override.", "producer.override.", "admin.override.")

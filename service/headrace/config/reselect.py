@@ -89,8 +89,9 @@ _RESELECT = group(
         "reselect.read.from",
         Type.STRING,
         "primary",
-        "Which server answers. Standbys come with a later release.",
-        validator=one_of("primary"),
+        "Which server answers: primary, or replica for a standby, which must prove that it has an event's transaction "
+        "before its answer counts; if it is too far behind, the primary is asked where hostname lists it.",
+        validator=one_of("primary", "replica"),
     ),
     key(
         "reselect.visibility.check",
@@ -103,7 +104,7 @@ _RESELECT = group(
         "reselect.visibility.timeout.ms",
         Type.LONG,
         "10000",
-        "How long to wait for a transaction to become visible.",
+        "How long to wait for a transaction to become visible on a server, before the next one is asked.",
         validator=at_least(0),
     ),
     key("reselect.batch.max.keys", Type.INT, "1000", "Rows of one SELECT.", _LOW, at_least(1)),
@@ -145,7 +146,8 @@ _DATABASE = group(
         "reselect.database.hostname",
         Type.STRING,
         "",
-        "Host of the source database; empty turns reselect off.",
+        "Host of the source database; empty turns reselect off. Several servers of one cluster are listed with commas, "
+        "each with a port of its own where it has one: replica:5433,primary.",
         _HIGH,
     ),
     key("reselect.database.port", Type.INT, "5432", "Port of the source database.", validator=between(1, 65535)),

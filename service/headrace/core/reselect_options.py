@@ -29,7 +29,10 @@ JAVA_ONLY = re.compile(r"\\[QEpPhHvVRXGkzZ]|&&")
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
-    """``reselect.database.*``: where rows are read again. The password is in no text form of it."""
+    """``reselect.database.*``: where rows are read again. The password is in no text form of it.
+
+    ``hostname`` may list several servers of one cluster, each with a port of its own: ``replica:5433,primary``.
+    """
 
     hostname: str
     port: int = 5432
@@ -41,6 +44,21 @@ class DatabaseOptions:
     sslcert: str = ""
     sslkey: str = ""
     pool_max_size: int = 4
+
+    @property
+    def servers(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each server that ``hostname`` lists. Raises ConfigError for a port that is no number."""
+        return tuple(_server(part.strip(), self.port) for part in self.hostname.split(",") if part.strip())
+
+
+def _server(text: str, default_port: int) -> tuple[str, int]:
+    """``host``, ``host:port``, or an IPv6 address, which takes brackets where a port follows."""
+    host, colon, port = text.rpartition(":")
+    if not colon or (":" in host and not host.endswith("]")):
+        return text.strip("[]"), default_port
+    if not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ConfigError(f"reselect.database.hostname: {port!r} in {text!r} is no port", "reselect.database.hostname")
+    return host.strip("[]"), int(port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +93,12 @@ class ReselectOptions:
     modes: HandlingModes = field(default_factory=HandlingModes)
     errors_retry_timeout_ms: int = 0
     errors_retry_delay_max_ms: int = 60_000
+
+    @property
+    def caches(self) -> bool:
+        """Whether the cache is switched on, and nothing that holds for every topic keeps it off (section 3.4)."""
+        unproven = self.read_from == "replica" and not self.visibility_check
+        return self.cache_enabled and not unproven
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> ReselectOptions:
@@ -187,7 +211,10 @@ class _Properties:
         names = ("hostname", "user", "password", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey")
         texts = {name: self.text(prefix + name) for name in names if self.text(prefix + name)}
         port, pool = self.number(prefix + "port", 5432), self.number(prefix + "pool.max.size", 4)
-        return DatabaseOptions(**texts, port=port, pool_max_size=pool)
+        database = DatabaseOptions(**texts, port=port, pool_max_size=pool)
+        if not database.servers:
+            raise ConfigError(f"{prefix}hostname names no server", prefix + "hostname")
+        return database
 
     def modes(self) -> HandlingModes:
         return HandlingModes.from_properties(self._values)
@@ -201,7 +228,7 @@ def _read(given: _Properties) -> ReselectOptions:
         null_values=given.flag("reselect.null.values", True),
         error_handling_mode=given.word("reselect.error.handling.mode", "warn", "fail"),
         source_reads=given.word("reselect.source.reads", "all", "missing-rows", "none"),
-        read_from=given.word("reselect.read.from", "primary"),
+        read_from=given.word("reselect.read.from", "primary", "replica"),
         batch_max_keys=given.number("reselect.batch.max.keys", 1000),
         batch_max_bytes=given.number("reselect.batch.max.bytes", 64 << 20),
         unresolved_insert_mode=given.word("reselect.unresolved.insert.mode", "auto", "null", "fail"),

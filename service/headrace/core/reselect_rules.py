@@ -81,7 +81,7 @@ def table_rules(
     """The rules for a table whose events have ``columns``. ``may_cache`` is False for topics that hide events."""
     selected = ColumnFilter(options.columns_include_list, options.columns_exclude_list)
     key_schemas = [column.schema for column in columns if column.name in key_fields]
-    cache = options.cache_enabled and may_cache and _key_is_exact(catalog, key_schemas)
+    cache = options.caches and may_cache and _key_is_exact(catalog, key_schemas)
     rules = {
         column.name: _column_rule(column, options, catalog, has_source, cache)
         for column in columns

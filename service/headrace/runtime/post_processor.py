@@ -209,7 +209,7 @@ class ReselectColumnsPostProcessor:
             self._options,
             catalog,
             has_source=self._source is not None and catalog is not None,
-            may_cache=self._options.cache_enabled and self._may_cache(actions.version.topic),
+            may_cache=self._options.caches and self._may_cache(actions.version.topic),
         )
 
     def _batch(self, table: TableId, rules: TableRules) -> CacheBatch | None:

@@ -88,3 +88,34 @@ def test_password_is_in_no_text() -> None:
     assert options.database is not None
     assert options.database.password == "hunter2"
     assert "hunter2" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("hostname", "servers"),
+    [
+        ("db", [("db", 5432)]),
+        ("replica:5433, db", [("replica", 5433), ("db", 5432)]),
+        ("::1", [("::1", 5432)]),
+        ("[::1]:5433,[fe80::2]", [("::1", 5433), ("fe80::2", 5432)]),
+    ],
+)
+def test_hostname_lists_servers(hostname: str, servers: list[tuple[str, int]]) -> None:
+    """Each may have a port of its own; an IPv6 address takes brackets for it."""
+    options = ReselectOptions.from_properties({"reselect.database.hostname": hostname})
+    assert options.database is not None
+    assert list(options.database.servers) == servers
+
+
+@pytest.mark.parametrize("hostname", ["db:", "db:http", "db:0", " , "])
+def test_hostname_that_names_no_server(hostname: str) -> None:
+    """A port that is none, or a list of nothing, is refused with the option's name."""
+    with pytest.raises(ConfigError) as caught:
+        ReselectOptions.from_properties({"reselect.database.hostname": hostname})
+    assert caught.value.key == "reselect.database.hostname"
+
+
+def test_answers_of_replicas_without_the_check_are_not_cached() -> None:
+    """Section 3.4: the cache stays off, whatever its switch says."""
+    given = {"reselect.cache.enabled": "true", "reselect.read.from": "replica"}
+    assert ReselectOptions.from_properties(given).caches
+    assert not ReselectOptions.from_properties({**given, "reselect.visibility.check": "off"}).caches

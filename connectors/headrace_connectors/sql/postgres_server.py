@@ -1,0 +1,132 @@
+"""The connections to PostgreSQL: a bounded pool for one role, primary or standby (``reselect.md`` section 7.4).
+
+``reselect.database.hostname`` may list several servers, as libpq has it; which of them is asked is decided by what the
+server says about itself when the connection is made, so that a failover needs no new configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+import psycopg
+import psycopg_pool
+from psycopg.conninfo import make_conninfo
+
+from headrace.core.errors import ConfigError, Retriable
+from headrace.core.reselect import DatabaseOptions
+from headrace_connectors.sql.postgres_errors import translated
+
+Connection = psycopg.Connection[Any]
+
+SETTINGS = {
+    "default_transaction_read_only": "on",
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "lc_monetary": "C",
+}
+"""Under these the server's text is that of pgoutput."""
+CONNECT_SECONDS = 10
+IDLE_SECONDS, LIFETIME_SECONDS = 300.0, 3600.0
+OLDEST_VERSION = 120000
+
+
+class Role(StrEnum):
+    """Which server is wanted, in libpq's words for ``target_session_attrs``.
+
+    Not ``read-write``: our sessions are read-only by their own setting.
+    """
+
+    PRIMARY = "primary"
+    REPLICA = "prefer-standby"
+
+
+class PostgresServer:
+    """One of the servers of ``reselect.database.*``. Connections are made when they are first needed."""
+
+    def __init__(self, database: DatabaseOptions, role: Role, query_timeout_ms: int) -> None:
+        self.role = role
+        self.where = f'database "{database.dbname}" at {_places(database)} (user "{database.user}")'
+        self._arguments: dict[str, Any] = {"autocommit": True, "options": _settings(query_timeout_ms)}
+        self._conninfo = _conninfo(database, role)
+        self._pool = psycopg_pool.ConnectionPool(
+            self._conninfo,
+            kwargs=self._arguments,
+            min_size=0,
+            max_size=max(database.pool_max_size, 1),
+            timeout=CONNECT_SECONDS,
+            reconnect_timeout=CONNECT_SECONDS,
+            max_idle=IDLE_SECONDS,
+            max_lifetime=LIFETIME_SECONDS,
+            check=psycopg_pool.ConnectionPool.check_connection,
+            open=False,
+        )
+
+    def check(self) -> None:
+        """Connect once: ConfigError for what will not pass (password, database, standby), Retriable for the rest."""
+        try:
+            with translated(self.where), self._connect() as connection:
+                version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
+        except Retriable as error:
+            if "hot standby" not in str(error):
+                raise
+            raise ConfigError(
+                f"{self.where} is a standby; name the primary, or read from standbys with reselect.read.from=replica",
+                "reselect.database.hostname",
+            ) from error
+        if version < OLDEST_VERSION or encoding != "UTF8":
+            raise ConfigError(
+                f"{self.where}: reselect needs PostgreSQL 12 or later with encoding UTF8, this is {version // 10000} "
+                f"with {encoding}",
+                "reselect.database.hostname",
+            )
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection of the pool. A failed connection is discarded with its statements by the pool."""
+        with translated(self.where):
+            self._pool.open()
+            try:
+                with self._pool.connection() as connection:
+                    yield connection
+            except psycopg_pool.PoolTimeout:
+                self._connect().close()  # says why there is no connection
+                raise
+
+    def close(self) -> None:
+        """Close the pool. Idempotent."""
+        self._pool.close()
+
+    def _connect(self) -> Connection:
+        return psycopg.connect(self._conninfo, **self._arguments)
+
+
+def _places(database: DatabaseOptions) -> str:
+    return ", ".join(f"{host}:{port}" for host, port in database.servers)
+
+
+def _conninfo(database: DatabaseOptions, role: Role) -> str:
+    given: dict[str, Any] = {
+        "host": ",".join(host for host, _ in database.servers),
+        "port": ",".join(str(port) for _, port in database.servers),
+        "user": database.user,
+        "password": database.password,
+        "dbname": database.dbname,
+        "sslmode": database.sslmode,
+        "sslrootcert": database.sslrootcert,
+        "sslcert": database.sslcert,
+        "sslkey": database.sslkey,
+        "target_session_attrs": role.value,
+    }
+    options = {key: value for key, value in given.items() if value}
+    return make_conninfo(**options, connect_timeout=CONNECT_SECONDS, application_name="headrace-reselect")
+
+
+def _settings(query_timeout_ms: int) -> str:
+    timeouts = dict.fromkeys(("statement_timeout", "lock_timeout"), str(query_timeout_ms))
+    return " ".join(f"-c {key}={value}" for key, value in {**SETTINGS, **timeouts}.items())
