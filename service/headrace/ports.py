@@ -7,9 +7,9 @@ Each port has a real version and a memory version (``headrace_connectors/memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from headrace.core.converter import Document
 from headrace.core.errors import Stage
 from headrace.core.events import Actions, RowVersion, TableId
 from headrace.core.reselect import RowAnswer, RowRequest
-from headrace.core.schema import Schema
+from headrace.core.schema import Field, Schema
 
 
 class TopicPartition(NamedTuple):
@@ -176,6 +176,15 @@ class LakeTable(Protocol):
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """The versions of the rows that stand under the actions' keys, by canonical key."""
 
+    def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of every row, in pieces that fit memory and in any order; nothing without a table."""
+
+    def read(self, keys: pa.Table) -> pa.Table:
+        """The rows under ``keys`` (the key columns, in the table's types): all data columns and Headrace's own.
+
+        A key that several rows have brings all of them. Empty without a table.
+        """
+
     def maintain(self, now: int, tombstone_retention: int) -> None:
         """Compact, expire snapshots and old tombstones if it is due; cheap when nothing is. Times in microseconds."""
 
@@ -225,6 +234,33 @@ class RowSource(Protocol):
         """Let go of all connections. Idempotent."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """How far the log of a source is, as parts of a source position (``core/positions.py``) of ``connector``.
+
+    Whatever any reader saw before ``end`` was asked for lies below it. ``published`` is up to where the source
+    connector has said that its events are in Kafka; None where that cannot be known.
+    """
+
+    connector: str
+    end: tuple[Any, ...]
+    published: tuple[Any, ...] | None = None
+
+
+@runtime_checkable
+class TableSource(RowSource, Protocol):
+    """A row source that can also read tables whole, for `headrace verify`."""
+
+    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        """Every row of a table, all of one snapshot: pieces that fit memory, Connect values (or UNREADABLE) by column.
+
+        Raises as ``fetch`` does, also between pieces.
+        """
+
+    def log_position(self) -> LogPosition:
+        """How far the log is now."""
+
+
 LogRecord = tuple[str, bytes | None]
 """Key and value of a record of a compacted log; no value removes the key."""
 
@@ -255,12 +291,23 @@ class GroupOffsets(Protocol):
         """
 
 
+class TopicOffsets(Protocol):
+    """How far topics are, seen from outside of any group."""
+
+    async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
+        """The next offset of every partition of the topics whose whole name matches the regular expression.
+
+        Raises Retriable when the brokers do not answer.
+        """
+
+
 class Stores(Protocol):
     """Where a worker keeps what must survive it: configurations with target states, and statuses."""
 
     configs: CompactedLog
     statuses: CompactedLog
     group_offsets: GroupOffsets
+    topic_offsets: TopicOffsets
 
     async def start(self) -> None:
         """Connect. The logs are started by who reads them. Raises ConfigError or Retriable."""

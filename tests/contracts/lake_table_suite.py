@@ -496,6 +496,44 @@ class LakeTableSuite:
             assert lake.read(name).column("name").to_pylist() == [name]
             assert name in json.loads(lake.summary(name)["headrace.offsets"])
 
+    # -- reading back -------------------------------------------------------------------------------------------------
+
+    def test_a_scan_brings_every_row_once(self, table: LakeTable) -> None:
+        """All rows, in pieces of whatever size, with the columns that were asked for."""
+        apply(table, *(item(key, None, position=20 + key, at=key) for key in range(2, 30)))
+        pieces = list(table.scan(["name", "id"]))
+        assert all(piece.column_names == ["name", "id"] for piece in pieces)
+        rows = {row["id"]: row["name"] for piece in pieces for row in piece.to_pylist()}
+        assert sum(len(piece) for piece in pieces) == 29
+        assert rows == {1: "one", **dict.fromkeys(range(2, 30))}
+
+    def test_reading_by_key_brings_rows_with_their_versions(self, table: LakeTable) -> None:
+        """Only the rows that stand under the keys, own columns included."""
+        apply(table, item(2, position=11, at=11))
+        rows = table.read(pa.table({"id": pa.array([1, 9], pa.int64())}))
+        assert rows.column_names[: len(ITEM)] == ITEM.names
+        [row] = rows.to_pylist()
+        assert (row["id"], row["name"], row["qty"]) == (1, "one", 1)
+        assert (row["__headrace_position"].encode(), row["__headrace_offset"]) == (text(10), 10)
+
+    def test_a_table_that_is_not_there_has_no_rows(self, lake: LakeHarness, name: str) -> None:
+        """Nothing is scanned or read before the table exists."""
+        table = lake.open(name)
+        assert list(table.scan(["id"])) == []
+        assert len(table.read(pa.table({"id": pa.array([1], pa.int64())}))) == 0
+
+    def test_times_of_any_age_are_scanned_as_they_are(self, lake: LakeHarness, name: str) -> None:
+        """Infinity and years beyond what INT96 holds come back as the counts that they are."""
+        counts = [9223372036825200000, -(10**17), 0, None]
+        schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us")), ("z", pa.timestamp("us", tz="UTC"))])
+        table = lake.open(name)
+        table.evolve(schema, ["id"])
+        rows = [Row({"id": n, "at": count, "z": count}, position=n + 1, at=n) for n, count in enumerate(counts)]
+        table.merge(actions(schema, rows), commit())
+        found = pa.concat_tables(table.scan(["id", "at", "z"])).sort_by("id")
+        for column in ("at", "z"):
+            assert found[column].combine_chunks().view(pa.int64()).to_pylist() == counts
+
 
 def _exact(kind: pa.DataType) -> pa.DataType:
     """A type in which values compare bit by bit."""

@@ -14,8 +14,8 @@ from headrace.core.catalog import CatalogTable
 from headrace.core.errors import Fatal
 from headrace.core.events import Column, TableId
 from headrace.core.reselect import UNREADABLE, RowAnswer, RowRequest
-from headrace.core.schema import Schema
-from headrace.ports import RowSource
+from headrace.core.schema import Field, Schema
+from headrace.ports import RowSource, TableSource
 
 TABLE = TableId("shop", "inventory", "app", "Orders")
 INT = Schema("int32")
@@ -105,6 +105,25 @@ class RowSourceSuite:
         schema = source.schema(self.catalog(source))
         assert [member.name for member in schema.fields] == list(SCHEMAS)
         assert schema.field("price") == PRICE
+
+    def test_a_scan_brings_every_row(self, source: RowSource) -> None:
+        """All rows with the values that a fetch gives; a column that does not exist is unreadable."""
+        assert isinstance(source, TableSource)
+        fields = [*source.schema(self.catalog(source)).fields, Field("gone", TEXT)]
+        rows: list[tuple[Any, ...]] = []
+        for values in source.scan(self.catalog(source), fields):
+            columns = [
+                values[n] if values[n][0] is UNREADABLE else build_array(fields[n].schema, values[n]).to_pylist()
+                for n in range(len(fields))
+            ]
+            rows.extend(zip(*columns, strict=True))
+        wanted = [(*row.values(), UNREADABLE) for row in ROWS]
+        assert sorted(rows, key=lambda row: row[:2]) == sorted(wanted, key=lambda row: row[:2])
+
+    def test_the_log_never_goes_back(self, source: RowSource) -> None:
+        """A later position is not below an earlier one."""
+        assert isinstance(source, TableSource)
+        assert source.log_position().end <= source.log_position().end
 
     def test_close_is_idempotent(self, source: RowSource) -> None:
         """Closing twice is closing."""

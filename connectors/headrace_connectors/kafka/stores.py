@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as ClientPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -56,6 +59,27 @@ class KafkaGroupOffsets:
         }
 
 
+class KafkaTopicOffsets:
+    """``headrace.ports.TopicOffsets``: a connection per question, without a group."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._arguments = dict(arguments)
+
+    async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
+        """What a reader of committed transactions could fetch up to. Raises Retriable, ConfigError or Fatal."""
+        consumer = AIOKafkaConsumer(**self._arguments, isolation_level="read_committed", enable_auto_commit=False)
+        try:
+            await consumer.start()
+            topics = [topic for topic in await consumer.topics() if re.fullmatch(pattern, topic)]
+            wanted = [ClientPartition(topic, n) for topic in topics for n in consumer.partitions_for_topic(topic) or ()]
+            found = await consumer.end_offsets(wanted) if wanted else {}
+        except (KafkaError, OSError) as error:
+            raise translated(error, "asking for the ends of topics") from error
+        finally:
+            await consumer.stop()
+        return {TopicPartition(partition.topic, partition.partition): end for partition, end in found.items()}
+
+
 class KafkaStores:
     """``headrace.ports.Stores`` on the topics that the worker's ``properties``, defaults included, name."""
 
@@ -65,6 +89,7 @@ class KafkaStores:
         status_partitions = int(properties[f"{_STATUS}.partitions"])
         self.statuses = KafkaLog(_log_topic(properties, _STATUS, status_partitions), self._arguments)
         self.group_offsets = KafkaGroupOffsets(self._arguments)
+        self.topic_offsets = KafkaTopicOffsets(self._arguments)
 
     async def start(self) -> None:
         """See that a broker lets us in; the cause is named if none does. Raises ConfigError or Retriable."""
@@ -88,6 +113,7 @@ class StandaloneStores:
         self.configs = MemoryLog()
         self.statuses = MemoryLog()
         self.group_offsets = KafkaGroupOffsets(self._arguments)
+        self.topic_offsets = KafkaTopicOffsets(self._arguments)
 
     async def start(self) -> None:
         """See that a broker lets us in. Raises ConfigError or Retriable."""

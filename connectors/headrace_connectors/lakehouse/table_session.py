@@ -6,6 +6,7 @@ of a commit, belong to one table (``spark.md``).
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from headrace_connectors.lakehouse.schema import column_list, quoted
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _ROWS_PER_TASK = 10_000
 _MAX_TASKS = 16
+_ROWS_PER_BATCH = 10_000
 
 
 class TableSession:
@@ -47,6 +49,26 @@ class TableSession:
         """A result that may be large, in columns."""
         with translated(self._table):
             return self._spark.sql(query).toArrow()
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether there is a folder that Spark and this process share."""
+        return self._scratch is not None
+
+    def batches(self, query: str) -> Iterator[pa.Table]:
+        """A result of any size, through a file that both sides share, a few rows at a time. Needs ``hands_over``."""
+        if self._scratch is None:
+            raise ValueError("Spark and this process share no folder")
+        folder = self._scratch / f"headrace_scan_{uuid.uuid4().hex}"
+        try:
+            with translated(self._table):
+                self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # INT96 ends in 2262
+                self._spark.sql(query).write.parquet(str(folder))
+            for path in sorted(folder.glob("*.parquet")):
+                with pq.ParquetFile(path) as file:
+                    yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(_ROWS_PER_BATCH))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def schema(self, table: str) -> pa.Schema | None:
         """The Arrow schema of a table (quoted name), or None if there is none."""

@@ -13,6 +13,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from headrace.core.errors import Fatal, HeadraceError
 from headrace.core.events import Actions, RowVersion
 from headrace.ports import Commit, MergeCounts, TableOptions
+from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.ledger import SUFFIX, TombstoneLedger, versions
 from headrace_connectors.lakehouse.merge import append_sql, merge_sql, stored_sql, text_literal, truncate_sql
@@ -198,6 +199,18 @@ class SparkTable:
         with self._session.staged(part.rows) as view:
             rows = self._session.arrow(stored_sql(self._table, view, part.shape))
         return dict(zip(rows["key"].to_pylist(), versions(rows), strict=True))
+
+    def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of every row."""
+        if self.schema() is not None:
+            yield from reader.scan(self._session, self._table, columns)
+
+    def read(self, keys: pa.Table) -> pa.Table:
+        """The rows under the keys, Headrace's own columns included."""
+        schema = self.schema()
+        if schema is None:
+            return pa.schema([*keys.schema, *VERSION_COLUMNS]).empty_table()
+        return reader.read(self._session, self._table, [*schema.names, *VERSION_COLUMNS.names], keys)
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
         """Compact, expire snapshots and old tombstones where that is due; nothing is asked of Spark where it is not."""

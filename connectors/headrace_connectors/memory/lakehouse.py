@@ -6,7 +6,7 @@ can be played by opening it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from headrace_connectors.lakehouse.schema import (
 )
 from headrace_connectors.lakehouse.snapshot import commit_properties
 
+_SCANNED_AT_ONCE = 7
 _KNOWN = (int(CellState.VALUE), int(CellState.NULL))
 
 Cells = dict[str, pa.Scalar]
@@ -157,6 +158,19 @@ class MemoryTable:
         rows = self._stored.rows
         return {key: rows[key].version or UNVERSIONED for key in actions.key.to_pylist() if key in rows}
 
+    def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows, a few at a time."""
+        if self._stored.schema is not None:
+            yield from (pa.table(batch) for batch in self.to_arrow().select(list(columns)).to_batches(_SCANNED_AT_ONCE))
+
+    def read(self, keys: pa.Table) -> pa.Table:
+        """The rows under the keys."""
+        if self._stored.schema is None:
+            return pa.schema([*keys.schema, *VERSION_COLUMNS]).empty_table()
+        rows = self.to_arrow()
+        wanted, found = set(_key_rows(keys)), _key_rows(rows.select(keys.column_names))
+        return rows.filter(pa.array([key in wanted for key in found], pa.bool_()))
+
     def maintain(self, now: int, tombstone_retention: int) -> None:
         """Forget tombstones older than the retention; the floor stays."""
         self._stored.tombstones = {
@@ -226,6 +240,10 @@ def _column(cells: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
     if pa.types.is_nested(kind) and cells:  # pyarrow cannot build arrays from scalars with nested nulls
         return pa.concat_arrays([pa.repeat(cell, 1) for cell in cells])
     return pa.array(cells, kind)
+
+
+def _key_rows(keys: pa.Table) -> list[tuple[pa.Scalar, ...]]:
+    return list(zip(*(column.combine_chunks() for column in keys.columns), strict=True))
 
 
 def _version_cells(version: RowVersion | None) -> Cells:

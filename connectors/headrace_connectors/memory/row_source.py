@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,25 @@ from headrace.core.errors import Fatal, HeadraceError
 from headrace.core.events import TableId
 from headrace.core.keys import canonical_keys
 from headrace.core.reselect import UNREADABLE, RowAnswer, RowRequest
-from headrace.core.schema import Schema
+from headrace.core.schema import Field, Schema
+from headrace.ports import LogPosition
 
 Row = Mapping[str, Any]
+
+_SCANNED_AT_ONCE = 7
 
 
 class MemoryRowSource:
     """Tables by id. ``requests`` keeps what was asked; ``failures`` are raised one per fetch before any answer.
 
-    ``proven`` is what answers say about visibility.
+    ``proven`` is what answers say about visibility, ``position`` how far the log is said to be.
     """
 
     def __init__(self, *, proven: bool = True) -> None:
         self.requests: list[RowRequest] = []
         self.failures: list[HeadraceError] = []
         self.proven = proven
+        self.position = LogPosition("postgresql", (0,), (0,))
         self.closed = False
         self._catalogs: dict[TableId, CatalogTable] = {}
         self._schemas: dict[TableId, Schema] = {}
@@ -64,6 +68,19 @@ class MemoryRowSource:
         found = np.array([key in rows for key in keys], np.bool_)
         values = tuple([self._value(catalog, rows.get(key), column.name) for key in keys] for column in request.columns)
         return RowAnswer(found, values, self.proven)
+
+    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        """The rows as they stand now, a few at a time."""
+        self._fail()
+        rows = list(self._rows[catalog.table])
+        for begin in range(0, len(rows), _SCANNED_AT_ONCE):
+            piece = rows[begin : begin + _SCANNED_AT_ONCE]
+            yield [[self._value(catalog, row, column.name) for row in piece] for column in columns]
+
+    def log_position(self) -> LogPosition:
+        """As set in ``position``."""
+        self._fail()
+        return self.position
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core.errors import Retriable
@@ -52,6 +53,17 @@ class MemoryGroupOffsets:
         return dict(self.offsets.get(group, {}))
 
 
+class MemoryTopicOffsets:
+    """Ends of topics as a test set them."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[TopicPartition, int] = {}
+
+    async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
+        """What is set for the topics that match."""
+        return {place: end for place, end in self.offsets.items() if re.fullmatch(pattern, place.topic)}
+
+
 class MemoryStores:
     """All stores of a worker in memory. They outlive ``close``, as Kafka's topics would."""
 
@@ -59,6 +71,7 @@ class MemoryStores:
         self.configs = MemoryLog()
         self.statuses = MemoryLog()
         self.group_offsets = MemoryGroupOffsets()
+        self.topic_offsets = MemoryTopicOffsets()
 
     async def start(self) -> None:
         """Nothing to connect to."""

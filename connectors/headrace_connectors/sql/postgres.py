@@ -9,7 +9,7 @@ Values are taken as the server's raw text, which is what pgoutput sends too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -20,9 +20,11 @@ from headrace.core.catalog import CatalogColumn, CatalogTable
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
 from headrace.core.reselect import UNREADABLE, DatabaseOptions, ReselectOptions, RowAnswer, RowRequest
-from headrace.core.schema import Schema
+from headrace.core.schema import Field, Schema
+from headrace.ports import LogPosition
 from headrace_connectors.sql.postgres_catalog import read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
+from headrace_connectors.sql.postgres_scan import log_position, table_texts
 from headrace_connectors.sql.postgres_schema import connect_schema
 from headrace_connectors.sql.postgres_server import PostgresServer, Role
 from headrace_connectors.sql.postgres_values import Reader, reader
@@ -69,6 +71,24 @@ class PostgresRowSource:
             except Retriable as error:
                 log.info("reselect goes on to the primary: %s", error)
         return self._fetch_from(last, catalog, request)
+
+    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        """Every row in one snapshot, which stays open until the last one has been taken."""
+        known = [(place, catalog.column(column.name), column.schema) for place, column in enumerate(columns)]
+        readable = [
+            (place, found.name, reader(schema, found, self._options.modes)) for place, found, schema in known if found
+        ]
+        with self._servers[-1].connection() as connection:
+            for texts in table_texts(connection, catalog, [name for _, name, _ in readable]):
+                values: list[Sequence[Any]] = [[UNREADABLE] * len(texts[0])] * len(columns)
+                for (place, _, read), column_texts in zip(readable, texts, strict=True):
+                    values[place] = [_value(read, text) for text in column_texts]
+                yield values
+
+    def log_position(self) -> LogPosition:
+        """The end of the log, and what logical replication slots of the database have confirmed."""
+        with self._servers[-1].connection() as connection:
+            return log_position(connection)
 
     def close(self) -> None:
         """Close the pools. Idempotent."""

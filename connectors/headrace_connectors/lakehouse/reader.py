@@ -1,0 +1,39 @@
+"""Reading a lake table's rows back, for `headrace verify`: all of them in pieces, or those under some keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from headrace_connectors.lakehouse.schema import quoted
+from headrace_connectors.lakehouse.table_session import TableSession
+
+ROWS_AT_ONCE = 500_000
+"""Rows that Spark hands over in one go where it cannot hand them over as a file."""
+
+
+def scan(session: TableSession, table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """These columns of every row of ``table`` (quoted).
+
+    Without a folder that Spark can write for us, the rows are read in slices, each of them a scan of the table.
+    """
+    query = f"SELECT {', '.join(map(quoted, columns))} FROM {table}"
+    if session.hands_over:
+        yield from session.batches(query)
+        return
+    [rows] = session.rows(f"SELECT count(*) FROM {table}")
+    slices = -(-int(rows[0]) // ROWS_AT_ONCE)
+    for number in range(slices):
+        keys = ", ".join(map(quoted, columns[:1]))
+        yield session.arrow(f"{query} WHERE pmod(xxhash64({keys}), {slices}) = {number}")
+
+
+def read(session: TableSession, table: str, columns: Sequence[str], keys: pa.Table) -> pa.Table:
+    """``columns`` of the rows of ``table`` (quoted) under ``keys``. Also finds rows whose key has a null in it."""
+    matches = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in keys.column_names]
+    names = ", ".join(f"t.{quoted(name)}" for name in columns)
+    with session.staged(keys) as view:
+        return session.arrow(
+            f"SELECT /*+ BROADCAST(s) */ {names} FROM {view} AS s JOIN {table} AS t ON {' AND '.join(matches)}"
+        )

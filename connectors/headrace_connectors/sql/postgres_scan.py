@@ -1,0 +1,61 @@
+"""Reading a PostgreSQL table whole, and how far its log and the source connector are: for `headrace verify`.
+
+The rows come through a cursor in one transaction, so that they are those of one moment, and nothing sorts them. While
+it is open, vacuum keeps what the moment needs, as it does for Debezium's own snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, LiteralString, cast
+
+import psycopg
+from psycopg import RawCursor
+
+from headrace.core.catalog import CatalogTable
+from headrace.ports import LogPosition
+from headrace_connectors.sql.query import quoted
+
+Connection = psycopg.Connection[Any]
+Texts = list[list[str | None]]
+
+FETCH_ROWS = 2000
+_CURSOR = "headrace_verify"
+
+_LOG: LiteralString = """
+SELECT (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::pg_catalog.int8,
+       (SELECT (pg_catalog.min(confirmed_flush_lsn) - '0/0')::pg_catalog.int8 FROM pg_catalog.pg_replication_slots
+        WHERE slot_type = 'logical' AND database = pg_catalog.current_database() AND active)
+"""
+"""Several active slots may belong to several connectors: the slowest of them counts, which never promises too much."""
+
+
+def table_texts(connection: Connection, catalog: CatalogTable, columns: Sequence[str]) -> Iterator[Texts]:
+    """The server's text of ``columns`` for every row, column by column, a few thousand rows at a time."""
+    only = "ONLY " if catalog.relkind == "r" else ""
+    names = ", ".join(quoted(name) for name in columns) or "NULL"
+    table = quoted(catalog.table.schema, catalog.table.table)
+    with connection.transaction(), RawCursor(connection) as cursor:
+        cursor.execute(_sql(f"DECLARE {_CURSOR} NO SCROLL CURSOR FOR SELECT {names} FROM {only}{table}"))
+        while True:
+            cursor.execute(_sql(f"FETCH {FETCH_ROWS} FROM {_CURSOR}"))
+            result = cursor.pgresult
+            if result is None or result.ntuples == 0:
+                return
+            rows = range(result.ntuples)
+            yield [[_text(result.get_value(row, column)) for row in rows] for column in range(len(columns))]
+
+
+def log_position(connection: Connection) -> LogPosition:
+    """The end of the write-ahead log, and what the active logical slots of this database have confirmed."""
+    row = connection.execute(_LOG).fetchone()
+    end, published = (0, None) if row is None else row
+    return LogPosition("postgresql", (end,), None if published is None else (published,))
+
+
+def _sql(text: str) -> Any:
+    return cast(Any, text)
+
+
+def _text(octets: bytes | memoryview | None) -> str | None:
+    return None if octets is None else bytes(octets).decode()
