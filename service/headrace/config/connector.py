@@ -127,6 +127,14 @@ _SOURCE = group(
         _LOW,
         at_least(0),
     ),
+    key(
+        "lob.enabled",
+        Type.BOOLEAN,
+        "false",
+        "The Oracle connector's setting. Without it a null in a change may hide a LOB that did not change, so the "
+        "stored value is kept.",
+        _LOW,
+    ),
 )
 
 SINK_OPTIONS = _TABLES + _BATCHING + _SOURCE + POST_PROCESSORS + RESELECT_OPTIONS
@@ -136,7 +144,6 @@ CONNECTOR_OPTIONS = FRAMEWORK_OPTIONS + SINK_OPTIONS
 
 LATER = {
     "ordering.field": "ordering by a field comes with a later release",
-    "lob.enabled": "Oracle comes with a later release",
     "signal.data.collection": "signal tables come with a later release",
     "field.include.list": "leaving out columns comes with a later release",
     "field.exclude.list": "leaving out columns comes with a later release",

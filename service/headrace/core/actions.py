@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.core.conform import conformed
 from headrace.core.events import NO_POSITION, Actions, CellState, RowVersion
-from headrace.core.inference import INFERRED
+from headrace.core.inference import is_inferred
 from headrace.core.ranking import arrived_later
 
 Bools = npt.NDArray[np.bool_]
@@ -30,13 +30,13 @@ def lake_columns(actions: Actions, stored: pa.Schema | None) -> Actions:
 
     What has no type, in the batch or in the table, is left out: there is nothing to write yet.
     """
-    if not any(column.schema.parameters == INFERRED for column in actions.columns):
+    if not any(is_inferred(column.schema) for column in actions.columns):
         return actions
     known = {} if stored is None else {column.name: column.type for column in stored}
     columns = []
     for column in actions.columns:
         values: pa.Array | None = column.values
-        if column.schema.parameters == INFERRED:
+        if is_inferred(column.schema):
             values = conformed(column.values, known.get(column.name))
         if values is not None:
             columns.append(replace(column, values=values))

@@ -42,6 +42,7 @@ class HandlingModes:
     interval: str = "numeric"
     time_precision: str = "adaptive"
     money_fraction_digits: int = 2
+    lob_enabled: bool = False
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> HandlingModes:
@@ -53,6 +54,7 @@ class HandlingModes:
             interval=_mode(properties, "interval.handling.mode"),
             time_precision=_mode(properties, "time.precision.mode"),
             money_fraction_digits=int(properties.get("money.fraction.digits", "2")),
+            lob_enabled=properties.get("lob.enabled", "false").strip().lower() == "true",
         )
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.events import CellState, Changes, Column
-from headrace.core.inference import INFERRED, NOT_NUMBERS
+from headrace.core.inference import MAYBE_LOB, NOT_NUMBERS, is_inferred
 
 
 def conformed(values: pa.Array, known: pa.DataType | None) -> pa.Array | None:
@@ -34,7 +34,7 @@ def told(changes: Changes, stored: pa.Schema | None) -> Changes:
 
     Whether a null is trusted must not depend on the other rows of its batch.
     """
-    if not any(column.schema.parameters == INFERRED and column.states is not None for column in changes.columns):
+    if not any(is_inferred(column.schema) and column.states is not None for column in changes.columns):
         return changes
     known = {} if stored is None else {column.name: column.type for column in stored}
     return replace(changes, columns=tuple(_told(column, known.get(column.name)) for column in changes.columns))
@@ -42,10 +42,17 @@ def told(changes: Changes, stored: pa.Schema | None) -> Changes:
 
 def _told(column: Column, known: pa.DataType | None) -> Column:
     kind = known if pa.types.is_null(column.values.type) else column.values.type
-    if column.states is None or column.schema.parameters != INFERRED or kind is None or pa.types.is_nested(kind):
+    if column.states is None or not is_inferred(column.schema) or kind is None or _hides(column, kind):
         return column
     states = np.where(column.states == CellState.UNKNOWN, CellState.NULL, column.states)
     return replace(column, states=states.astype(np.uint8))
+
+
+def _hides(column: Column, kind: pa.DataType) -> bool:
+    """Whether a null of a column with this type may hide a value (``core/hidden_nulls.py``)."""
+    if column.schema.parameters == MAYBE_LOB:
+        return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+    return bool(pa.types.is_nested(kind))
 
 
 def _without_nulls(kind: pa.DataType) -> pa.DataType | None:

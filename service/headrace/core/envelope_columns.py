@@ -15,10 +15,11 @@ from headrace.core.codec import Codec, Source
 from headrace.core.envelope_events import NO_SOURCE, Events, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import CellState, Changes, Column, Operation, TableId, Versions
+from headrace.core.hidden_nulls import doubted, null_may_hide
 from headrace.core.keys import canonical_keys
 from headrace.core.positions import NO_FORMAT, position_format, positions
 from headrace.core.schema import Schema
-from headrace.core.unavailable import Placeholder, hides_value
+from headrace.core.unavailable import Placeholder
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 NEW_KEY_HEADER = "__debezium.newkey"
@@ -50,7 +51,7 @@ class ChangesBuilder:
         operations = np.array(events.operations, np.uint8)
         old_keys, moved = _key_changes(events)
         arrays = codec.columns(events.rows, self._catalog.schema(table) if codec.schemaless else None)
-        columns = self._classify(table, arrays, operations, list(old_keys))
+        columns = self._classify(table, _connector(events) or "", arrays, operations, list(old_keys))
         by_name = {column.name: column for column in columns}
         return Changes(
             table=table,
@@ -76,7 +77,7 @@ class ChangesBuilder:
 
     def _positions(self, events: Events) -> npt.NDArray[np.bytes_]:
         """Positions of streamed events. Snapshot reads and tombstones have none (``merge.md`` section 2.2, 2.3)."""
-        connector = next((source.connector for source in events.sources if source is not NO_SOURCE), None)
+        connector = _connector(events)
         form = position_format(connector) if connector is not None else NO_FORMAT
         sources = events.sources
         if Operation.READ in events.operations:
@@ -88,6 +89,7 @@ class ChangesBuilder:
     def _classify(
         self,
         table: TableId,
+        connector: str,
         arrays: Iterable[tuple[str, Schema, pa.Array]],
         operations: npt.NDArray[np.uint8],
         key_changes: list[int],
@@ -103,9 +105,15 @@ class ChangesBuilder:
             placeholders = self._placeholder.mask(schema, values, embedded=self._embedded)
             if placeholders is not None:
                 placeholders &= may_omit
-            hides = hides_value(schema, by_name.get(name), self._modes)
+            hides = null_may_hide(connector, schema, by_name.get(name), self._modes)
+            schema = doubted(connector, schema, self._modes)
             columns.append(_with_states(name, schema, values, placeholders, may_hide if hides else None))
         return tuple(columns)
+
+
+def _connector(events: Events) -> str | None:
+    """Whose events these are; None where all are tombstones."""
+    return next((source.connector for source in events.sources if source is not NO_SOURCE), None)
 
 
 def _with_states(

@@ -24,6 +24,9 @@ NOT_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})
 INFERRED = (("headrace.inferred", "true"),)
 """Parameters of a column's schema that was inferred: the table's type counts for more (``core/conform.py``)."""
 
+MAYBE_LOB = (*INFERRED, ("headrace.lob", "maybe"))
+"""The same of a column whose nulls may hide a LOB of Oracle (``core/hidden_nulls.py``)."""
+
 UNTOLD_TYPES = frozenset({"array", "struct", "null"})
 """Inferred types of which a null in an update may hide an unchanged value; a null of the others is taken at its word.
 
@@ -31,6 +34,11 @@ Not even the bytes of a bit string or a large decimal show that they are no text
 """
 
 _MAYBE_NUMBER = replace(_STRING, name="NaN or text")
+
+
+def is_inferred(schema: Schema) -> bool:
+    """Whether a column's schema was made by ``infer_schema``."""
+    return schema.parameters in (INFERRED, MAYBE_LOB)
 
 
 def infer_schema(values: Iterable[Any]) -> Schema:

@@ -1,0 +1,45 @@
+"""Which nulls of an update may hide an unchanged value: every connector has its own way to leave one out.
+
+- PostgreSQL: types whose placeholder cannot be written arrive as null (``core/unavailable.py: hides_value``).
+- Oracle: unless ``lob.enabled`` is set at the source, LOB columns are null in every streamed event, changed or not
+  (``reselect.md`` section 2.3). Without the column's type, any text or bytes may be a LOB.
+- MySQL, MariaDB, SQL Server, Db2: what is left out is a placeholder, so a null is a null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.core.catalog import CatalogColumn, HandlingModes
+from headrace.core.inference import INFERRED, MAYBE_LOB
+from headrace.core.schema import Schema
+from headrace.core.unavailable import hides_value
+
+_WITHOUT_DOUBT = frozenset({"mysql", "mariadb", "sqlserver", "db2"})
+_LOBS = frozenset({"CLOB", "NCLOB", "BLOB", "XMLTYPE", "JSON"})
+_LOB_NAMES = frozenset({None, "io.debezium.data.Xml", "io.debezium.data.Json"})
+SOURCE_TYPE = "__debezium.source.column.type"
+"""The parameter in which ``column.propagate.source.type`` tells a column's type."""
+
+
+def null_may_hide(connector: str, schema: Schema, column: CatalogColumn | None, modes: HandlingModes) -> bool:
+    """Whether a null in an update of ``connector`` may stand for a value that did not change."""
+    if connector in _WITHOUT_DOUBT:
+        return False
+    if connector == "oracle":
+        return not modes.lob_enabled and _may_be_lob(schema, column)
+    return hides_value(schema, column, modes)
+
+
+def doubted(connector: str, schema: Schema, modes: HandlingModes) -> Schema:
+    """The schema of an inferred column, marked where its nulls are still doubted once the table tells its type."""
+    if connector == "oracle" and schema.parameters == INFERRED and not modes.lob_enabled:
+        return replace(schema, parameters=MAYBE_LOB)
+    return schema
+
+
+def _may_be_lob(schema: Schema, column: CatalogColumn | None) -> bool:
+    told = column.type.name if column is not None else schema.parameter(SOURCE_TYPE)
+    if told is not None:
+        return told.upper() in _LOBS
+    return schema.type in ("string", "bytes", "null") and schema.name in _LOB_NAMES

@@ -1,0 +1,79 @@
+"""Which nulls of an update are believed, connector by connector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.core.catalog import CatalogColumn, HandlingModes, SqlType
+from headrace.core.conform import told
+from headrace.core.events import CellState, Changes, Column, TableId, Versions
+from headrace.core.hidden_nulls import SOURCE_TYPE, doubted, null_may_hide
+from headrace.core.inference import infer_schema, is_inferred
+from headrace.core.schema import Schema
+
+MODES, WITH_LOBS = HandlingModes(), HandlingModes(lob_enabled=True)
+TEXT, BYTES = Schema("string", optional=True), Schema("bytes", optional=True)
+XML = Schema("string", optional=True, name="io.debezium.data.Xml")
+INSTANT = Schema("string", optional=True, name="io.debezium.time.ZonedTimestamp")
+LONG_DECIMAL = Schema(
+    "bytes", optional=True, name="org.apache.kafka.connect.data.Decimal", parameters=(("scale", "10"),)
+)
+NUMBER = Schema("struct", optional=True, name="io.debezium.data.VariableScaleDecimal")
+
+
+@pytest.mark.parametrize("connector", ["mysql", "mariadb", "sqlserver", "db2"])
+@pytest.mark.parametrize("schema", [TEXT, BYTES, LONG_DECIMAL, NUMBER, infer_schema([None])])
+def test_a_null_is_a_null_where_what_is_left_out_is_a_placeholder(connector: str, schema: Schema) -> None:
+    """What PostgreSQL leaves out as null, these databases send."""
+    assert not null_may_hide(connector, schema, None, MODES)
+
+
+def test_postgres_keeps_its_own_rules() -> None:
+    """So does a connector that is not known, and an event that names none."""
+    for connector in ("postgresql", "yugabytedb", ""):
+        assert null_may_hide(connector, LONG_DECIMAL, None, MODES)
+        assert not null_may_hide(connector, TEXT, None, MODES)
+
+
+@pytest.mark.parametrize("schema", [TEXT, BYTES, XML, infer_schema(["a"]), infer_schema([None])])
+def test_a_lob_of_oracle_may_be_hidden(schema: Schema) -> None:
+    """Unless the connector reads LOBs, text and bytes without their type may be one."""
+    assert null_may_hide("oracle", schema, None, MODES)
+    assert not null_may_hide("oracle", schema, None, WITH_LOBS)
+
+
+@pytest.mark.parametrize("schema", [NUMBER, LONG_DECIMAL, INSTANT, infer_schema([1]), infer_schema([{"scale": 1}])])
+def test_what_is_no_lob_is_believed(schema: Schema) -> None:
+    """Numbers and instants never are one."""
+    assert not null_may_hide("oracle", schema, None, MODES)
+
+
+@pytest.mark.parametrize(("kind", "hides"), [("VARCHAR2", False), ("RAW", False), ("CLOB", True), ("blob", True)])
+def test_a_type_that_is_told_decides(kind: str, hides: bool) -> None:
+    """By the database's catalog, or by the connector's column.propagate.source.type."""
+    column = CatalogColumn("C", 1, SqlType(0, "", kind))
+    assert null_may_hide("oracle", BYTES, column, MODES) is hides
+    told_by_schema = Schema("bytes", parameters=((SOURCE_TYPE, kind),))
+    assert null_may_hide("oracle", told_by_schema, None, MODES) is hides
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [(pa.string(), CellState.UNKNOWN), (pa.binary(), CellState.UNKNOWN), (pa.int64(), CellState.NULL)],
+)
+def test_without_schemas_the_table_tells_what_may_be_a_lob(kind: pa.DataType, state: CellState) -> None:
+    """A batch of nulls shows no type; those of a number are believed once the table says that it is one."""
+    schema = doubted("oracle", infer_schema([None]), MODES)
+    assert is_inferred(schema)
+    column = Column("C", schema, pa.nulls(1), np.array([CellState.UNKNOWN], np.uint8))
+    zero = np.zeros(1, np.int64)
+    version = Versions("t", np.array([b""]), zero.astype(np.int32), zero, zero)
+    key, table = pa.array(["=1"]), TableId("", "", "", "t")
+    changes = Changes(table, ("id",), zero.astype(np.uint8), key, version, zero, (column,))
+    [judged] = told(changes, pa.schema([("C", kind)])).columns
+    assert judged.states is not None
+    assert judged.states.tolist() == [state]
+    assert doubted("oracle", infer_schema([None]), WITH_LOBS) == infer_schema([None])
+    assert doubted("oracle", TEXT, MODES) is TEXT
