@@ -357,6 +357,23 @@ class LakeTableSuite:
         found = {row["id"]: row["new"] for row in lake.read(name).to_pylist()}
         assert found == {1: None, 2: [1, None]}
 
+    def test_members_are_added_to_structs(self, lake: LakeHarness, name: str) -> None:
+        """At any depth; structs that stand have null there."""
+        inner = pa.struct([("b", pa.int64()), ("c", pa.list_(pa.string()))])
+        narrow = pa.schema([("id", pa.int64()), ("s", pa.struct([("x.y", pa.int64()), ("in", pa.struct([inner[0]]))]))])
+        wide = pa.schema(
+            [("id", pa.int64()), ("s", pa.struct([("x.y", pa.int64()), ("in", inner), ("z", pa.bool_())]))]
+        )
+        table = lake.open(name)
+        table.evolve(narrow, ["id"])
+        table.merge(actions(narrow, [Row({"id": 1, "s": {"x.y": 1, "in": {"b": 2}}}, position=1)]), commit())
+        table.evolve(wide, ["id"])
+        full = {"x.y": 3, "in": {"b": 4, "c": ["d"]}, "z": True}
+        table.merge(actions(wide, [Row({"id": 2, "s": full}, position=2)]), commit())
+        assert lake.open(name).schema() == table.schema() == wide
+        found = {row["id"]: row["s"] for row in lake.read(name).to_pylist()}
+        assert found == {1: {"x.y": 1, "in": {"b": 2, "c": None}, "z": None}, 2: full}
+
     def test_types_get_wider(self, lake: LakeHarness, name: str) -> None:
         """Integers, floats and decimals; the rows that stand are read in the wider type, narrow events still fit."""
         narrow = pa.schema([("id", pa.int32()), ("s", pa.int16()), ("f", pa.float32()), ("d", pa.decimal128(5, 2))])

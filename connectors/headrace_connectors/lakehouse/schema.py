@@ -47,14 +47,34 @@ _WIDER = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A field inside a struct column, by the names that lead to it."""
+
+    path: tuple[str, ...]
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
 class Evolution:
-    """What has to be altered so that a schema fits a table: fields to add, and fields whose type gets wider."""
+    """What has to be altered so that a schema fits a table.
+
+    ``added`` are new columns, ``widened`` columns whose type gets wider; ``grown`` are struct columns that get
+    ``members``.
+    """
 
     added: tuple[pa.Field, ...] = ()
     widened: tuple[pa.Field, ...] = ()
+    grown: tuple[pa.Field, ...] = ()
+    members: tuple[Member, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.widened)
+        return bool(self.added or self.widened or self.grown)
+
+    @property
+    def additions(self) -> str:
+        """New columns and new members of structs as DDL, for ADD COLUMNS; empty if there are none."""
+        members = (f"{'.'.join(map(quoted, member.path))} {sql_type(member.type)}" for member in self.members)
+        return ", ".join(filter(None, (column_list(self.added), *members)))
 
 
 def quoted(name: str) -> str:
@@ -126,16 +146,35 @@ def _lake_field(table: str, column: pa.Field) -> pa.Field:
 def evolution(table: str, stored: pa.Schema, wanted: pa.Schema) -> Evolution:
     """What makes ``stored`` take values of ``wanted`` (both in lake types).
 
-    Raises Fatal, naming table, column and both types, for anything but new columns and wider types.
+    Raises Fatal, naming table, column and both types, for anything but new columns, wider types and new members.
     """
     _refuse_names(table, [*stored.names, *(name for name in wanted.names if name not in stored.names)])
-    added, widened = [], []
+    added, widened, grown, members = [], [], [], []
     for column in wanted:
         if column.name not in stored.names:
             added.append(column)
-        elif not fits(column.type, stored.field(column.name).type):
-            widened.append(_widened(table, column, stored.field(column.name).type))
-    return Evolution(tuple(added), tuple(widened))
+            continue
+        kind = stored.field(column.name).type
+        new = new_members((column.name,), column.type, kind)
+        if new:
+            grown.append(column)
+            members += new
+        elif not fits(column.type, kind):
+            widened.append(_widened(table, column, kind))
+    return Evolution(tuple(added), tuple(widened), tuple(grown), tuple(members))
+
+
+def new_members(path: tuple[str, ...], wanted: pa.DataType, stored: pa.DataType) -> list[Member]:
+    """What ``wanted`` has behind the members of ``stored``, if they are structs that differ in nothing else."""
+    if not (pa.types.is_struct(wanted) and pa.types.is_struct(stored)) or wanted.num_fields < stored.num_fields:
+        return []
+    found: list[Member] = []
+    for ours, theirs in zip(list(wanted), list(stored), strict=False):
+        inner = new_members((*path, ours.name), ours.type, theirs.type) if ours.name == theirs.name else []
+        if ours != theirs and not inner:
+            return []
+        found += inner
+    return found + [Member((*path, new.name), new.type) for new in list(wanted)[stored.num_fields :]]
 
 
 def _widened(table: str, wanted: pa.Field, stored: pa.DataType) -> pa.Field:
@@ -158,5 +197,5 @@ def fits(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 def evolved(stored: pa.Schema, change: Evolution) -> pa.Schema:
     """``stored`` after ``change``."""
-    wider = {column.name: column for column in change.widened}
+    wider = {column.name: column for column in (*change.widened, *change.grown)}
     return pa.schema([*(wider.get(column.name, column) for column in stored), *change.added])

@@ -91,8 +91,8 @@ class SparkTable:
         self._schema, self._fresh = schema, True
 
     def _alter(self, stored: pa.Schema, change: Evolution) -> None:
-        if change.added:
-            self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(change.added)})")
+        if change.additions:
+            self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({change.additions})")
         for column in change.widened:
             self._session.run(
                 f"ALTER TABLE {self._table} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}"

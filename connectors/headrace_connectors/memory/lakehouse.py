@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.core.conform import conformed
 from headrace.core.errors import Fatal
 from headrace.core.events import Actions, CellState, Column, RowVersion
 from headrace.core.keys import FLOOR_KEY
@@ -116,6 +117,7 @@ class MemoryTable:
         self._stored.schema = evolved(self._stored.schema, change)
         for row in self._stored.rows.values():
             row.cells.update({column.name: row.cells[column.name].cast(column.type) for column in change.widened})
+            row.cells.update({column.name: _grown(row.cells[column.name], column.type) for column in change.grown})
             row.cells.update({column.name: pa.scalar(None, column.type) for column in change.added})
 
     def ledger(self) -> Mapping[str, RowVersion]:
@@ -183,6 +185,13 @@ class MemoryTable:
         if self._stored.schema is None:
             raise Fatal(f"{self._name}: the table does not exist; evolve it first")
         return self._stored.schema
+
+
+def _grown(cell: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+    """A struct with nulls for the members that it has not had."""
+    grown = conformed(pa.array([cell], cell.type), kind)
+    assert grown is not None  # noqa: S101 - narrows the type; a struct with a known type keeps it
+    return grown[0]
 
 
 class _Batch:

@@ -48,7 +48,7 @@ def test_names_of_numbers_that_json_lacks() -> None:
 
 @pytest.mark.parametrize(
     ("values", "known"),
-    [(["text", "NaN"], pa.float64()), ([2**53 + 1], pa.float64()), ([{"y": 1}], POINT), (["1"], pa.int64())],
+    [(["text", "NaN"], pa.float64()), ([2**53 + 1], pa.float64()), ([{"x": "1"}], POINT), (["1"], pa.int64())],
 )
 def test_leaves_alone_what_does_not_fit(values: list[Any], known: pa.DataType) -> None:
     """Values that the table's type does not hold keep their own type, so that the table refuses them by name."""
@@ -56,6 +56,14 @@ def test_leaves_alone_what_does_not_fit(values: list[Any], known: pa.DataType) -
     assert column is not None
     assert column.type != known
     assert column.to_pylist() == values
+
+
+def test_a_struct_with_more_than_the_table_has() -> None:
+    """The table's members come first, so that its evolution sees what to add; an untyped one is not added."""
+    column = conformed(inferred([{"y": 1, "z": None, "srid": 7}]), POINT)
+    assert column is not None
+    assert column.type == pa.struct([*POINT, ("y", pa.int64())])
+    assert column.to_pylist() == [{"x": None, "srid": 7, "y": 1}]
 
 
 def test_new_columns_have_no_untyped_parts() -> None:

@@ -77,6 +77,21 @@ def test_evolution_adds_and_widens_and_keeps_what_is_wider_already() -> None:
     assert not evolution("t", evolved(stored, change), wanted)
 
 
+def test_new_members_of_structs() -> None:
+    """Named by their paths in DDL; a struct that lacks or changes a member has grown in no way that a table follows."""
+    stored = pa.struct([("a", pa.int64()), ("s", pa.struct([("b", pa.int64())]))])
+    wanted = pa.struct(
+        [("a", pa.int64()), ("s", pa.struct([("b", pa.int64()), ("c", pa.string())])), ("d", pa.bool_())]
+    )
+    change = evolution("t", pa.schema([("x", stored)]), pa.schema([("x", wanted), ("y", pa.date32())]))
+    assert change.additions == "`y` DATE, `x`.`s`.`c` STRING, `x`.`d` BOOLEAN"
+    assert evolved(pa.schema([("x", stored)]), change) == pa.schema([("x", wanted), ("y", pa.date32())])
+    other = pa.struct([("a", pa.int32()), ("s", pa.struct([("b", pa.int64())])), ("d", pa.bool_())])
+    for narrower in (other, pa.struct([("s", wanted[1].type), ("a", pa.int64())])):
+        with pytest.raises(Fatal, match="cannot be widened"):
+            evolution("t", pa.schema([("x", stored)]), pa.schema([("x", narrower)]))
+
+
 @pytest.mark.parametrize(
     ("stored", "wanted"),
     [
