@@ -154,6 +154,12 @@ class LakeTable(Protocol):
     def schema(self) -> pa.Schema | None:
         """The data columns (without ``__headrace_``), or None while the table does not exist."""
 
+    def key_fields(self) -> tuple[str, ...]:
+        """The columns of the row key, in the order of the table's canonical keys.
+
+        Empty while the table does not exist, and where it was made by other means.
+        """
+
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         """Create the table, or add and widen columns so that ``schema`` fits. Raises Fatal when it cannot be done."""
 

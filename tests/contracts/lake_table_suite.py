@@ -246,6 +246,7 @@ class LakeTableSuite:
         """All of them tell rows apart; carried cells find their row by all of them."""
         schema = pa.schema([("shop", pa.string()), ("nr", pa.int32()), ("name", pa.string())])
         table = lake.open(name)
+        assert table.key_fields() == ()
         table.evolve(schema, ["shop", "nr"])
 
         def write(*rows: Row) -> MergeCounts:
@@ -257,6 +258,7 @@ class LakeTableSuite:
         assert counts == MergeCounts(1, 1)
         found = {(row["shop"], row["nr"]): row["name"] for row in lake.read(name).to_pylist()}
         assert found == {("a", 2): "a2", ("b", 1): "b1", ("b", 2): "b2", ("it's \\", 3): "a1"}
+        assert lake.open(name).key_fields() == table.key_fields() == ("shop", "nr")
 
     # -- versions, ledger, truncate -----------------------------------------------------------------------------------
 

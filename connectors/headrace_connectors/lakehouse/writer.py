@@ -34,6 +34,7 @@ from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.upkeep import TableFiles, Upkeep
 
 _WRITE_ID = "headrace.write-id"
+_KEY_FIELDS = "headrace.key-fields"
 _MERGED = "spark.merge-into.num-target-rows-"
 _MERGE_ON_READ = {f"write.{operation}.mode": "merge-on-read" for operation in ("merge", "update", "delete")}
 _DEFAULTS = {
@@ -59,6 +60,7 @@ class SparkTable:
         self._ledger = TombstoneLedger(session, f"{self._namespace}.{quoted(name + SUFFIX)}", self._properties)
         self._upkeep = Upkeep(session, catalog, self._ledger, (f"{namespace}", name, name + SUFFIX))
         self._schema: pa.Schema | None = None
+        self._key_fields: tuple[str, ...] = ()
         self._fresh = False
 
     # -- what the table is --------------------------------------------------------------------------------------------
@@ -70,6 +72,14 @@ class SparkTable:
             if found is not None:
                 self._schema = _data_columns(self._label, found)
         return self._schema
+
+    def key_fields(self) -> tuple[str, ...]:
+        """The columns of the row key in their order, which the table's properties tell."""
+        if not self._key_fields and self.schema() is not None:
+            rows = self._session.rows(f"SHOW TBLPROPERTIES {self._table}")
+            stored = {row.key: row.value for row in rows}
+            self._key_fields = tuple(json.loads(stored.get(_KEY_FIELDS, "[]")))
+        return self._key_fields
 
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         """Create the table, or add and widen columns so that ``schema`` fits. Raises Fatal when it cannot be done."""
@@ -84,11 +94,11 @@ class SparkTable:
         self._session.run(f"CREATE NAMESPACE IF NOT EXISTS {self._namespace}")
         self._ledger.create()  # before the table: an old ledger must never meet a new table
         columns = column_list([*schema, *VERSION_COLUMNS])
-        own = f"'headrace.key-fields' = {text_literal(json.dumps(list(key_fields)))}"
+        own = f"'{_KEY_FIELDS}' = {text_literal(json.dumps(list(key_fields)))}"
         self._session.run(
             f"CREATE TABLE {self._table} ({columns}) USING iceberg TBLPROPERTIES ({self._properties}, {own})"
         )
-        self._schema, self._fresh = schema, True
+        self._schema, self._key_fields, self._fresh = schema, tuple(key_fields), True
 
     def _alter(self, stored: pa.Schema, change: Evolution) -> None:
         if change.additions:
@@ -178,7 +188,7 @@ class SparkTable:
         try:
             yield
         except HeadraceError:
-            self._schema, self._fresh = None, False
+            self._schema, self._key_fields, self._fresh = None, (), False
             raise
 
     def _run_once(self, statement: str, write_id: str, attempt: int) -> None:

@@ -107,6 +107,10 @@ class MemoryTable:
         """The data columns, or None before ``evolve``."""
         return self._stored.schema
 
+    def key_fields(self) -> tuple[str, ...]:
+        """The columns of the key, as the table was made."""
+        return self._stored.key_fields
+
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         """Create the table or make ``schema`` fit. Raises Fatal when it cannot be done."""
         wanted = lake_schema(self._name, schema, key_fields)

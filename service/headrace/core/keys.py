@@ -10,11 +10,13 @@ A single key column is its own text. Several are joined as netstrings (``<length
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.arrays import plain_text
+from headrace.core.events import Changes
 
 FLOOR_KEY = ""
 """The ledger's key for the floor of the last truncate; no row has it, since single texts carry a tag."""
@@ -32,6 +34,32 @@ def canonical_keys(columns: Sequence[pa.Array]) -> pa.StringArray:
         length = pc.cast(pc.binary_length(text), pa.string())
         parts.append(pc.binary_join_element_wise(length, text, ":"))
     return pc.binary_join_element_wise(*parts, ",")
+
+
+def in_key_order(changes: Changes, key_fields: Sequence[str]) -> Changes:
+    """The changes with keys written in the order of ``key_fields``, the one in which their table has always had them.
+
+    A source that declares its primary key anew may turn the columns round: the rows stay the same, and so must their
+    texts. Changes whose key has other columns are left as they are.
+    """
+    if changes.key_fields == tuple(key_fields) or set(changes.key_fields) != set(key_fields):
+        return changes
+    order = [changes.key_fields.index(name) for name in key_fields]
+    return replace(
+        changes,
+        key_fields=tuple(key_fields),
+        key=pa.array([_reordered(key, order) for key in changes.key.to_pylist()], pa.string()),
+        old_key={index: _reordered(key, order) for index, key in changes.old_key.items()},
+    )
+
+
+def _reordered(key: str, order: Sequence[int]) -> str:
+    parts, rest = [], key.encode()
+    while rest:
+        length, _, rest = rest.partition(b":")
+        parts.append(rest[: int(length)])
+        rest = rest[int(length) + 1 :]
+    return b",".join(b"%d:%s" % (len(parts[place]), parts[place]) for place in order).decode()
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -31,7 +31,7 @@ from headrace.core.conform import told
 from headrace.core.errors import Fatal
 from headrace.core.events import Actions, Changes, RowVersion, TableId, Truncate
 from headrace.core.fold import fold
-from headrace.core.keys import FLOOR_KEY
+from headrace.core.keys import FLOOR_KEY, in_key_order
 from headrace.core.ranking import succeed
 from headrace.core.tombstones import Tombstones
 from headrace.ports import Commit, LakeTable, MergeCounts
@@ -125,7 +125,7 @@ class TablePipeline:
 
     def _write_changes(self, changes: Changes, commit: Commit) -> None:
         with self._stages("fold"):
-            changes = told(changes, self._table.schema())
+            changes = told(self._with_keys_of_table(changes), self._table.schema())
             tombstones = self._ledger()
             tombstones.begin(changes.version)
             actions = fold(changes, tombstones.known)
@@ -137,6 +137,9 @@ class TablePipeline:
         if guess or not _all_applied(actions, self._merge(actions, commit)):
             self._settle(changes, actions, commit)
         tombstones.end(changes.version)
+
+    def _with_keys_of_table(self, changes: Changes) -> Changes:
+        return in_key_order(changes, self._table.key_fields()) if len(changes.key_fields) > 1 else changes
 
     def _resolve(self, actions: Actions) -> Actions:
         with self._stages("reselect"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.keys import FLOOR_KEY, canonical_keys
+from headrace.core.events import Changes, TableId, Versions
+from headrace.core.keys import FLOOR_KEY, canonical_keys, in_key_order
 
 
 def test_equal_keys_have_equal_texts() -> None:
@@ -24,6 +26,24 @@ def test_composite_keys_never_collide(keys: list[tuple[str, str]]) -> None:
     """Whatever the parts contain, digits, colons and commas included."""
     texts = canonical_keys([pa.array([a for a, _ in keys], pa.string()), pa.array([b for _, b in keys], pa.string())])
     assert len(set(texts.to_pylist())) == len(keys)
+
+
+@given(
+    st.tuples(st.text(), st.text(), st.text()),
+    st.permutations(["a", "b", "c"]),
+    st.permutations(["a", "b", "c"]),
+)
+def test_a_table_keeps_the_order_of_its_key(values: tuple[str, ...], now: list[str], ever: list[str]) -> None:
+    """A primary key that is declared anew with its columns turned round leaves every row its text."""
+    cells = {name: pa.array([value], pa.string()) for name, value in zip("abc", values, strict=True)}
+    (before,), (after,) = (canonical_keys([cells[name] for name in order]).to_pylist() for order in (now, ever))
+    zero = np.zeros(1, np.int64)
+    version = Versions("t", np.array([b""]), zero.astype(np.int32), zero, zero)
+    operation, key = zero.astype(np.uint8), pa.array([before])
+    changes = Changes(TableId("", "", "", "t"), tuple(now), operation, key, version, zero, (), {0: before})
+    turned = in_key_order(changes, ever)
+    assert (turned.key_fields, turned.key.to_pylist(), turned.old_key) == (tuple(ever), [after], {0: after})
+    assert in_key_order(changes, ["a", "b"]) is in_key_order(changes, []) is changes
 
 
 def test_no_row_has_the_floors_key() -> None:
