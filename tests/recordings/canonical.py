@@ -5,6 +5,8 @@ makes the Connect value, ``lake`` the value of a typed column (dates as days, ti
 unlimited scale as text), ``bare`` what JsonConverter writes when it sends no schema. ``comparable`` brings an Arrow
 column to the same Python values. Nothing here uses Headrace's own decoding.
 
+``mariadb_types.py`` and ``oracle_types.py`` say the same of other databases; ``columns.py`` chooses.
+
 What Debezium itself changes on the way (NaN, dates BC, arrays of arrays…) is not modelled here: ``differences.py``
 names it, cell by cell.
 """
@@ -25,7 +27,7 @@ import pyarrow as pa
 from recordings import postgres_text as text
 from recordings.canonical_time import TIMES
 from recordings.forms import Form, base64_text, same
-from recordings.records import DumpedTable, Variant
+from recordings.records import Variant
 
 NAN = "NaN"  # stands for the float, which does not equal itself
 
@@ -43,12 +45,6 @@ _TYPE = re.compile(
     r"(?P<base>[^(\[]+?)(?:\((?P<modifier>[-\d,]+)\))?(?P<zone> with(?:out)? time zone)?(?P<array>\[\])?"
 )
 _WIDE = Context(prec=3000)
-
-
-def columns(table: DumpedTable, of: Variant) -> dict[str, Form]:
-    """The columns that the lake table must have, by the name that Debezium gives them, with their forms."""
-    forms = {field_name(column, of): form(pg_type, of) for column, pg_type in table.types.items()}
-    return {name: found for name, found in forms.items() if found is not None}
 
 
 def field_name(column: str, of: Variant) -> str:
@@ -154,13 +150,13 @@ def _scalar(base: str, modifier: str | None, of: Variant) -> Form:
         assert found
         return found
     if base in ("numeric", "money"):
-        return _numeric(_scale(base, modifier), of)
+        return numeric_form(_scale(base, modifier), of)
     if base in TIMES:
         return TIMES[base](int(modifier) if modifier else 6, of)
     if base == "character":
         return Form(lambda value: value.ljust(int(modifier or 1)))
     if base in ("bit", "bit varying"):
-        return Form(lambda value: value == "1") if modifier == "1" else _bytes(text.bits)
+        return Form(lambda value: value == "1") if modifier == "1" else bytes_form(text.bits)
     return _MODAL[base](of) if base in _MODAL else _PLAIN.get(base, Form(str))
 
 
@@ -179,7 +175,8 @@ def _scale(base: str, modifier: str | None) -> int | None:
     return None if modifier is None else int((*modifier.split(","), "0")[1]) & 0x7FF
 
 
-def _numeric(scale: int | None, of: Variant) -> Form:
+def numeric_form(scale: int | None, of: Variant) -> Form:
+    """A decimal of ``scale`` digits after the point, of any number of them without."""
     if of.decimals == "double":
         return Form(lambda value: float(_decimal(value)), bare=lambda value: NAN if math.isnan(value) else value)
     if of.decimals == "string":
@@ -219,20 +216,25 @@ def unscaled(number: Decimal, scale: int) -> bytes:
     return value.to_bytes(length, "big", signed=True)
 
 
-def _real(value: str) -> float:
+def real(value: str) -> float:
+    """The nearest value of 32 bits."""
     return float(struct.unpack("f", struct.pack("f", float(value)))[0])
 
+
+REAL = Form(real, bare=lambda value: float(str(np.float32(value))))  # JSON has the shortest digits
 
 # -- text and bytes ---------------------------------------------------------------------------------------------------
 
 
-def _bytes(read: Callable[[str], bytes]) -> Form:
+def bytes_form(read: Callable[[str], bytes]) -> Form:
+    """Bytes, which JSON without schemas shows in base64."""
     return Form(read, bare=base64_text)
 
 
-def _bytea(of: Variant) -> Form:
+def binary_form(of: Variant) -> Form:
+    """Binary of any length, in hexadecimal digits in the dump, as ``binary.handling.mode`` writes it."""
     if of.binary == "bytes":
-        return _bytes(_unhex)
+        return bytes_form(_unhex)
     encode = _BINARY_TEXTS[of.binary]
     return Form(lambda value: encode(_unhex(value)))
 
@@ -292,28 +294,28 @@ def _path(value: str) -> dict[str, Any]:
     return _geometry(text.line_wkb(text.points(value)), "path", closed=closed)
 
 
-def _encoded(value: Any) -> Any:
+def encoded(value: Any) -> Any:
     """A struct as JSON writes it: bytes in base64, at any depth."""
     if isinstance(value, bytes):
         return base64_text(value)
     if isinstance(value, dict):
-        return without_nulls({name: _encoded(item) for name, item in value.items()})
+        return without_nulls({name: encoded(item) for name, item in value.items()})
     return value
 
 
-_MODAL: Mapping[str, Callable[[Variant], Form]] = {"bytea": _bytea, "hstore": _hstore}
+_MODAL: Mapping[str, Callable[[Variant], Form]] = {"bytea": binary_form, "hstore": _hstore}
 
 _PLAIN: Mapping[str, Form] = {
     "boolean": Form(lambda value: value in ("true", "t")),  # inside arrays t and f
     **{kind: Form(int) for kind in ("smallint", "integer", "bigint", "oid")},
-    "real": Form(_real, bare=lambda value: float(str(np.float32(value)))),  # JSON has the shortest digits
+    "real": REAL,
     "double precision": Form(float),
     "inet": Form(_inet),
-    "point": Form(lambda value: _point(text.points(value)[0]), bare=_encoded),
+    "point": Form(lambda value: _point(text.points(value)[0]), bare=encoded),
     "line": Form(_line),
-    "circle": Form(_circle, bare=_encoded),
-    "lseg": Form(lambda value: _geometry(text.line_wkb(text.points(value)), "lseg"), bare=_encoded),
-    "box": Form(_box, bare=_encoded),
-    "path": Form(_path, bare=_encoded),
-    "polygon": Form(lambda value: _geometry(text.ring_wkb(text.points(value)), "polygon"), bare=_encoded),
+    "circle": Form(_circle, bare=encoded),
+    "lseg": Form(lambda value: _geometry(text.line_wkb(text.points(value)), "lseg"), bare=encoded),
+    "box": Form(_box, bare=encoded),
+    "path": Form(_path, bare=encoded),
+    "polygon": Form(lambda value: _geometry(text.ring_wkb(text.points(value)), "polygon"), bare=encoded),
 }

@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from recordings.canonical import columns, comparable, expected, field_name, plain, without_nulls
-from recordings.differences import NEVER_TYPED, NO_ARRAY_TYPE, REFUSED, TABLES, Difference, allowed
+from recordings.canonical import comparable, expected, field_name, plain, without_nulls
+from recordings.columns import columns
+from recordings.differences import (
+    DROPPED_COLUMNS,
+    NEVER_TYPED,
+    NO_ARRAY_TYPE,
+    REFUSED,
+    STANDING,
+    TABLES,
+    Difference,
+    allowed,
+)
 from recordings.forms import Form
 from recordings.records import DumpedTable, RecordedRecord, Variant, dump, recording, topic_of
 
@@ -92,12 +102,14 @@ def problems(
 
     ``untold(column, value)`` says that a cell tells nothing and is not compared.
     """
-    found = [f"row {key} is missing" for key in want.rows.keys() - have.keys()]
-    found += [f"row {key} should not be there" for key in have.keys() - want.rows.keys()]
+    standing = {row_key(row, list(row)) for row in STANDING.get(want.table.name, ())}
+    found = [f"row {key} is missing" for key in (want.rows.keys() | standing) - have.keys()]
+    found += [f"row {key} should not be there" for key in have.keys() - want.rows.keys() - standing]
+    dropped = DROPPED_COLUMNS.get(want.table.name, frozenset())
     named = allowed(want.of, reselected=reselected, typed=want.typed)
     forms = want.forms
     for key in want.rows.keys() & have.keys():
-        for name in forms.keys() | have[key].keys():
+        for name in (forms.keys() | have[key].keys()) - dropped:
             if name not in forms or name not in have[key]:
                 found.append(f"row {key}: column {name} is {'not expected' if name not in forms else 'missing'}")
                 continue

@@ -36,9 +36,9 @@ def last_images(records: Sequence[RecordedRecord], of: Variant) -> Sequence[Row]
         if envelope["op"] == "t":
             rows.clear()
         elif envelope["op"] == "d":
-            rows.pop(key_text(record, of), None)
+            rows.pop(_identity(record, of), None)
         elif envelope["op"] in "rcu":
-            rows[key_text(record, of)] = (schema, envelope["after"])
+            rows[_identity(record, of)] = (schema, envelope["after"])
     return _inferred([row for _, row in rows.values()]) if of.bare else _typed(list(rows.values()))
 
 
@@ -51,6 +51,11 @@ def key_text(record: RecordedRecord, of: Variant) -> str:
     """The record key's payload as JSON; its schema may change while the row stays the same."""
     document = json.loads(record.key or b"{}")
     return json.dumps(document["payload"] if of.key_schemas else document)
+
+
+def _identity(record: RecordedRecord, of: Variant) -> str:
+    """The key's text in one order: that of the fields changes where a primary key is declared anew."""
+    return json.dumps(json.loads(key_text(record, of)), sort_keys=True)
 
 
 def connect_value(schema: Schema, value: Any) -> Any:

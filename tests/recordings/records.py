@@ -1,7 +1,7 @@
 """Recordings of a real Debezium connector as Kafka records: by topic, cut into batches, delivered twice, published.
 
-The recordings stand in ``tests/fixtures/postgres`` (its README says how each variant was configured). A ``Variant``
-is that configuration: which handling modes the connector had, and whether keys and values carry their schemas.
+The recordings stand in ``tests/fixtures``, a folder for each source, whose README says how each variant was made. A
+``Variant`` is its configuration: which handling modes the connector had, and whether keys and values carry schemas.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-POSTGRES = Path(__file__).parent.parent / "fixtures" / "postgres"
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+POSTGRES = FIXTURES / "postgres"
 
 VARIANTS = ("a", "b", "b36", "c1", "c2", "c3", "c4", "c5")
+"""The recordings of PostgreSQL."""
+MARIADB = ("my", "myns")
+"""The recordings of MariaDB: with schemas and without."""
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 
@@ -53,16 +57,26 @@ class Variant:
     key_schemas: bool
     bare: bool
     release: str
+    source: str = "postgres"
+
+    @property
+    def recording_file(self) -> Path:
+        """The records of every topic of this variant's connector."""
+        return FIXTURES / self.source / "recordings" / f"{self.name}.jsonl.xz"
 
     @property
     def dump_file(self) -> Path:
         """The final state of the database that this variant recorded."""
-        return POSTGRES / ("dump-inventory2.json" if self.release == "3.6" else "dump.json")
+        inventory2 = self.source == "postgres" and self.release == "3.6"
+        return FIXTURES / self.source / ("dump-inventory2.json" if inventory2 else "dump.json")
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedTable:
-    """One table of a dump: rows of PostgreSQL's canonical text, ``types`` by column name in column order."""
+    """One table of a dump: rows of the database's own text, ``types`` by column name in column order.
+
+    ``schema`` is what a topic's name has before the table: for MariaDB the database.
+    """
 
     name: str
     schema: str
@@ -75,6 +89,30 @@ class DumpedTable:
 @cache
 def variant(name: str) -> Variant:
     """The configuration of the recording called ``name``."""
+    return _mariadb(name) if name in (*MARIADB, "mymin") else _postgres(name)
+
+
+def _mariadb(name: str) -> Variant:
+    """The connector had its defaults; only the converters differ."""
+    return Variant(
+        name=name,
+        prefix=name,
+        decimals="precise",
+        times="adaptive_time_microseconds",
+        binary="bytes",
+        hstore="json",
+        intervals="numeric",
+        unknown_types=False,
+        adjusted_names=False,
+        placeholder=DEFAULT_PLACEHOLDER,
+        key_schemas=name == "my",
+        bare=name != "my",
+        release="3.5",
+        source="mariadb",
+    )
+
+
+def _postgres(name: str) -> Variant:
     config = json.loads((POSTGRES / "configs" / f"{name}.json").read_text())["config"]
     return Variant(
         name=name,
@@ -97,7 +135,7 @@ def variant(name: str) -> Variant:
 def recording(name: str) -> Mapping[str, tuple[RecordedRecord, ...]]:
     """The records of one variant by topic, each in order of its offsets."""
     topics: dict[str, list[RecordedRecord]] = {}
-    with lzma.open(POSTGRES / "recordings" / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
+    with lzma.open(variant(name).recording_file, "rt", encoding="utf-8") as lines:
         for line in lines:
             record = _record(json.loads(line))
             topics.setdefault(record.topic, []).append(record)
@@ -108,6 +146,9 @@ def recording(name: str) -> Mapping[str, tuple[RecordedRecord, ...]]:
 def dump(path: Path) -> Mapping[str, DumpedTable]:
     """The tables of a dump by ``schema.table``."""
     tables = json.loads(path.read_text(encoding="utf-8"))
+    if path.parent.name == "mariadb":
+        found = [_mariadb_table(name, document) for name, document in tables.items() if not name.startswith("_")]
+        return {table.name: table for table in found}
     return {name: _table(name, document) for name, document in tables.items()}
 
 
@@ -182,6 +223,18 @@ def _table(name: str, document: dict[str, Any]) -> DumpedTable:
         table=document["table"],
         key=tuple(document["primary_key"]),
         types={column["name"]: column["type"] for column in document["columns"]},
+        rows=tuple(document["rows"]),
+    )
+
+
+def _mariadb_table(name: str, document: dict[str, Any]) -> DumpedTable:
+    columns = document["columns"]
+    return DumpedTable(
+        name=f"inv.{name}",
+        schema="inv",
+        table=name,
+        key=tuple(column["name"] for column in columns if column["key"] == "PRI"),
+        types={column["name"]: column["type"] for column in columns},
         rows=tuple(document["rows"]),
     )
 

@@ -20,7 +20,18 @@ PAGES = sorted(
     page for folder in (".", "docs", "changelog.d", "helm/headrace") for page in (ROOT / folder).glob("*.md")
 )
 MAKEFILE = (ROOT / "Makefile").read_text()
-FOREIGN = ("spark.", "enable.auto", "isolation.", "max.poll.", "metadata.max.", "history.", "headrace.", "ordering.")
+FOREIGN = (
+    "spark.",
+    "enable.auto",
+    "isolation.",
+    "max.poll.",
+    "metadata.max.",
+    "history.",
+    "headrace.",
+    "ordering.",
+    "skipped.",
+    "bigint.",
+)
 SOURCE_ROOTS = ("", "service/headrace/", "connectors/headrace_connectors/")
 
 on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

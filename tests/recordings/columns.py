@@ -1,0 +1,21 @@
+"""Which columns the lake table of a dumped table must have, and how their values travel, for every source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from recordings import canonical, mariadb_types
+from recordings.forms import Form
+from recordings.records import DumpedTable, Variant
+
+_FORMS: Mapping[str, Callable[[str, Variant], Form | None]] = {
+    "postgres": canonical.form,
+    "mariadb": mariadb_types.form,
+}
+
+
+def columns(table: DumpedTable, of: Variant) -> dict[str, Form]:
+    """The columns that the lake table must have, by the name that Debezium gives them, with their forms."""
+    form = _FORMS[of.source]
+    forms = {canonical.field_name(column, of): form(kind, of) for column, kind in table.types.items()}
+    return {name: found for name, found in forms.items() if found is not None}
