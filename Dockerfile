@@ -1,4 +1,4 @@
-# Headrace in one image: Java and Python, the wheel, Spark and Iceberg's jar. Build and try it:
+# Headrace in one image: Java and Python, the wheel, Spark and the jars of Iceberg and Delta. Build and try it:
 #   docker build -t headrace:dev .
 #   docker run --rm -p 8083:8083 -e CONNECT_BOOTSTRAP_SERVERS=kafka:9092 -e CONNECT_GROUP_ID=headrace \
 #     -e CONNECT_CONFIG_STORAGE_TOPIC=headrace-configs -e CONNECT_STATUS_STORAGE_TOPIC=headrace-status headrace:dev
@@ -27,7 +27,7 @@ COPY connectors/ connectors/
 COPY dev/ dev/
 # The same resolver, versions and checksums as in development.
 RUN PYTHONPATH=dev:service:connectors:/opt/venv/lib/python3.11/site-packages /opt/build/bin/python -c \
-    "import shutil; from headrace_dev import jars; shutil.copytree(jars.folder('iceberg'), '/opt/jars')" \
+    "import shutil; from headrace_dev import jars; shutil.copytree(jars.folder('lakehouse'), '/opt/jars')" \
  && /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/wheel . \
  && pip --python /opt/venv/bin/python install --no-cache-dir --no-deps --no-index /opt/wheel/*.whl
 

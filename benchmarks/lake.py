@@ -69,7 +69,7 @@ class Lake:
 def prefill(warehouse: Path, workload: Workload) -> None:
     """Write the tables of all contestants with Spark, Headrace's through its own writer's definition."""
     warehouse.mkdir(parents=True)
-    lakehouse = SparkLakehouse(str(warehouse), SPARK, resolve("iceberg"))
+    lakehouse = SparkLakehouse(str(warehouse), SPARK, resolve("lakehouse"))
     rows = warehouse.parent / "stored"
     try:
         _write_source(rows, workload.stored())

@@ -67,7 +67,7 @@ def _session(warehouse: Path) -> Any:
     catalog = "spark.sql.catalog.lake"
     settings = {
         **SPARK,
-        "spark.jars": ",".join(map(str, (*resolve("iceberg"), *resolve("spark-kafka")))),
+        "spark.jars": ",".join(map(str, (*resolve("lakehouse"), *resolve("spark-kafka")))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": "hadoop",

@@ -19,7 +19,7 @@ class Warehouse:
     def __init__(self, path: Path) -> None:
         settings = {"spark.master": "local[2]", "spark.driver.memory": "2g"}
         self.path = path
-        self.lakehouse = SparkLakehouse(str(path), settings, resolve("iceberg"))
+        self.lakehouse = SparkLakehouse(str(path), settings, resolve("lakehouse"))
 
     def read(self, namespace: str, name: str) -> pa.Table:
         """All rows and columns of a table, in any order."""
@@ -34,9 +34,9 @@ class Warehouse:
         snapshot = self._table(namespace, name).current_snapshot()
         return {} if snapshot is None else dict(snapshot.summary.additional_properties)
 
-    def sql(self, statement: str) -> None:
+    def sql(self, statement: str) -> pa.Table:
         """Run a statement as somebody else would."""
-        self._session().sql(statement)
+        return self._session().sql(statement).toArrow()
 
     def _session(self) -> Any:
         from pyspark.sql import SparkSession  # late: tests without Spark collect this file too

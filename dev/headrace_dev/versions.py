@@ -1,15 +1,15 @@
 """Which foreign software the development stack runs: the one place where its versions stand.
 
 A bundle is a folder of files that one JVM puts on its class path, or one archive. Python packages have their versions
-in ``pyproject.toml``; Iceberg's stands in the service, which needs it without this package. After a change run
-``make lock``: ``jars.sha256`` pins every file of every bundle.
+in ``pyproject.toml``; those of Iceberg and Delta stand in the service, which needs them without this package. After a
+change run ``make lock``: ``jars.sha256`` pins every file of every bundle.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace_connectors.lakehouse.session import ICEBERG_PACKAGE
+from headrace_connectors.lakehouse.session import PACKAGES
 
 KAFKA = "4.3.1"
 DEBEZIUM = "3.7.0.Final"
@@ -47,7 +47,7 @@ BUNDLES: dict[str, tuple[Artifact, ...]] = {
     "kafka": (Artifact("org.apache.kafka", "kafka_2.13", KAFKA), *_LOGGING),
     "connect": (Artifact("org.apache.kafka", "connect-runtime", KAFKA), *_LOGGING),
     "debezium-postgres": (Artifact("io.debezium", "debezium-connector-postgres", DEBEZIUM, False, "tar.gz", "plugin"),),
-    "iceberg": (_single(ICEBERG_PACKAGE),),
+    "lakehouse": tuple(map(_single, PACKAGES)),
     # The hand-written stream that the benchmark compares with. 4.1.4 of the first two is missing on Maven Central.
     "spark-kafka": (
         _single("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"),

@@ -37,7 +37,7 @@ class Worker:
         settings = _settings(kafka.bootstrap_servers, self.url, warehouse) | dict(properties or {})
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         command = [sys.executable, "-m", "headrace", "connect-distributed", str(file)]
-        jar_folder = {"HEADRACE_JARS": str(jars.folder("iceberg"))}
+        jar_folder = {"HEADRACE_JARS": str(jars.folder("lakehouse"))}
         self.server = Server(name, command, folder, environment=jar_folder | dict(environment or {}))
 
     def start(self, seconds: float = 120.0) -> None:

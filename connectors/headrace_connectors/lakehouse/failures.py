@@ -23,13 +23,17 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"Read-only file system|Permission denied|AccessDenied|Mkdirs failed|Not a directory", Retriable,
      "the warehouse cannot be written; check its path and the rights of the worker's user"),
     (r"CommitStateUnknownException", Conflict, "it is not known whether the commit went in"),
-    (r"CommitFailedException|ValidationException|ConcurrentModification", Conflict,
+    (r"CommitFailedException|ValidationException|ConcurrentModification|DELTA_CONCURRENT_\w+|"
+     r"io\.delta\.exceptions\.\w*(Concurrent|Changed)\w*|DELTA_(METADATA|PROTOCOL)_CHANGED", Conflict,
      "another writer changed the table in between"),
     (r"MERGE_CARDINALITY_VIOLATION", Fatal,
      "several changes of one batch meet the same row; the key is not unique, correct primary.key.fields"),
     (r"OutOfMemoryError|Java heap space", Fatal,
      "Spark ran out of memory; raise spark.driver.memory or lower batch.max.bytes"),
-    (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException", Retriable, "the table has been dropped; it is made anew"),
+    (r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", Fatal,
+     "where the table should stand there are other files, of another format perhaps; move them away"),
+    (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException|DELTA_MISSING_DELTA_TABLE|PATH_NOT_FOUND", Retriable,
+     "the table has been dropped; it is made anew"),
     (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError|Connection reset by peer",
      Fatal, "Spark's JVM has ended; see the log for its last words and restart the worker"),
     (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed",
@@ -59,10 +63,16 @@ def translate(table: str, error: BaseException) -> HeadraceError:
     return Fatal(f"{table}: Spark refused the statement ({_cause(error, text)}); its log has the details")
 
 
+def condition(error: BaseException) -> str | None:
+    """Spark's error condition; None where it has none."""
+    told: str | None = getattr(error, "getCondition", lambda: None)()
+    return told
+
+
 def _cause(error: BaseException, text: str) -> str:
     """The innermost cause by name: Spark's error condition, or the last Java exception of the trace."""
-    condition = getattr(error, "getCondition", lambda: None)()
-    if condition:
-        return str(condition)
+    told = condition(error)
+    if told:
+        return told
     named = _JAVA_CLASS.findall(text)
     return str(named[-1]) if named else type(error).__name__

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from headrace.core.events import OWN_PREFIX, RowVersion
 from headrace.core.keys import FLOOR_KEY
 from headrace.core.ranking import UNVERSIONED, succeed
-from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, column_list, quoted
+from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
+from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
 
 SUFFIX = f"{OWN_PREFIX}tombstones"
@@ -23,26 +24,27 @@ _NEVER = 2**63 - 1
 
 _SCHEMA = pa.schema([("key", pa.string()), *VERSION_COLUMNS, ("recorded_at", pa.timestamp("us", tz="UTC"))])
 _NAMES = ", ".join(map(quoted, _SCHEMA.names))
-_UNSHUFFLED = "'write.distribution-mode' = 'none', 'write.spark.fanout.enabled' = 'true'"
-"""What is appended has one time of recording and so one partition: there is nothing to bring together or to sort."""
+
+
+def ledger_path(path: TablePath) -> TablePath:
+    """Where the ledger of a table stands."""
+    return TablePath(path.namespace, path.name + SUFFIX)
 
 
 class TombstoneLedger:
-    """``table`` is the ledger's own name, quoted; ``properties`` is the DDL of its table properties."""
+    """``path`` is the ledger's own, see ``ledger_path``."""
 
-    def __init__(self, session: TableSession, table: str, properties: str) -> None:
+    def __init__(self, session: TableSession, table_format: TableFormat, path: TablePath) -> None:
         self._session = session
-        self._table = table
-        self._properties = properties
+        self._format = table_format
+        self._path = path
+        self._table = table_format.sql_name(path)
         self._oldest = 0  # no tombstone was recorded earlier; 0 while that is not known
 
     def create(self) -> None:
         """Start an empty ledger; what an earlier table of the same name left is void."""
-        self._session.run(f"DROP TABLE IF EXISTS {self._table}")
-        self._session.run(
-            f"CREATE TABLE {self._table} ({column_list(_SCHEMA)}) USING iceberg "
-            f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({self._properties}, {_UNSHUFFLED})"
-        )
+        for statement in self._format.create_ledger(self._path, _SCHEMA):
+            self._session.run(statement)
         self._oldest = _NEVER
 
     def load(self) -> dict[str, RowVersion]:

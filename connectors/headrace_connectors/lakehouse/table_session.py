@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace_connectors.lakehouse.failures import translated
+from headrace_connectors.lakehouse.failures import condition, translated
 from headrace_connectors.lakehouse.schema import column_list, quoted
 
-_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+_NO_SUCH_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND")
 _ROWS_PER_TASK = 10_000
 _MAX_TASKS = 16
 _ROWS_PER_BATCH = 10_000
@@ -75,9 +75,12 @@ class TableSession:
         from pyspark.sql.pandas.types import to_arrow_schema  # late, see session.py
 
         with translated(self._table):
-            if not self._spark.catalog.tableExists(table):
-                return None
-            return to_arrow_schema(self._spark.table(table).schema)
+            try:
+                return to_arrow_schema(self._spark.table(table).schema)
+            except Exception as error:
+                if condition(error) in _NO_SUCH_TABLE:
+                    return None
+                raise
 
     @contextmanager
     def staged(self, rows: pa.Table) -> Iterator[str]:
@@ -122,12 +125,16 @@ class TableSession:
         )
 
     @contextmanager
-    def snapshot_properties(self, properties: Mapping[str, str]) -> Iterator[None]:
-        """Let the commits of the block carry ``properties``; others must not, so they are taken back."""
+    def configured(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Let the statements of the block run under ``settings``; others must not, so they are taken back."""
         try:
-            for name, value in properties.items():
-                self._spark.conf.set(_SNAPSHOT_PROPERTY + name, value)
+            for name, value in settings.items():
+                self._spark.conf.set(name, value)
             yield
         finally:
-            for name in properties:
-                self._spark.conf.unset(_SNAPSHOT_PROPERTY + name)
+            for name in settings:
+                self._spark.conf.unset(name)
+
+    def setting(self, name: str) -> str:
+        """A setting of ``configured``."""
+        return str(self._spark.conf.get(name))

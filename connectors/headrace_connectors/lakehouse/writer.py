@@ -1,4 +1,4 @@
-"""One Iceberg table: created from the events' schema, merged into, truncated, kept small (``merge.md`` section 5)."""
+"""One table of any format: made from the events' schema, merged into, truncated, kept small (``merge.md`` 5)."""
 
 from __future__ import annotations
 
@@ -12,53 +12,37 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from headrace.core.errors import Fatal, HeadraceError
 from headrace.core.events import Actions, RowVersion
-from headrace.ports import Commit, MergeCounts, TableOptions
+from headrace.ports import Commit, MergeCounts
 from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.failures import Conflict
-from headrace_connectors.lakehouse.ledger import SUFFIX, TombstoneLedger, versions
-from headrace_connectors.lakehouse.merge import append_sql, merge_sql, stored_sql, text_literal, truncate_sql
+from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, versions
+from headrace_connectors.lakehouse.merge import append_sql, merge_sql, stored_sql, truncate_sql
 from headrace_connectors.lakehouse.schema import (
     VERSION_COLUMNS,
     Evolution,
-    column_list,
     evolution,
     evolved,
     lake_schema,
     lake_type,
-    quoted,
-    sql_type,
 )
-from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, commit_properties
+from headrace_connectors.lakehouse.snapshot import commit_properties
 from headrace_connectors.lakehouse.staging import Stage, stage_keys, stages
+from headrace_connectors.lakehouse.table_format import KEY_FIELDS, WRITE_ID, Committed, TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
-from headrace_connectors.lakehouse.upkeep import TableFiles, Upkeep
-
-_WRITE_ID = "headrace.write-id"
-_KEY_FIELDS = "headrace.key-fields"
-_MERGED = "spark.merge-into.num-target-rows-"
-_MERGE_ON_READ = {f"write.{operation}.mode": "merge-on-read" for operation in ("merge", "update", "delete")}
-_DEFAULTS = {
-    **_MERGE_ON_READ,
-    # A commit every few seconds: old metadata and snapshots would soon weigh more than the data.
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-    "history.expire.max-snapshot-age-ms": "3600000",
-    "history.expire.min-snapshots-to-keep": "20",
-}
+from headrace_connectors.lakehouse.upkeep import Upkeep
 
 
 class SparkTable:
-    """A ``ports.LakeTable`` on Iceberg. One thread at a time calls it; it has a session of its own."""
+    """A ``ports.LakeTable`` that Spark writes. One thread at a time calls it; it has a session of its own."""
 
-    def __init__(self, session: TableSession, catalog: str, path: tuple[str, str], options: TableOptions) -> None:
-        namespace, name = path
-        self._label = f"{namespace}.{name}"
+    def __init__(self, session: TableSession, table_format: TableFormat, path: TablePath) -> None:
+        self._label = f"{path.namespace}.{path.name}"
         self._session = session
-        self._namespace = f"{quoted(catalog)}.{quoted(namespace)}"
-        self._table = f"{self._namespace}.{quoted(name)}"
-        self._properties = _property_list(options)
-        self._ledger = TombstoneLedger(session, f"{self._namespace}.{quoted(name + SUFFIX)}", self._properties)
-        self._upkeep = Upkeep(session, catalog, self._ledger, (f"{namespace}", name, name + SUFFIX))
+        self._format = table_format
+        self._path = path
+        self._table = table_format.sql_name(path)
+        self._ledger = TombstoneLedger(session, table_format, ledger_path(path))
+        self._upkeep = Upkeep(session, table_format, self._ledger, path)
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
         self._fresh = False
@@ -78,7 +62,7 @@ class SparkTable:
         if not self._key_fields and self.schema() is not None:
             rows = self._session.rows(f"SHOW TBLPROPERTIES {self._table}")
             stored = {row.key: row.value for row in rows}
-            self._key_fields = tuple(json.loads(stored.get(_KEY_FIELDS, "[]")))
+            self._key_fields = tuple(json.loads(stored.get(KEY_FIELDS, "[]")))
         return self._key_fields
 
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
@@ -91,23 +75,21 @@ class SparkTable:
             self._alter(stored, evolution(self._label, stored, wanted))
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
-        self._session.run(f"CREATE NAMESPACE IF NOT EXISTS {self._namespace}")
+        self._run(self._format.create_namespace(self._path.namespace))
         self._ledger.create()  # before the table: an old ledger must never meet a new table
-        columns = column_list([*schema, *VERSION_COLUMNS])
-        own = f"'{_KEY_FIELDS}' = {text_literal(json.dumps(list(key_fields)))}"
-        self._session.run(
-            f"CREATE TABLE {self._table} ({columns}) USING iceberg TBLPROPERTIES ({self._properties}, {own})"
-        )
+        self._run(self._format.create(self._path, pa.schema([*schema, *VERSION_COLUMNS]), key_fields))
         self._schema, self._key_fields, self._fresh = schema, tuple(key_fields), True
 
     def _alter(self, stored: pa.Schema, change: Evolution) -> None:
         if change.additions:
             self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({change.additions})")
         for column in change.widened:
-            self._session.run(
-                f"ALTER TABLE {self._table} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}"
-            )
+            self._run(self._format.widen(self._path, column))
         self._schema = evolved(stored, change)
+
+    def _run(self, statements: Sequence[str]) -> None:
+        for statement in statements:
+            self._session.run(statement)
 
     def _existing_schema(self) -> pa.Schema:
         schema = self.schema()
@@ -145,30 +127,29 @@ class SparkTable:
         with self._session.staged(part.rows) as view:
             if self._fresh and not (part.shape.kept or part.shape.carried):
                 return self._append(append_sql(self._table, view, part.shape), properties)
-            summary = self._commit(merge_sql(self._table, view, part.shape), properties)
-        counted = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
-        return MergeCounts(counted["updated"] + counted["inserted"], counted["deleted"])
+            return self._commit(merge_sql(self._table, view, part.shape), properties).counts
 
     def _append(self, statement: str, properties: Mapping[str, str]) -> MergeCounts:
-        summary = self._commit(statement, properties)
-        if summary["parent"]:
+        done = self._commit(statement, properties)
+        if not done.first:
             raise Fatal(
                 f"{self._label}: another writer filled the table while it was empty; compare it with the source"
             )
-        return MergeCounts(int(summary.get("added-records", 0)), 0)
+        return done.counts
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
         if not self._fresh:
             self._commit(truncate_sql(self._table, floor), commit_properties(commit))
 
-    def _commit(self, statement: str, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """Run a statement that makes a snapshot; its summary, with the parent's id as ``parent``.
+    def _commit(self, statement: str, properties: Mapping[str, str]) -> Committed:
+        """Run a statement that makes a commit with ``properties``.
 
         A conflict with another writer's commit (a compaction) is tried again, unless the commit did go in.
         """
         write_id = uuid.uuid4().hex
-        with self._forgetting_on_error(), self._session.snapshot_properties({_WRITE_ID: write_id, **properties}):
+        settings = self._format.commit_settings({WRITE_ID: write_id, **properties})
+        with self._forgetting_on_error(), self._session.configured(settings):
             for attempt in Retrying(
                 retry=retry_if_exception_type(Conflict),
                 stop=stop_after_attempt(5),
@@ -176,11 +157,10 @@ class SparkTable:
                 reraise=True,
             ):
                 with attempt:
-                    self._run_once(statement, write_id, attempt.retry_state.attempt_number)
-            summary = self._summary(write_id)
+                    done = self._run_once(statement, write_id, attempt.retry_state.attempt_number)
         self._fresh = False
-        self._upkeep.committed(TableFiles.of(summary))
-        return summary
+        self._upkeep.committed(done.files)
+        return done
 
     @contextmanager
     def _forgetting_on_error(self) -> Iterator[None]:
@@ -191,15 +171,9 @@ class SparkTable:
             self._schema, self._key_fields, self._fresh = None, (), False
             raise
 
-    def _run_once(self, statement: str, write_id: str, attempt: int) -> None:
-        if attempt == 1 or not self._summary(write_id):
-            self._session.run(statement)
-
-    def _summary(self, write_id: str) -> Mapping[str, str]:
-        rows = self._session.rows(
-            f"SELECT parent_id, summary FROM {self._table}.snapshots WHERE summary['{_WRITE_ID}'] = '{write_id}'"
-        )
-        return {**row.summary, "parent": str(row.parent_id or "")} if (row := next(iter(rows), None)) else {}
+    def _run_once(self, statement: str, write_id: str, attempt: int) -> Committed:
+        done = None if attempt == 1 else self._format.committed(self._session, self._path, write_id)
+        return done or self._format.commit(self._session, self._path, statement)
 
     # -- reading and upkeep -------------------------------------------------------------------------------------------
 
@@ -235,13 +209,3 @@ def _data_columns(table: str, schema: pa.Schema) -> pa.Schema:
     return pa.schema(
         [(column.name, lake_type(column.type)) for column in schema if column.name not in VERSION_COLUMNS.names]
     )
-
-
-def _property_list(options: TableOptions) -> str:
-    properties = {
-        "format-version": str(options.format_version),
-        **_DEFAULTS,
-        **options.properties,
-        "headrace.format-version": FORMAT_VERSION,
-    }
-    return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())

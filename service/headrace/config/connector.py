@@ -24,7 +24,14 @@ _TABLES = group(
         "${source.db}, ${source.schema}, ${source.table}.",
         _HIGH,
     ),
-    key("table.format", Type.STRING, "iceberg", "Format of the tables.", _HIGH, one_of("iceberg", "delta")),
+    key(
+        "table.format",
+        Type.STRING,
+        "iceberg",
+        "Format of the tables: Iceberg in the worker's catalog, or Delta below the worker's warehouse.",
+        _HIGH,
+        one_of("iceberg", "delta"),
+    ),
     key(
         "table.format.version",
         Type.INT,
@@ -155,7 +162,6 @@ LATER = {
 
 LATER_VALUES = {
     ("insert.mode", "insert"): "history tables come with a later release; use upsert",
-    ("table.format", "delta"): "Delta tables come with a later release; use iceberg",
     ("reselect.error.handling.mode", "dlq"): "dead-lettering by reselect comes with a later release; use warn or fail",
     ("reselect.unresolved.insert.mode", "dlq"): "dead-lettering by reselect comes with a later release; use fail",
 }

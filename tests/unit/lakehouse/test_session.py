@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.errors import ConfigError
 from headrace.ports import TableOptions
-from headrace_connectors.lakehouse.session import ICEBERG_PACKAGE, SparkLakehouse, local_cores, settings
+from headrace_connectors.lakehouse.session import PACKAGES, SparkLakehouse, local_cores, settings
 
 
 def test_the_workers_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_the_workers_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen["spark.driver.memory"] == "1g"
     assert chosen["spark.driver.extraJavaOptions"].endswith("log4j2.properties -Xss4m")
     assert chosen["spark.sql.catalog.lake.cache-enabled"] == "false"
-    assert chosen["spark.jars.packages"] == ICEBERG_PACKAGE
+    assert chosen["spark.jars.packages"] == ",".join(PACKAGES)
 
 
 def test_where_the_jars_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,19 @@ def test_a_warehouse_is_made_where_there_is_none(tmp_path: Path) -> None:
     assert list((tmp_path / "new" / "one").iterdir()) == []
 
 
-def test_other_formats_are_refused(tmp_path: Path) -> None:
+def test_unknown_formats_are_refused(tmp_path: Path) -> None:
     """Before anything starts."""
-    with pytest.raises(ConfigError, match="delta"):
-        SparkLakehouse(str(tmp_path), {}).table("shop", "item", TableOptions(format="delta"))
+    with pytest.raises(ConfigError, match="hudi") as refused:
+        SparkLakehouse(str(tmp_path), {}).table("shop", "item", TableOptions(format="hudi"))
+    assert refused.value.key == "table.format"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "sign"),
+    [("iceberg", "delta", "_delta_log"), ("delta", "iceberg", "metadata/version-hint.text")],
+)
+def test_a_table_of_another_format_is_left_alone(tmp_path: Path, wanted: str, there: str, sign: str) -> None:
+    """Two formats in one folder would delete each other's files."""
+    (tmp_path / "shop" / "item" / sign).mkdir(parents=True)
+    with pytest.raises(ConfigError, match=f"table of format {there}.*table.format is {wanted}"):
+        SparkLakehouse(str(tmp_path), {}).table("shop", "item", TableOptions(format=wanted))

@@ -1,0 +1,118 @@
+"""Delta Lake: tables by path below the warehouse, with deletion vectors. What only this format needs.
+
+Tables have no entry in a catalog: ``<warehouse>/<namespace>/<name>`` is all that a reader needs, and what the format's
+own log makes safe. A commit's properties are JSON in ``userMetadata``, where ``DESCRIBE HISTORY`` shows them.
+
+Column mapping lets a column have any name. Type widening is switched on with the first column that needs it, because
+fewer readers know it than the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
+from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION
+from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
+from headrace_connectors.lakehouse.table_session import TableSession
+
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_COMMITS_LOOKED_AT = 50
+_DEFAULTS = {
+    "delta.enableDeletionVectors": "true",
+    "delta.columnMapping.mode": "name",
+    "delta.feature.timestampNtz": "supported",  # a column of that type may come later
+    # A commit every few seconds: old log entries and files would soon weigh more than the data.
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+    "delta.checkpointInterval": "50",
+}
+
+
+class DeltaFormat:
+    """A ``TableFormat``: the tables below ``warehouse``, an absolute path or a URL."""
+
+    def __init__(self, warehouse: str, options: TableOptions) -> None:
+        self._warehouse = warehouse.rstrip("/")
+        self._properties = {**_DEFAULTS, **options.properties, "headrace.format-version": FORMAT_VERSION}
+
+    def sql_name(self, path: TablePath) -> str:
+        """By path."""
+        return f"delta.{quoted(f'{self._warehouse}/{path.namespace}/{path.name}')}"
+
+    def create_namespace(self, namespace: str) -> Sequence[str]:
+        """Nothing: a namespace is a folder."""
+        return []
+
+    def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
+        """With deletion vectors and the connector's properties."""
+        properties = property_list({**self._properties, **key_property(key_fields)})
+        return [f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta TBLPROPERTIES ({properties})"]
+
+    def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
+        """In the order of time as it comes: the files' statistics let what has expired go by whole files."""
+        return [
+            f"CREATE OR REPLACE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta "
+            f"TBLPROPERTIES ({property_list(self._properties)})"
+        ]
+
+    def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
+        """Type widening has to be enabled first."""
+        alter = f"ALTER TABLE {self.sql_name(path)}"
+        return [
+            f"{alter} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+            f"{alter} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}",
+        ]
+
+    def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """All of them in one text."""
+        return {_USER_METADATA: json.dumps(dict(properties))}
+
+    def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
+        """A MERGE or DELETE returns its counts; those of an INSERT stand in the table's history.
+
+        A statement that changes no row makes no commit, so its properties are nowhere.
+        """
+        told = session.rows(statement)
+        if told:
+            return Committed(_returned_counts(told[0].asDict()))
+        write_id = json.loads(session.setting(_USER_METADATA))[WRITE_ID]
+        return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0))
+
+    def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
+        """From the newest entries of the table's history."""
+        for row in session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}"):
+            if write_id in (row.userMetadata or ""):
+                # Version 0 has made the table.
+                return Committed(_recorded_counts(row.operation, row.operationMetrics), first=row.version == 1)
+        return None
+
+    def compact(self, path: TablePath) -> Sequence[str]:
+        """Small files together; rows that a deletion vector hides go with the files that are rewritten."""
+        return [f"OPTIMIZE {self.sql_name(path)}"]
+
+    def clean(self, path: TablePath) -> Sequence[str]:
+        """Delete files that no version within the table's retention refers to."""
+        return [f"VACUUM {self.sql_name(path)}"]
+
+
+def _returned_counts(row: Mapping[str, Any]) -> MergeCounts:
+    """What a MERGE or DELETE returns."""
+    if "num_updated_rows" not in row:
+        return MergeCounts(0, row["num_affected_rows"])
+    return MergeCounts(row["num_updated_rows"] + row["num_inserted_rows"], row["num_deleted_rows"])
+
+
+def _recorded_counts(operation: str, metrics: Mapping[str, str]) -> MergeCounts:
+    """What the history says of a MERGE, a DELETE or an append."""
+    if operation == "MERGE":
+        upserted = int(metrics["numTargetRowsUpdated"]) + int(metrics["numTargetRowsInserted"])
+        return MergeCounts(upserted, int(metrics["numTargetRowsDeleted"]))
+    if operation == "DELETE":
+        return MergeCounts(0, int(metrics.get("numDeletedRows", 0)))
+    return MergeCounts(int(metrics.get("numOutputRows", 0)), 0)

@@ -1,0 +1,114 @@
+"""Iceberg: format version 3 with deletion vectors, or version 2 (``spark.md``). What only this format needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse.merge import text_literal
+from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
+from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION
+from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
+from headrace_connectors.lakehouse.table_session import TableSession
+
+_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+_MERGED = "spark.merge-into.num-target-rows-"
+_MERGE_ON_READ = {f"write.{operation}.mode": "merge-on-read" for operation in ("merge", "update", "delete")}
+_DEFAULTS = {
+    **_MERGE_ON_READ,
+    # A commit every few seconds: old metadata and snapshots would soon weigh more than the data.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "history.expire.max-snapshot-age-ms": "3600000",
+    "history.expire.min-snapshots-to-keep": "20",
+}
+_UNSHUFFLED = {"write.distribution-mode": "none", "write.spark.fanout.enabled": "true"}
+"""What a ledger takes has one time of recording and so one partition: there is nothing to bring together or to sort."""
+
+
+class IcebergFormat:
+    """A ``TableFormat``: the tables of ``catalog``."""
+
+    def __init__(self, catalog: str, options: TableOptions) -> None:
+        self._catalog = catalog
+        self._properties = {
+            "format-version": str(options.format_version),
+            **_DEFAULTS,
+            **options.properties,
+            "headrace.format-version": FORMAT_VERSION,
+        }
+
+    def sql_name(self, path: TablePath) -> str:
+        """``catalog.namespace.name``."""
+        return f"{quoted(self._catalog)}.{_within_catalog(path)}"
+
+    def create_namespace(self, namespace: str) -> Sequence[str]:
+        """In the catalog."""
+        return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self._catalog)}.{quoted(namespace)}"]
+
+    def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
+        """Merge-on-read, with the connector's properties."""
+        properties = property_list({**self._properties, **key_property(key_fields)})
+        return [
+            f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING iceberg TBLPROPERTIES ({properties})"
+        ]
+
+    def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
+        """By days, so that what has expired goes by whole files."""
+        properties = property_list({**self._properties, **_UNSHUFFLED})
+        return [
+            f"DROP TABLE IF EXISTS {self.sql_name(path)}",
+            f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING iceberg "
+            f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({properties})",
+        ]
+
+    def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
+        """The format's own type promotion."""
+        return [f"ALTER TABLE {self.sql_name(path)} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}"]
+
+    def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """Each becomes a property of the snapshot."""
+        return {_SNAPSHOT_PROPERTY + name: value for name, value in properties.items()}
+
+    def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
+        """What the statement did stands in the summary of its snapshot; the statement itself tells nothing."""
+        session.run(statement)
+        write_id = session.setting(_SNAPSHOT_PROPERTY + WRITE_ID)
+        return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0))
+
+    def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
+        """From the table's snapshots."""
+        rows = session.rows(
+            f"SELECT parent_id, summary FROM {self.sql_name(path)}.snapshots WHERE summary['{WRITE_ID}'] = '{write_id}'"
+        )
+        return _committed(rows[0].summary, rows[0].parent_id) if rows else None
+
+    def compact(self, path: TablePath) -> Sequence[str]:
+        """Rewrite small files and those with deletes, then let go of snapshots as the table's properties say."""
+        procedures, table = f"{quoted(self._catalog)}.system", text_literal(_within_catalog(path))
+        options = "map('min-input-files', '2', 'delete-file-threshold', '1')"
+        return [
+            f"CALL {procedures}.rewrite_data_files(table => {table}, options => {options})",
+            f"CALL {procedures}.expire_snapshots(table => {table})",
+        ]
+
+    def clean(self, path: TablePath) -> Sequence[str]:
+        """Nothing: snapshots are let go after each compaction."""
+        return []
+
+
+def _within_catalog(path: TablePath) -> str:
+    return f"{quoted(path.namespace)}.{quoted(path.name)}"
+
+
+def _committed(summary: Mapping[str, str], parent: int | None) -> Committed:
+    """A MERGE counts rows; of an append the summary has ``added-records``."""
+    merged = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
+    appended = 0 if any(name.startswith(_MERGED) for name in summary) else int(summary.get("added-records", 0))
+    return Committed(
+        MergeCounts(merged["updated"] + merged["inserted"] + appended, merged["deleted"]),
+        first=parent is None,
+        files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),
+    )

@@ -1,0 +1,88 @@
+"""What a table format has to say for itself: the statements in which formats differ, and how a commit is told.
+
+``writer.py``, ``merge.py``, ``staging.py`` and ``ledger.py`` are the same for every format; ``iceberg.py`` and
+``delta.py`` hold the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from headrace.ports import MergeCounts
+from headrace_connectors.lakehouse.merge import text_literal
+from headrace_connectors.lakehouse.table_session import TableSession
+
+WRITE_ID = "headrace.write-id"
+"""The property of a commit that tells it from all others."""
+
+KEY_FIELDS = "headrace.key-fields"
+"""The table property that names the columns of the row key."""
+
+
+class TablePath(NamedTuple):
+    """Where a table stands, as the configuration names it."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit did.
+
+    ``counts`` tell the rows that it touched; appended rows are upserted. ``first`` says that nothing was written to the
+    table before. ``files`` is how many the table consists of now, None where the format does not tell it with a commit.
+    """
+
+    counts: MergeCounts
+    first: bool = False
+    files: int | None = None
+
+
+class TableFormat(Protocol):
+    """The tables of one format in one warehouse, as one connector wants them."""
+
+    def sql_name(self, path: TablePath) -> str:
+        """The table in a statement, quoted."""
+
+    def create_namespace(self, namespace: str) -> Sequence[str]:
+        """Statements that make sure that the namespace is there."""
+
+    def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
+        """Statements that make an empty table; ``schema`` in lake types, with all of its columns."""
+
+    def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
+        """Statements that make an empty ledger; what another of this name holds is void."""
+
+    def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
+        """Statements after which a column has the wider type of ``column``."""
+
+    def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """The session settings under which a commit carries ``properties``."""
+
+    def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
+        """Run a statement that changes rows, under the settings of its commit."""
+
+    def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
+        """What the commit did that carries ``write_id``; None if there is no such commit."""
+
+    def compact(self, path: TablePath) -> Sequence[str]:
+        """Statements that rewrite small files, and those with deletes."""
+
+    def clean(self, path: TablePath) -> Sequence[str]:
+        """Statements that let go of what no reader needs any more, due once a day."""
+
+
+def property_list(properties: Mapping[str, str]) -> str:
+    """Table properties as DDL."""
+    return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
+
+
+def key_property(key_fields: Sequence[str]) -> Mapping[str, str]:
+    """``KEY_FIELDS`` with its value."""
+    return {KEY_FIELDS: json.dumps(list(key_fields))}
