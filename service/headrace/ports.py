@@ -174,6 +174,7 @@ class LakeTable(Protocol):
 
         An upsert that has no stored row is inserted only if it keeps no stored cell. Counts what was applied. A
         CARRIED cell is taken from the stored row of ``carry_from`` as it was before this merge, in the same commit.
+        Without an action nothing is committed.
         """
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:

@@ -163,6 +163,15 @@ class LakeTableSuite:
         assert apply(table, *batch) == (11, 4)
         assert len(rows()) == 1 + 20 - 4 + 5
 
+    def test_a_batch_of_which_nothing_is_left(
+        self, lake: LakeHarness, name: str, table: LakeTable, rows: Callable[[], Any]
+    ) -> None:
+        """All of its events were stale: there is nothing to write, and no commit that says so."""
+        before = lake.summary(name)
+        assert apply(table) == (0, 0)
+        assert lake.summary(name) == before
+        assert set(rows()) == {1}
+
     # -- kept and carried cells ---------------------------------------------------------------------------------------
 
     def test_kept_cells_stay(self, table: LakeTable, rows: Any) -> None:

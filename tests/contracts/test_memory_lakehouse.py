@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from contracts.lake_table_suite import LakeTableSuite
+from contracts.pipeline_suite import PipelineSuite
 
 from headrace.ports import TableOptions
 from headrace_connectors.memory import MemoryLakehouse, MemoryTable
@@ -34,6 +35,14 @@ class MemoryHarness:
 
 class TestMemoryTable(LakeTableSuite):
     """Memory tables pass the suite."""
+
+    @pytest.fixture
+    def lake(self) -> MemoryHarness:
+        return MemoryHarness()
+
+
+class TestMemoryPipeline(PipelineSuite):
+    """So do pipelines that write them."""
 
     @pytest.fixture
     def lake(self) -> MemoryHarness:

@@ -114,8 +114,11 @@ class SparkTable:
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         """Apply the actions that rank above the stored rows; in two commits if some rows keep stored cells.
 
-        Offsets and batch id stand only in the last commit, so that they never promise what is not there yet.
+        Offsets and batch id stand only in the last commit, so that they never promise what is not there yet. Without an
+        action (all of the batch's events are stale) there is no commit.
         """
+        if not len(actions):
+            return MergeCounts(0, 0)
         counts = MergeCounts(0, 0)
         parts = stages(actions, self._existing_schema())
         for part in parts:

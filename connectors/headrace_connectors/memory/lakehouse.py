@@ -136,6 +136,8 @@ class MemoryTable:
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         """Apply what ranks above the stored rows, all of it read before any of it is written."""
+        if not len(actions):
+            return MergeCounts(0, 0)
         before = dict(self._stored.rows)
         batch = _Batch(actions, self._existing_schema())
         upserted = deleted = 0

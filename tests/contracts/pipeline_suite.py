@@ -1,0 +1,85 @@
+"""Batches through a table's pipeline, with a restart between them, whatever lake stands behind it.
+
+A test class gives the fixture ``lake``, a ``LakeHarness``; every test writes a table of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+from contracts.lake_actions import commit, text
+from contracts.lake_table_suite import DAY, NOW, LakeHarness
+from properties.pipelines import changes_of
+from properties.reference_model import Event
+
+from headrace.core.events import CellState, Operation, RowVersion
+from headrace.core.reselect import ReselectOptions
+from headrace.ports import LakeTable
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+
+RETENTION = 7 * DAY
+
+
+def event(operation: Operation, position: int, **cells: int) -> Event:
+    """A change of row 1, at the offset at which it arrives: all come from one partition, late ones too."""
+    values = {name: (CellState.VALUE, value) for name, value in cells.items()}
+    return Event(operation, 1, RowVersion(text(position), "t", 0, next(_offsets), position), values)
+
+
+_offsets = iter(range(10**9))
+
+
+class PipelineSuite:
+    """Run by a subclass per lake."""
+
+    @pytest.fixture
+    def name(self, unique: Callable[[str], str]) -> str:
+        return unique("late")
+
+    @pytest.fixture
+    def write(self, lake: LakeHarness, name: str) -> Callable[..., LakeTable]:
+        """Writes events as one batch by a worker that has just started; maintains the table at ``now``."""
+
+        def write(*events: Event, now: int = NOW) -> LakeTable:
+            table = lake.open(name)
+            pipeline = TablePipeline(
+                name,
+                table,
+                ReselectColumnsPostProcessor(ReselectOptions()),
+                PipelineOptions(tombstone_retention=RETENTION),
+                now=lambda: now,
+                stages=lambda stage: nullcontext(),
+            )
+            if events:
+                pipeline.write(changes_of(events), commit())
+            pipeline.maintain()
+            return table
+
+        return write
+
+    @pytest.fixture
+    def rows(self, lake: LakeHarness, name: str) -> Callable[[], list[tuple[int, int]]]:
+        """Reads (id, a)."""
+        return lambda: [(row["id"], row["a"]) for row in lake.read(name).select(["id", "a"]).to_pylist()]
+
+    def test_a_late_update_brings_no_deleted_row_back(
+        self, write: Callable[..., LakeTable], rows: Callable[[], list[tuple[int, int]]]
+    ) -> None:
+        """insert@1, delete@3, update@2 in three batches: no row. An insert@4 is a row again (merge.md section 3)."""
+        write(event(Operation.CREATE, 1, a=1, b=1))
+        assert rows() == [(1, 1)]
+        write(event(Operation.DELETE, 3))
+        write(event(Operation.UPDATE, 2, a=2, b=2))
+        assert rows() == []
+        write(event(Operation.CREATE, 4, a=4, b=4))
+        assert rows() == [(1, 4)]
+
+    def test_the_ledger_shrinks_after_its_retention(self, write: Callable[..., LakeTable]) -> None:
+        """A tombstone stays as long as the connector says, and no longer."""
+        write(event(Operation.CREATE, 1, a=1, b=1))
+        write(event(Operation.DELETE, 3))
+        assert list(write(now=NOW + RETENTION - DAY).ledger()) == ["=1"]
+        assert list(write(now=NOW + RETENTION + DAY).ledger()) == []
