@@ -200,6 +200,7 @@ class SparkLakehouse:
 def _start(chosen: Mapping[str, str]) -> Any:
     from pyspark.sql import SparkSession  # late, see the head of this file
 
+    _keep_statements_out_of_the_log()
     builder = SparkSession.builder
     master = chosen["spark.master"]
     builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
@@ -214,6 +215,14 @@ def _start(chosen: Mapping[str, str]) -> Any:
         raise Retriable(
             f"Spark did not start ({type(error).__name__}); is Java 17 installed, are its jars there?"
         ) from error
+
+
+def _keep_statements_out_of_the_log() -> None:
+    """PySpark logs the statement of every error, and a statement holds keys; ``failures.py`` says what can be said."""
+    from pyspark.logger import PySparkLogger  # late, as above
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _child(spark: Any) -> Any:
