@@ -1,6 +1,7 @@
-"""One pass of every recording through the real thing: a broker, the worker as a process, Spark, Iceberg on disk.
+"""One pass of every recording through the real thing: a broker, the worker as a process, Spark, tables on disk.
 
-Variant ``a`` brings all of its tables, the others those in which variants differ: types, keys and omitted cells.
+Variant ``a`` brings all of its tables, the others those in which variants differ: types, keys and omitted cells. Two
+variants go into Delta tables as well, by a connector of their own; with one of them the worker is killed on the way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from delta_tables import delta_rows, delta_table
 from recordings.comparison import Row, compared_tables, expectation, problems, records_of, rows_of
 from recordings.images import key_fields
 from recordings.records import VARIANTS, DumpedTable, Variant, publish, topic_of, variant
@@ -24,6 +26,8 @@ from headrace_dev.worker import Worker
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 VARYING = ("public.all_types", "public.array_types", "public.toast_t", "public.toast_life", "public.key_num")
 MINUTES = 4
+ON_DELTA = ("b", "c2")
+KILLED = "b"
 
 
 @pytest.fixture(scope="module")
@@ -49,21 +53,36 @@ def test_recording(name: str, worker: Worker, stack_kafka: Kafka) -> None:
     for table in tables:
         stack_kafka.create_topic(topic_of(table, of))
         publish(stack_kafka.bootstrap_servers, records_of(table, of))
-    worker.put_connector(f"recording-{name}", _config(of, tables))
+    _pass(worker, of, tables, "iceberg")
+    if name in ON_DELTA:
+        _pass(worker, of, tables, "delta")
+
+
+def _pass(worker: Worker, of: Variant, tables: Sequence[DumpedTable], table_format: str) -> None:
+    connector = f"recording-{of.name}-{table_format}"
     ends = {(topic_of(table, of), 0): len(records_of(table, of)) for table in tables}
-    wait_until(lambda: _reached(worker, name, ends), "all records in the lake", 60 * MINUTES)
-    found = {table.name: _problems(worker.warehouse, table, of) for table in tables}
+    worker.put_connector(connector, _config(of, tables, table_format))
+    if table_format == "delta" and of.name == KILLED:
+        folder = worker.warehouse / "delta"
+        wait_until(lambda: list(folder.glob("*/_delta_log/*1.json")), "a table with rows", 60 * MINUTES)
+        assert worker.committed(connector) != ends
+        worker.kill()
+        worker.start()
+    wait_until(lambda: _reached(worker, connector, ends), "all records in the lake", 60 * MINUTES)
+    found = {table.name: _problems(worker.warehouse, table, of, table_format) for table in tables}
     assert {table: lines for table, lines in found.items() if lines} == {}
 
 
-def _reached(worker: Worker, name: str, ends: dict[tuple[str, int], int]) -> bool:
-    states = worker.states(f"recording-{name}")
-    assert "FAILED" not in states, worker.call("GET", f"/connectors/recording-{name}/status")
-    return worker.committed(f"recording-{name}") == ends
+def _reached(worker: Worker, connector: str, ends: dict[tuple[str, int], int]) -> bool:
+    states = worker.states(connector)
+    assert "FAILED" not in states, worker.call("GET", f"/connectors/{connector}/status")
+    return worker.committed(connector) == ends
 
 
-def _config(of: Variant, tables: Sequence[DumpedTable]) -> dict[str, str]:
+def _config(of: Variant, tables: Sequence[DumpedTable], table_format: str) -> dict[str, str]:
     return {
+        "table.format": table_format,
+        "table.namespace": table_format,
         "connector.class": "LakehouseSink",
         "topics": ",".join(topic_of(table, of) for table in tables),
         "tasks.max": "1",
@@ -76,15 +95,24 @@ def _config(of: Variant, tables: Sequence[DumpedTable]) -> dict[str, str]:
     }
 
 
-def _problems(warehouse: Path, table: DumpedTable, of: Variant) -> list[str]:
-    stored = lake_table(warehouse / "headrace" / topic_of(table, of).replace(".", "_"))
-    if stored is None:
+def _problems(warehouse: Path, table: DumpedTable, of: Variant, table_format: str) -> list[str]:
+    content = _content(warehouse / table_format / topic_of(table, of).replace(".", "_"), table_format)
+    if content is None:
         return ["there is no such table"]
-    fields, content = key_fields(records_of(table, of), of), stored.scan().to_arrow()
-    want, blurred = expectation(table, of, fields, typed=not of.bare), _blurred(content.schema)
+    fields = key_fields(records_of(table, of), of)
+    want = expectation(table, of, fields, typed=not of.bare)
+    blurred = _blurred(content.schema) if table_format == "iceberg" else frozenset()
     have = {key: _blur(row, blurred) for key, row in rows_of(content, fields).items()}
     want = replace(want, rows={key: _blur(row, blurred) for key, row in want.rows.items()})
     return problems(want, have, reselected=False)
+
+
+def _content(folder: Path, table_format: str) -> pa.Table | None:
+    if table_format == "delta":
+        stored = delta_table(folder)
+        return None if stored is None else delta_rows(stored)
+    stored = lake_table(folder)
+    return None if stored is None else stored.scan().to_arrow()
 
 
 def _blurred(schema: pa.Schema) -> frozenset[str]:
