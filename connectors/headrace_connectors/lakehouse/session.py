@@ -57,6 +57,7 @@ _DEFAULTS = {
     # Dates and times of any age are written and read as they are.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # in Delta's files; INT96 ends in 2262
 }
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -64,7 +65,9 @@ _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.
 def settings(warehouse: str, spark: Mapping[str, str], jars: Sequence[Path] | None = None) -> dict[str, str]:
     """All settings of the session; what ``spark`` says wins. Raises ConfigError for a catalog that cannot be safe."""
     master = spark.get("spark.master", _DEFAULTS["spark.master"])
-    chosen = {**_DEFAULTS, **_catalog(warehouse), **_local(master), **_jars(spark, jars), **spark}
+    # Delta makes Spark look at its own warehouse, which would be a folder in the current one.
+    own = {"spark.sql.warehouse.dir": warehouse} if urlsplit(warehouse).scheme in ("", "file") else {}
+    chosen = {**_DEFAULTS, **own, **_catalog(warehouse), **_local(master), **_jars(spark, jars), **spark}
     if f"spark.sql.catalog.{CATALOG}.catalog-impl" in spark:
         chosen.pop(f"spark.sql.catalog.{CATALOG}.type", None)
     _refuse_unsafe(chosen)
