@@ -26,7 +26,7 @@ class Warehouse:
         rows = self._table(namespace, name).scan().to_arrow()
         if any(_is_list_of_structs(column.type) for column in rows.schema):
             # PyIceberg 0.12 gives such a list as empty where it is null; Spark and the file itself say null.
-            return self._session().table(f"lake.`{namespace}`.`{name}`").toArrow()
+            return self.session().table(f"lake.`{namespace}`.`{name}`").toArrow()
         return rows
 
     def summary(self, namespace: str, name: str) -> Mapping[str, str]:
@@ -36,9 +36,10 @@ class Warehouse:
 
     def sql(self, statement: str) -> pa.Table:
         """Run a statement as somebody else would."""
-        return self._session().sql(statement).toArrow()
+        return self.session().sql(statement).toArrow()
 
-    def _session(self) -> Any:
+    def session(self) -> Any:
+        """A Spark session of somebody else, beside those of the tables."""
         from pyspark.sql import SparkSession  # late: tests without Spark collect this file too
 
         session = SparkSession.getActiveSession()

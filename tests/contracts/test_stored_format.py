@@ -1,0 +1,81 @@
+"""Tables that an earlier release wrote: today's code reads them and goes on with them.
+
+``fixtures/lake/stored-format-1.tar.xz`` was written once and must not be made anew (its script says how it was).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from contracts.lake_actions import TOPIC, Row, actions, commit, text
+from fix_spark import Warehouse
+
+from headrace.core.events import Actions, RowVersion
+from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse.delta import DeltaFormat
+from headrace_connectors.lakehouse.iceberg import IcebergFormat
+from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
+from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.writer import SparkTable
+
+pytestmark = pytest.mark.spark
+
+ARCHIVE = Path(__file__).parent.parent / "fixtures" / "lake" / "stored-format-1.tar.xz"
+WRITTEN_AT = Path("/tmp/headrace-stored-format-1")  # noqa: S108 - Iceberg's metadata names its files by absolute path
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.decimal128(12, 2))])
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """The tables where they were written; one run at a time has them."""
+    with Path(f"{WRITTEN_AT}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(WRITTEN_AT, ignore_errors=True)
+        with tarfile.open(ARCHIVE) as archive:
+            archive.extractall(WRITTEN_AT, filter="data")
+        yield WRITTEN_AT
+        shutil.rmtree(WRITTEN_AT)
+
+
+@pytest.fixture(params=["iceberg", "delta"])
+def table(request: pytest.FixtureRequest, warehouse: Warehouse, place: Path) -> SparkTable:
+    """A table of the stored format's version 1."""
+    warehouse.lakehouse.table("shop", "starts_spark", TableOptions())
+    spark = warehouse.session()
+    catalog = "spark.sql.catalog.stored"
+    spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set(f"{catalog}.type", "hadoop")
+    spark.conf.set(f"{catalog}.warehouse", str(place))
+    spark.conf.set(f"{catalog}.cache-enabled", "false")
+    formats: dict[str, TableFormat] = {
+        "iceberg": IcebergFormat("stored", TableOptions()),
+        "delta": DeltaFormat(str(place), TableOptions("delta")),
+    }
+    return SparkTable(TableSession(spark, "stored", None, 1), formats[request.param], TablePath(request.param, "item"))
+
+
+def batch(*rows: Row) -> Actions:
+    return actions(SCHEMA, rows)
+
+
+def test_version_1_is_read(table: SparkTable) -> None:
+    """Columns, versions of rows, tombstones and the floor, as they were left."""
+    assert table.schema() == SCHEMA
+    assert table.ledger() == {"": RowVersion(text(5), TOPIC, 0, 5, 50), "=3": RowVersion(text(30), TOPIC, 0, 13, 13)}
+    asked = batch(*(Row({"id": key}) for key in (1, 2, 3)))
+    assert table.stored(asked) == {"1": RowVersion(text(10), TOPIC, 0, 10, 10), "2": RowVersion(b"", TOPIC, 0, 11, 11)}
+
+
+def test_version_1_is_written_on(table: SparkTable) -> None:
+    """What is below the stored rows does not apply, what is above does, and the table stays one of version 1."""
+    stale = [Row({"id": 1, "name": "old"}, position=10, at=20), Row({"id": 2, "name": "old"}, at=11)]
+    assert table.merge(batch(*stale), commit(3)) == MergeCounts(0, 0)
+    newer = [Row({"id": 1, "name": "new"}, position=11, at=21), Row({"id": 2, "name": "new"}, at=22)]
+    assert table.merge(batch(*newer, Row({"id": 4}, position=12, at=23)), commit(4)) == MergeCounts(3, 0)
+    assert set(table.stored(batch(*(Row({"id": key}) for key in (1, 2, 3, 4))))) == {"1", "2", "4"}
