@@ -115,6 +115,14 @@ _SOURCE = group(
         "__debezium_unavailable_value",
         "What the source connector sends for a value that it does not know; must equal its setting (hex: is accepted).",
     ),
+    key(
+        "skipped.operations",
+        Type.LIST,
+        "t",
+        "The source connector's setting. Where it skips c, u or d, events are missing that would change what the cache "
+        "remembers, so the cache stays off; name them too where a transform at the source connector drops such events.",
+        _LOW,
+    ),
     *(
         key(
             name,
@@ -154,7 +162,6 @@ LATER = {
     "signal.data.collection": "signal tables come with a later release",
     "field.include.list": "leaving out columns comes with a later release",
     "field.exclude.list": "leaving out columns comes with a later release",
-    "reselect.key.columns": "other row identities for reselect come with a later release",
     "reselect.cache.rocksdb.path": "a cache on disk comes with a later release",
     "reselect.cache.rocksdb.cleanup": "a cache on disk comes with a later release",
 }

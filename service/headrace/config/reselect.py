@@ -54,8 +54,15 @@ _RESELECT = group(
         "reselect.use.event.key",
         Type.BOOLEAN,
         "false",
-        "Debezium's option for finding rows by the message key. Rows are found by the table's row key in either case: "
-        "a message key that covers it names the same row, and one that does not may name several.",
+        "Whether the database is asked by the fields of the message key. Otherwise by the primary key, which "
+        "message.key.columns at the source connector may have replaced in the message.",
+    ),
+    key(
+        "reselect.key.columns",
+        Type.STRING,
+        "",
+        "What identifies a row where the database has no key that says so, or another one: "
+        "schema.table:column,column;… with a regular expression before the colon, as Debezium's message.key.columns.",
     ),
     key(
         "reselect.error.handling.mode",

@@ -142,10 +142,11 @@ def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None) -> Resel
     opened = [
         found for number in range(len(actions.columns)) if (found := _open(actions, number, rules, batch, counts))
     ]
-    wanted = {cells.column: _wanted(actions, cells, rules) for cells in opened}
+    askable = _askable(actions, rules)
+    wanted = {cells.column: _wanted(actions, cells, rules) & askable for cells in opened}
     wanted = {number: mask for number, mask in wanted.items() if mask.any()}
     rows = np.flatnonzero(np.logical_or.reduce(list(wanted.values()))) if wanted else np.empty(0, np.int64)
-    request = _request(actions, rows, wanted) if wanted else None
+    request = _request(actions, rules, rows, wanted) if wanted else None
     return ReselectPlan(actions, rules, batch, tuple(opened), rows, tuple(wanted), request, counts)
 
 
@@ -183,12 +184,24 @@ def _wanted(actions: Actions, cells: _Open, rules: TableRules) -> Mask:
     return wanted & actions.fresh if rules.source_reads == "missing-rows" else wanted
 
 
-def _request(actions: Actions, rows: Rows, wanted: Mapping[int, Mask]) -> RowRequest:
-    index = pa.array(rows)
+def _askable(actions: Actions, rules: TableRules) -> Mask:
+    """The rows whose identity is known in full: a null, or a column that was left out, names no row."""
+    askable = np.full(len(actions), bool(rules.identity))
+    for column in _identity_columns(actions, rules):
+        known = column.values.is_valid() if column.states is None else column.states == CellState.VALUE
+        askable &= np.asarray(known, np.bool_)
+    return askable
+
+
+def _identity_columns(actions: Actions, rules: TableRules) -> list[Column]:
     by_name = {column.name: column for column in actions.columns}
-    key = tuple(
-        replace(by_name[name], values=by_name[name].values.take(index), states=None) for name in actions.key_fields
-    )
+    return [by_name[name] for name in rules.identity]
+
+
+def _request(actions: Actions, rules: TableRules, rows: Rows, wanted: Mapping[int, Mask]) -> RowRequest:
+    index = pa.array(rows)
+    identity = _identity_columns(actions, rules)
+    key = tuple(replace(column, values=column.values.take(index), states=None) for column in identity)
     columns = tuple(replace(actions.columns[n], values=actions.columns[n].values[:0], states=None) for n in wanted)
     needs = np.stack([mask[rows] for mask in wanted.values()], axis=1)
     return RowRequest(actions.table, key, columns, needs, actions.transaction[rows])

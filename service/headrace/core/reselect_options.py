@@ -23,6 +23,7 @@ CACHE_ALIASES = {
     "io.debezium.processors.reselect.cache.MemoryReselectColumnCache": "memory",
     "MemoryReselectColumnCache": "memory",
 }
+_ROW_OPERATIONS = frozenset("cud")
 JAVA_ONLY = re.compile(r"\\[QEpPhHvVRXGkzZ]|&&")
 """Regex syntax that Java has and Python lacks or reads otherwise."""
 
@@ -69,6 +70,8 @@ class ReselectOptions:
     columns_exclude_list: str = ""
     unavailable_values: bool = True
     null_values: bool = True
+    use_event_key: bool = False
+    key_columns: str = ""
     error_handling_mode: str = "warn"
     source_reads: str = "all"
     read_from: str = "primary"
@@ -91,6 +94,8 @@ class ReselectOptions:
     database_query_timeout_ms: int = 30_000
     unavailable_value_placeholder: str = DEFAULT_PLACEHOLDER
     modes: HandlingModes = field(default_factory=HandlingModes)
+    skipped_operations: frozenset[str] = frozenset("t")
+    keeps_history: bool = False
     errors_retry_timeout_ms: int = 0
     errors_retry_delay_max_ms: int = 60_000
 
@@ -98,7 +103,8 @@ class ReselectOptions:
     def caches(self) -> bool:
         """Whether the cache is switched on, and nothing that holds for every topic keeps it off (section 3.4)."""
         unproven = self.read_from == "replica" and not self.visibility_check
-        return self.cache_enabled and not unproven
+        hidden = bool(self.skipped_operations & _ROW_OPERATIONS)
+        return self.cache_enabled and not (unproven or hidden or self.keeps_history)
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> ReselectOptions:
@@ -127,6 +133,32 @@ class ColumnFilter:
         if self._include:
             return any(pattern.fullmatch(name) for pattern in self._include)
         return not any(pattern.fullmatch(name) for pattern in self._exclude)
+
+
+class KeyColumns:
+    """``reselect.key.columns``: ``schema.table:column,column;…``, in the form of Debezium's ``message.key.columns``.
+
+    The part before the colon is a regex over ``schema.table``, matched like those of the column lists. Raises
+    ConfigError for an entry without columns.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        entries = [entry.strip() for entry in text.split(";") if entry.strip()]
+        self._entries = [_key_entry(entry) for entry in entries]
+
+    def of(self, table: TableId) -> tuple[str, ...]:
+        """The columns that identify a row of ``table``, or none where the list does not name it."""
+        name = f"{table.schema or table.database}.{table.table}"
+        return next((columns for pattern, columns in self._entries if pattern.fullmatch(name)), ())
+
+
+def _key_entry(entry: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
+    key = "reselect.key.columns"
+    pattern, _, names = entry.rpartition(":")
+    columns = tuple(name.strip() for name in names.split(",") if name.strip())
+    if not pattern.strip() or not columns:
+        raise ConfigError(f"{key}: {entry!r} is not schema.table:column,column", key)
+    return _compile(pattern.strip(), key), columns
 
 
 def _patterns(text: str, key: str) -> tuple[re.Pattern[str], ...]:
@@ -226,6 +258,8 @@ def _read(given: _Properties) -> ReselectOptions:
         columns_exclude_list=given.text("reselect.columns.exclude.list"),
         unavailable_values=given.flag("reselect.unavailable.values", True),
         null_values=given.flag("reselect.null.values", True),
+        use_event_key=given.flag("reselect.use.event.key", False),
+        key_columns=given.text("reselect.key.columns"),
         error_handling_mode=given.word("reselect.error.handling.mode", "warn", "fail"),
         source_reads=given.word("reselect.source.reads", "all", "missing-rows", "none"),
         read_from=given.word("reselect.read.from", "primary", "replica"),
@@ -248,10 +282,13 @@ def _read(given: _Properties) -> ReselectOptions:
         database_query_timeout_ms=given.number("reselect.database.query.timeout.ms", 30_000),
         unavailable_value_placeholder=given.text("unavailable.value.placeholder", DEFAULT_PLACEHOLDER),
         modes=given.modes(),
+        skipped_operations=frozenset(filter(None, map(str.strip, given.text("skipped.operations", "t").split(",")))),
+        keeps_history=given.text("insert.mode", "upsert").lower() == "insert",
         errors_retry_timeout_ms=given.number("errors.retry.timeout", 0),
         errors_retry_delay_max_ms=given.number("errors.retry.delay.max.ms", 60_000),
     )
     ColumnFilter(options.columns_include_list, options.columns_exclude_list)
+    KeyColumns(options.key_columns)
     return options
 
 

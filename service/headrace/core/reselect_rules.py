@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 
 from headrace.core.catalog import CatalogColumn, CatalogTable
 from headrace.core.events import Column, TableId
+from headrace.core.reselect_identity import has_exact_key, row_identity
 from headrace.core.reselect_options import ColumnFilter, ReselectOptions
 from headrace.core.schema import Schema
 
 FIXED_STRUCTS = ("Point", "Line", "Circle")
 """Structs of fixed length, which are never stored out of line."""
-FLOATING_KEYS = frozenset({"float4", "float8", "float", "double"})
-"""Key types whose equality is not that of their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,12 @@ NO_RULE = ColumnRule()
 class TableRules:
     """The rules of one table. ``serves_nulls`` is False where a cached null contradicts a placeholder (PostgreSQL).
 
-    ``shape`` changes whenever the events' schema, the key or the catalog does: then cached rows mean something else.
+    ``identity`` names the columns by which the source finds a row. ``shape`` changes whenever the events' schema, the
+    key or the catalog does: then cached rows mean something else.
     """
 
     columns: Mapping[str, ColumnRule] = field(default_factory=dict)
+    identity: tuple[str, ...] = ()
     shape: object = None
     has_source: bool = False
     serves_nulls: bool = False
@@ -80,8 +81,12 @@ def table_rules(
 ) -> TableRules:
     """The rules for a table whose events have ``columns``. ``may_cache`` is False for topics that hide events."""
     selected = ColumnFilter(options.columns_include_list, options.columns_exclude_list)
-    key_schemas = [column.schema for column in columns if column.name in key_fields]
-    cache = options.caches and may_cache and _key_is_exact(catalog, key_schemas)
+    names = tuple(column.name for column in columns)
+    identity = row_identity(table, names, key_fields, options, catalog)
+    key = [column for column in columns if column.name in key_fields]
+    identified = set(identity.columns) <= set(key_fields) and identity.unique
+    cache = options.caches and may_cache and identified and has_exact_key(table, key, catalog)
+    has_source = has_source and not options.keeps_history
     rules = {
         column.name: _column_rule(column, options, catalog, has_source, cache)
         for column in columns
@@ -89,6 +94,7 @@ def table_rules(
     }
     return TableRules(
         rules,
+        identity=identity.asked,
         shape=(key_fields, tuple((column.name, column.schema) for column in columns), catalog),
         has_source=has_source,
         source_reads=options.source_reads,
@@ -124,12 +130,3 @@ def may_be_omitted(schema: Schema) -> bool:
     if schema.type == "struct":
         return not (schema.name or "").endswith(FIXED_STRUCTS)
     return schema.type in ("string", "bytes", "array", "map")
-
-
-def _key_is_exact(catalog: CatalogTable | None, key_schemas: list[Schema]) -> bool:
-    """Whether equal keys have equal canonical texts (section 5.1)."""
-    if catalog is None:
-        return not any(schema.type in FLOATING_KEYS for schema in key_schemas)
-    return not any(
-        column.type.resolved().name in FLOATING_KEYS | {"citext"} or not column.deterministic for column in catalog.key
-    )
