@@ -29,6 +29,7 @@ def change(
     table: str = "items",
     schemas: bool = True,
     ts_ms: int = 1_700_000_000_000,
+    snapshot: str = "false",
 ) -> bytes:
     """A change event. ``columns`` gives an example row for the schema where ``after`` is None or has nulls."""
     source = {
@@ -40,7 +41,7 @@ def change(
         "lsn": lsn,
         "txId": lsn,
         "ts_ms": ts_ms,
-        "snapshot": "false",
+        "snapshot": snapshot,
     }
     payload = {"before": None, "after": after, "source": source, "op": op, "ts_ms": ts_ms}
     row = _struct(columns or after or {}, "shop.Value")

@@ -61,6 +61,7 @@ class ReselectColumnCache:
         self._last_generation = 0
         self._poisoned: set[RowKey] = set()
         self._markers: dict[RowKey, int] = {}
+        self._lost: dict[Partition, int] = {}
         self._open = 0
 
     def begin(self, table: TableId, shape: object, fingerprints: Mapping[str, object]) -> CacheBatch:
@@ -83,6 +84,7 @@ class ReselectColumnCache:
         self._last_generation += 1
         for partition in partitions:
             self._drop_partition(partition, "assign")
+            self._lost.pop(partition, None)
             self._generations[partition] = self._last_generation
 
     def revoke(self, partitions: Iterable[Partition]) -> None:
@@ -90,6 +92,15 @@ class ReselectColumnCache:
         for partition in partitions:
             self._generations.pop(partition, None)
             self._drop_partition(partition, "revoke")
+
+    def lose(self, partition: Partition, offset: int) -> None:
+        """An event was not applied (undecodable, dead-lettered): whatever it may have changed is unknown from now on.
+
+        Its row may not be readable, so the partition's entries go; those that batches in flight still bring are
+        refused as far as they are older (section 5.2).
+        """
+        self._lost[partition] = max(offset, self._lost.get(partition, -1))
+        self._drop_partition(partition, "lost")
 
     def drop_table(self, table: TableId, cause: str) -> None:
         """Drop all rows of a table and raise its epoch, so that reads in flight are rejected."""
@@ -191,6 +202,8 @@ class ReselectColumnCache:
         """Section 5.3 rules 1 and 2."""
         if cell.generation != self.generation(cell.stamp.partition):
             return "generation"
+        if cell.stamp.offset < self._lost.get(cell.stamp.partition, -1):
+            return "lost"
         if cell.origin is Origin.DB:
             return "offset" if newest > cell.stamp.offset else "stored"
         if old is None or old.stamp.partition != cell.stamp.partition:

@@ -42,6 +42,7 @@ class Source(msgspec.Struct, gc=False, frozen=True):
     commit_lsn: str | None = None
     change_lsn: str | None = None
     event_serial_no: int | None = None
+    snapshot: str | bool | None = None
 
     @property
     def names(self) -> Names:

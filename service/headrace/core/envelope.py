@@ -27,6 +27,9 @@ BLOCK = 512
 
 _CODECS = 64  # a topic has a handful of schemas; more means that they do not repeat
 
+_BEGIN_OF_SNAPSHOT = ("first", "first_in_data_collection")
+"""``source.snapshot`` of the first row of a snapshot, and of a table's first row in it. Incremental ones have none."""
+
 _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", "SchemaChangeValue", "MessageValue")
 
 
@@ -44,11 +47,15 @@ class EnvelopeOptions:
 
 @dataclass(slots=True)
 class Decoded:
-    """What a run of records holds. ``skipped`` counts records that are no row changes (heartbeats, messages…)."""
+    """What a run of records holds. ``skipped`` counts records that are no row changes (heartbeats, messages…).
+
+    ``snapshots`` has the tables of which a snapshot begins among the records; None stands for all of the connector's.
+    """
 
     pieces: list[Changes | Truncate] = field(default_factory=list)
     errant: list[Errant] = field(default_factory=list)
     skipped: int = 0
+    snapshots: list[TableId | None] = field(default_factory=list)
 
 
 class TopicDecoder:
@@ -194,9 +201,15 @@ class TopicDecoder:
             out.errant.append(Errant(events.indexes[0], Stage.TASK_PUT, error))
 
     def _add_changes(self, codec: Codec, events: Events, out: Decoded) -> None:
+        if Operation.READ in events.operations:
+            self._note_snapshots(events, out)
         while len(events):
             try:
                 out.pieces.append(self._builder.changes(self._table, codec, events))
                 return
             except BadRecord as error:
                 out.errant.append(Errant(events.remove(error.index or 0), Stage.TASK_PUT, error))
+
+    def _note_snapshots(self, events: Events, out: Decoded) -> None:
+        told = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}
+        out.snapshots += [None if word == "first" else self._table for word in sorted(map(str, told))]

@@ -105,9 +105,12 @@ class ChangesBuilder:
             placeholders = self._placeholder.mask(schema, values, embedded=self._embedded)
             if placeholders is not None:
                 placeholders &= may_omit
+            cut = self._placeholder.ambiguous(schema, values)
+            if cut is not None:
+                cut &= may_omit
             hides = null_may_hide(connector, schema, by_name.get(name), self._modes)
             schema = doubted(connector, schema, self._modes)
-            columns.append(_with_states(name, schema, values, placeholders, may_hide if hides else None))
+            columns.append(_with_states(name, schema, values, placeholders, cut, may_hide if hides else None))
         return tuple(columns)
 
 
@@ -117,20 +120,32 @@ def _connector(events: Events) -> str | None:
 
 
 def _with_states(
-    name: str, schema: Schema, values: pa.Array, placeholders: Bools | None, may_hide: Bools | None
+    name: str,
+    schema: Schema,
+    values: pa.Array,
+    placeholders: Bools | None,
+    cut: Bools | None,
+    may_hide: Bools | None,
 ) -> Column:
-    hidden = None
-    if may_hide is not None and values.null_count:
-        hidden = may_hide & np.asarray(values.is_null())
-    if (placeholders is None or not placeholders.any()) and (hidden is None or not hidden.any()):
+    """A column with the states of its cells (``reselect.md`` section 2.5); ``cut`` may be placeholders or values."""
+    hidden = may_hide & np.asarray(values.is_null()) if may_hide is not None and values.null_count else None
+    unknown = _either(cut, hidden)
+    omitted = _either(placeholders, None)
+    if omitted is None and unknown is None:
         return Column(name, schema, values)
     states = np.where(np.asarray(values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)
-    if hidden is not None:
-        states[hidden] = CellState.UNKNOWN
-    if placeholders is not None:
-        states[placeholders] = CellState.UNCHANGED
-        values = pc.if_else(pa.array(placeholders), pa.scalar(None, values.type), values)
-    return Column(name, schema, values, states)
+    if unknown is not None:
+        states[unknown] = CellState.UNKNOWN
+    if omitted is not None:
+        states[omitted] = CellState.UNCHANGED
+    untold = pa.array(states >= CellState.UNCHANGED)
+    return Column(name, schema, pc.if_else(untold, pa.scalar(None, values.type), values), states)
+
+
+def _either(one: Bools | None, other: Bools | None) -> Bools | None:
+    """The cells that either mask names, or None where there is no such cell."""
+    masks = [mask for mask in (one, other) if mask is not None and mask.any()]
+    return np.logical_or.reduce(masks) if masks else None
 
 
 def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArray:

@@ -151,6 +151,28 @@ class ReselectColumnsPostProcessor:
             if self._cache is not None:
                 self._cache.drop_table(table, "truncate")
 
+    def lost(self, topic: str, partition: int, offset: int) -> None:
+        """An event was not applied: nothing that was cached of its partition before it counts any more."""
+        with self._lock:
+            if self._cache is not None:
+                self._cache.lose(Partition(topic, partition), offset)
+
+    def snapshot_began(self, table: TableId | None) -> None:
+        """A snapshot of a table (None: of all tables) begins: what was cached of it may have changed unseen."""
+        with self._lock:
+            if self._cache is not None and table is not None:
+                self._cache.drop_table(table, "snapshot")
+            elif self._cache is not None:
+                self._cache.clear("snapshot")
+
+    def flush(self, topic: str | None = None) -> None:
+        """Forget what was cached, of one topic or of all: the operator's way after a change that no event shows."""
+        with self._lock:
+            if self._cache is not None and topic is not None:
+                self._cache.drop_topic(topic, "operator")
+            elif self._cache is not None:
+                self._cache.clear("operator")
+
     # -- assignment ---------------------------------------------------------------------------------------------------
 
     def assigned(self, partitions: Iterable[tuple[str, int]]) -> None:

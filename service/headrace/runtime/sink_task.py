@@ -172,6 +172,7 @@ class SinkTask:
         decoded = await self._in_thread(self._decode, chunk)
         self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped, len(decoded.errant))
         await self._report(chunk, decoded)
+        self._note_what_no_cell_shows(chunk, decoded)
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
             return
         pieces = [(self._table_name(chunk.partition.topic, piece), piece) for piece in decoded.pieces]
@@ -184,6 +185,15 @@ class SinkTask:
     def _decode(self, chunk: Chunk) -> Decoded:
         with self._observer.stage(chunk.partition.topic, "decode"):
             return self._decoder(chunk.partition.topic).decode(chunk.records)
+
+    def _note_what_no_cell_shows(self, chunk: Chunk, decoded: Decoded) -> None:
+        """Records that are not applied, and snapshots that begin, change what may be remembered of rows."""
+        topic, partition = chunk.partition
+        if decoded.errant:
+            last = max(chunk.records[errant.index].offset for errant in decoded.errant)
+            self._post_processor.lost(topic, partition, last)
+        for table in decoded.snapshots:
+            self._post_processor.snapshot_began(table)
 
     async def _report(self, chunk: Chunk, decoded: Decoded) -> None:
         """Bad records: into the log and the dead letter queue; without tolerance the first one fails the task."""

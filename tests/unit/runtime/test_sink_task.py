@@ -13,15 +13,18 @@ from envelopes import PLACEHOLDER, change, key
 from fix_asyncio import eventually
 
 from headrace.core.batch import BatchPolicy
+from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import Fatal, Retriable
+from headrace.core.events import TableId
 from headrace.core.naming import TableNaming
 from headrace.core.reselect import ReselectOptions
+from headrace.core.schema import Field, Schema
 from headrace.ports import Chunk, Commit, TableOptions, TopicPartition
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
 from headrace.runtime.table_pipeline import PipelineOptions
-from headrace_connectors.memory import MemoryLakehouse
+from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 
@@ -42,7 +45,15 @@ class Harness:
     failures: list[BaseException] = field(default_factory=list)
     dead_letters: MemoryDeadLetterQueue | None = None
 
-    def task(self, number: int = 0, *, tolerate: bool = False, linger: float = 0.0, **logged: bool) -> SinkTask:
+    def task(
+        self,
+        number: int = 0,
+        *,
+        tolerate: bool = False,
+        linger: float = 0.0,
+        processor: ReselectColumnsPostProcessor | None = None,
+        **logged: bool,
+    ) -> SinkTask:
         options = SinkTaskOptions(
             connector="items",
             group=GROUP,
@@ -56,9 +67,14 @@ class Harness:
             **logged,
         )
         feed = MemoryFeeds(self.broker).open("items", number, {"topics.regex": "shop.*"})
-        processor = ReselectColumnsPostProcessor(ReselectOptions())
         return SinkTask(
-            options, feed, self.lakehouse, processor, self.dead_letters, self.executor, self.failures.append
+            options,
+            feed,
+            self.lakehouse,
+            processor or ReselectColumnsPostProcessor(ReselectOptions()),
+            self.dead_letters,
+            self.executor,
+            self.failures.append,
         )
 
     def rows(self, table: str = "shop_public_items") -> dict[str, dict[str, Any]]:
@@ -165,6 +181,43 @@ async def test_what_the_log_says_of_a_tolerated_record(
     assert "VALUE_CONVERTER" in line
     assert [part for part in ("topic=shop.public.items", "offset=0") if part in line] == place
     assert "broken" not in line
+
+
+ITEMS = TableId("shop", "shop", "public", "items")
+INT, TEXT = SqlType(20, "pg_catalog", "int8"), SqlType(25, "pg_catalog", "text")
+
+
+def cached_reselect(name_now: str) -> ReselectColumnsPostProcessor:
+    """Reselect with a cache, from a database where row 1 has this name."""
+    columns = (CatalogColumn("id", 1, INT, attlen=8), CatalogColumn("name", 2, TEXT, attstorage="x"))
+    schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
+    source = MemoryRowSource()
+    source.add(CatalogTable(ITEMS, "r", "d", columns, (KeyColumn("id", INT),)), schema, [{"id": 1, "name": name_now}])
+    return ReselectColumnsPostProcessor(ReselectOptions(null_values=False, cache_enabled=True), source)
+
+
+async def test_n09_lost_record_voids_the_cache(harness: Harness) -> None:
+    """N9: the update to B cannot be decoded; the next event leaves the column out, and finds B, not the cached A."""
+    harness.insert(1, 10, "A")
+    async with running(harness.task(tolerate=True, processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 1)
+        harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
+        await eventually(lambda: harness.offset() == 2)
+        harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 3)
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+
+
+async def test_s17_snapshot_voids_the_cache(harness: Harness) -> None:
+    """S17: a snapshot begins, and row 1 is not in it yet when an event leaves its column out."""
+    harness.insert(1, 10, "A")
+    async with running(harness.task(processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 1)
+        begin = change("r", {"id": 2, "name": "x"}, 20, snapshot="first_in_data_collection")
+        harness.broker.append(TOPIC, begin, key({"id": 2}))
+        harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 3)
+    assert harness.rows()["=1"] == {"id": 1, "name": "B"}
 
 
 async def test_two_tasks_share_the_topics(harness: Harness) -> None:
