@@ -8,7 +8,7 @@ export PYTHONPATH := dev:tests
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars system chart image lock demo run test unit check format bench chaos soak clean
+.PHONY: help setup jars system chart image lock demo run test unit check format bench cases chaos soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ chaos: setup jars ## long lane: kill -9 under load again and again, then compare
 
 soak: setup jars ## long lane: hours in minutes: pause, resume and steady load with flat memory
 	$(BIN)/pytest -m "long and not chaos" -rA tests
+
+cases: setup ## each stale-read case of reselect: does its test fail without the rule it is for? NOSTACK=1: no database
+	PYTHONPATH=service:connectors:dev:tests $(BIN)/python -m reselect_cases.take_out $(if $(NOSTACK),--no-stack) $(CASES)
 
 run: setup ## a worker of your own: WORKER=config/worker.properties says where Kafka and the warehouse are
 	$(BIN)/headrace connect-distributed $(or $(WORKER),config/worker.properties)

@@ -219,19 +219,6 @@ def test_missing_grant_is_told_with_the_statement(options: ReselectOptions, read
         source.catalog(TABLE)
 
 
-def test_n4_row_security_is_refused(
-    stack_postgres: Postgres, database: str, options: ReselectOptions, reader: str, open_source: Opener
-) -> None:
-    """N4: rows hidden by row security would look deleted, so the table is refused."""
-    stack_postgres.execute(
-        "CREATE TABLE app.hidden (k int PRIMARY KEY); ALTER TABLE app.hidden ENABLE ROW LEVEL SECURITY;"
-        f"GRANT SELECT ON app.hidden TO {reader}",
-        database,
-    )
-    with pytest.raises(ConfigError, match="row security hides rows"):
-        open_source(_as(options, reader, "secret")).catalog(TableId("shop", database, "app", "hidden"))
-
-
 def test_unknown_database_and_closed_port(options: ReselectOptions, open_source: Opener) -> None:
     """A database that does not exist is a setting; a server that is away may come back."""
     assert options.database is not None

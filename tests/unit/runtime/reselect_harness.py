@@ -6,6 +6,7 @@ value, ``GONE`` a column that the event's schema lacks, a real ``None`` a null.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,9 +87,22 @@ class Clock:
         return self.now
 
 
+class Counts:
+    """Metrics that add up what they are told, by kind and result."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[tuple[str, str]] = Counter()
+
+    def count(self, table: TableId, kind: str, result: str, number: int) -> None:
+        self.seen[kind, result] += number
+
+    def query(self, table: TableId, result: str, seconds: float, keys: int) -> None:
+        self.seen["queries", result] += 1
+
+
 @dataclass
 class Lake:
-    """The rows that stand, by key, and the way of events into them."""
+    """The rows that stand, by key, and the way of events into them. A soft delete leaves the row standing."""
 
     source: MemoryRowSource | None = None
     options: ReselectOptions = field(default_factory=lambda: ReselectOptions(null_values=False, cache_enabled=True))
@@ -97,16 +111,21 @@ class Lake:
     offset: int = 0
     clock: Clock = field(default_factory=Clock)
     may_cache: Callable[[str], bool] = MAY_CACHE
+    soft_delete: bool = False
+    table: TableId = TABLE
+    metrics: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
-        self.post = ReselectColumnsPostProcessor(self.options, self.source, clock=self.clock, may_cache=self.may_cache)
+        self.post = ReselectColumnsPostProcessor(
+            self.options, self.source, metrics=self.metrics, clock=self.clock, may_cache=self.may_cache
+        )
         self.post.assigned([(self.topic, 0)])
 
     def batch(self, *events: Event, partition: int = 0) -> None:
         """Write events as one batch."""
         actions = self.resolve(*events, partition=partition)
         self._apply(actions)
-        self.post.committed(TABLE)
+        self.post.committed(self.table)
 
     def each(self, *events: Event) -> None:
         """Write events as a batch each."""
@@ -131,7 +150,8 @@ class Lake:
         keys = next(column for column in actions.columns if column.name == "id").values.to_pylist()
         for number, key in enumerate(keys):
             if actions.delete[number]:
-                self.rows.pop(key, None)
+                if not self.soft_delete:
+                    self.rows.pop(key, None)
                 continue
             old = {} if actions.fresh[number] else before.get(key, {})
             origin = keys[actions.carry_from[number]] if actions.carry_from[number] >= 0 else None
@@ -147,7 +167,7 @@ class Lake:
         positions = [event.position if event.position is not None else begin + n + 1 for n, event in enumerate(events)]
         ids = pa.array([event.key for event in events], pa.int32())
         return Changes(
-            table=TABLE,
+            table=self.table,
             key_fields=("id",),
             operation=np.array([event.operation for event in events], np.uint8),
             key=canonical_keys([ids]),

@@ -8,14 +8,11 @@ from typing import Any
 import pytest
 from unit.runtime.reselect_harness import (
     DOUBT,
-    GONE,
-    HOLLOW,
     TABLE,
     Lake,
     P,
     c,
     catalog,
-    d,
     database,
     r,
     u,
@@ -24,7 +21,7 @@ from unit.runtime.reselect_harness import (
 from headrace.core.errors import Fatal, Retriable
 from headrace.core.events import CellState
 from headrace.core.reselect import ReselectOptions
-from headrace.core.schema import Field, Schema
+from headrace.core.schema import Schema
 from headrace.core.select_size import FIRST_GUESS
 
 NO_CACHE = ReselectOptions(null_values=False)
@@ -135,120 +132,11 @@ def test_large_rows_are_asked_for_in_smaller_numbers() -> None:
 # -- stale reads ------------------------------------------------------------------------------------------------------
 
 
-def test_s1_null_overwrites_the_cached_value() -> None:
-    """S1, D1: after SET NULL the old value is used neither for the null nor for a later placeholder."""
-    lake = Lake(database(row(1, None)), NULLS)
-    lake.each(u(1, big="A"), u(1, big=None))
-    assert lake.big() is None
-    lake.batch(u(1, big=P, doc="x"))
-    assert lake.big() is None
-
-
-@pytest.mark.parametrize(("cell", "expected"), [(None, None), (P, "now")])
-def test_s2_deleted_row_is_not_served_to_the_next(cell: str | None, expected: str | None) -> None:
-    """S2, D2: delete and insert under the same key."""
-    lake = Lake(database(row(1, "now")), CACHE)
-    lake.each(u(1, big="A"), d(1), c(1, big=cell))
-    assert lake.big() == expected
-
-
-@pytest.mark.parametrize("gone", [[d(1), c(1, big=P)], [c(1, big=P)]])
-def test_s2_what_was_dropped_stays_dropped(gone: list[Any]) -> None:
-    """S2: a new row whose value nobody knew leaves no older value behind for the events after it."""
-    lake = Lake(None, CACHE)
-    lake.each(u(1, big="A"), *gone, u(1, big=P))
-    assert lake.big() == HOLLOW
-
-
 def test_row_that_is_gone_is_dropped_from_the_cache() -> None:
     """Section 4.4: once the source has no such row, none of its cells is served any more."""
     lake = Lake(database(), CACHE)
     lake.each(u(1, big="A", doc=None), u(1, big=P, doc=P), u(1, big=P, doc=None))
     assert lake.queries == 2
-
-
-def test_s3_truncate_or_a_skipped_one() -> None:
-    """S3: a new insert never gets what stood before a truncate, whether the truncate arrived or not."""
-    for arrives in (True, False):
-        lake = Lake(database(row(1, "now")), CACHE)
-        lake.batch(u(1, big="A"))
-        if arrives:
-            lake.post.truncated(TABLE)
-            lake.batch(u(1, big=P))
-            assert lake.big() == "now"
-        lake.batch(c(1, big=None))
-        assert lake.big() is None
-
-
-def test_s4_moved_row_gets_no_value_of_the_row_that_was_there() -> None:
-    """S4: row 2 was cached and deleted, row 1 moves to 2."""
-    lake = Lake(database(row(2, "A")), CACHE)
-    lake.each(u(2, big="B"), d(2))
-    lake.batch(u(1, big="A"))
-    lake.batch(d(1))
-    lake.batch(c(2, big=P))
-    assert lake.big(2) == "A"
-
-
-def test_s5_key_given_to_a_new_row() -> None:
-    """S5: after a row moved away, the next row of its key has its own value."""
-    lake = Lake(database(row(1, "new")), CACHE)
-    lake.each(u(1, big="A"), d(1), c(1, big="new"), u(1, big=P))
-    assert lake.big() == "new"
-
-
-def test_s6_partition_that_came_back_is_asked_again() -> None:
-    """S6: another worker may have seen newer values meanwhile."""
-    lake = Lake(database(row(1, "B")), CACHE)
-    lake.batch(u(1, big="A"))
-    lake.post.revoked([("orders", 0)])
-    lake.post.assigned([("orders", 0)])
-    lake.batch(u(1, big=P))
-    assert lake.big() == "B"
-
-
-def test_s12_newer_answer_converges() -> None:
-    """S12: a SELECT may show the future; the events that follow bring the table to the end."""
-    lake = Lake(database(row(1, "v3")), NO_CACHE)
-    lake.each(u(1, big=P), u(1, big="v2"), u(1, big="v3"))
-    assert lake.big() == "v3"
-
-
-def test_s13_row_gone_keeps_the_stored_value() -> None:
-    """S13: the row is gone from the source: keep what stands, cache nothing; the delete follows."""
-    lake = Lake(database(row(1, "A")), CACHE)
-    lake.batch(c(1, big="A"))
-    lake.post.truncated(TABLE)
-    assert lake.source is not None
-    lake.source.set_rows(TABLE)
-    lake.each(u(1, big=P), u(1, big=P))
-    assert (lake.big(), lake.queries) == ("A", 2)
-    lake.batch(d(1))
-    assert lake.rows == {}
-
-
-def test_s17_snapshot_read_refreshes_the_cache() -> None:
-    """S17: after a gap a snapshot brings the value that the events did not."""
-    lake = Lake(database(), CACHE)
-    lake.each(u(1, big="A"), r(1, big="B"), u(1, big=P))
-    assert (lake.big(), lake.queries) == ("B", 0)
-
-
-def test_s19_null_that_may_hide_a_value() -> None:
-    """S19: it is read, never taken from the cache, never cached; without a database the stored value stays."""
-    lake = Lake(database(row(1, "A")), CACHE)
-    lake.each(c(1, big="A"), u(1, big=DOUBT))
-    assert (lake.big(), lake.queries) == ("A", 1)
-    alone = Lake(None, CACHE)
-    alone.each(c(1, big="A"), u(1, big=DOUBT))
-    assert alone.big() == "A"
-
-
-def test_s19_doubt_of_a_null_that_was_written() -> None:
-    """S19: the database tells that the null was meant."""
-    lake = Lake(database(row(1, None)), CACHE)
-    lake.each(c(1, big="A"), u(1, big=DOUBT))
-    assert lake.big() is None
 
 
 def test_unknown_null_mode_null_writes_it() -> None:
@@ -263,116 +151,6 @@ def test_doubt_has_the_batch_as_last_resort() -> None:
     lake = Lake(database(), CACHE)
     lake.batch(c(1, big="A"), u(1, big=DOUBT))
     assert lake.big() == "A"
-
-
-def test_s22_retyped_column_is_asked_again() -> None:
-    """S22, D6: after a column was dropped and added again its cached values are void."""
-    lake = Lake(database(row(1, None)), replace(CACHE, catalog_refresh_ms=1000))
-    lake.batch(u(1, big="A"))
-    lake.clock.now = 2.0
-    assert lake.source is not None
-    text = Schema("string", optional=True)
-    fields = (Field("id", Schema("int32")), Field("big", text), Field("doc", text))
-    altered = catalog()
-    columns = tuple(replace(column, number=column.number + 10) for column in altered.columns)
-    lake.source.add(replace(altered, columns=columns), Schema("struct", fields=fields), [row(1, "fresh")])
-    lake.batch(u(1, big=P))
-    assert lake.big() == "fresh"
-
-
-def test_s31_failed_batch_is_repeated_without_its_own_traces() -> None:
-    """S31: what a failed batch put into the cache is gone, and its repetition gives the same table."""
-    lake = Lake(database(row(1, "B")), CACHE)
-    lake.batch(u(1, big="A"))
-    lake.resolve(u(1, big="X"))
-    lake.post.failed(TABLE)
-    lake.batch(u(1, big=P))
-    assert lake.big() == "B"
-
-
-def test_s32_value_and_placeholder_in_one_batch() -> None:
-    """S32: the fold has the value; nobody is asked."""
-    lake = Lake(database(), CACHE)
-    lake.batch(u(1, big="B"), u(1, big=P, doc="x"))
-    assert (lake.rows[1], lake.queries) == ({"big": "B", "doc": "x"}, 0)
-
-
-def test_s33_null_next_to_kept_cells() -> None:
-    """S33: a null is written beside a cell that is kept."""
-    lake = Lake(None, CACHE)
-    lake.batch(c(1, big="A", doc="D"))
-    lake.post.truncated(TABLE)
-    lake.batch(u(1, big=P, doc=None))
-    assert lake.rows[1] == {"big": "A", "doc": None}
-
-
-def test_s34_hits_stand_when_the_row_is_gone() -> None:
-    """S34, D7: one column from the cache, the other is kept."""
-    lake = Lake(database(), CACHE)
-    lake.rows[1] = {"big": "old", "doc": "kept"}
-    lake.batch(u(1, big="B", doc=P))
-    lake.batch(u(1, big=P, doc=P))
-    assert lake.rows[1] == {"big": "B", "doc": "kept"}
-
-
-def test_n6_new_row_in_the_batch_of_the_delete() -> None:
-    """N6: the new incarnation keeps nothing of the old row; a null stands where the source has no row any more."""
-    lake = Lake(database(row(1, "now")), CACHE)
-    lake.batch(c(1, big="A"))
-    lake.batch(d(1), c(1, big=P))
-    assert lake.big() == "now"
-    gone = Lake(database(), CACHE)
-    gone.batch(c(1, big="A"))
-    gone.batch(d(1), c(1, big=P))
-    assert gone.big() is None
-
-
-def test_n6_without_a_source_the_cell_stays_open() -> None:
-    """N6: nothing proves the row gone, so the writer must ask the policy."""
-    lake = Lake(None, CACHE)
-    lake.batch(c(1, big=P))
-    assert lake.big() == HOLLOW
-
-
-def test_n7_key_change_carries_the_old_rows_value() -> None:
-    """N7: both halves in one batch, row 2 gone when asked: the value comes from row 1."""
-    lake = Lake(database(), CACHE)
-    lake.batch(c(1, big="A"))
-    lake.batch(d(1), c(2, old=1, big=P))
-    assert lake.rows == {2: {"big": "A", "doc": None}}
-
-
-def test_n7_a_column_that_was_dropped_is_not_carried() -> None:
-    """The key change's schema lacks it, a later one has it again: the stored old row must not supply it."""
-    lake = Lake(options=ReselectOptions())
-    lake.batch(c(1, big="A", doc="x"))
-    actions = lake.resolve(d(1), c(2, old=1, big=GONE, doc=P), u(2, big=P, doc=P))
-    states = {column.name: column.states[1] for column in actions.columns if column.states is not None}
-    assert states == {"big": CellState.UNCHANGED, "doc": CellState.CARRIED}
-
-
-def test_n8_cached_null_is_not_served_on_postgresql() -> None:
-    """N8: a placeholder after a null means that an event was lost; the database is asked."""
-    lake = Lake(database(row(1, "B")), CACHE)
-    lake.each(u(1, big=None), u(1, big=P))
-    assert (lake.big(), lake.queries) == ("B", 1)
-
-
-def test_n12_re_emitted_events_converge() -> None:
-    """N12: older positions under higher offsets get no newer value and leave nothing behind; the end is right."""
-    lake = Lake(database(row(1, "v2")), CACHE)
-    lake.each(u(1, position=10, big="v1"), u(1, position=20, big="v2"))
-    lake.batch(u(1, position=11, big=P))
-    lake.batch(u(1, position=21, big=P))
-    assert (lake.big(), lake.queries) == ("v2", 2)
-
-
-def test_n14_source_value_that_equals_the_placeholder() -> None:
-    """N14: what was read from the database is a value, whatever it says."""
-    placeholder = "__debezium_unavailable_value"
-    lake = Lake(database(row(1, placeholder)), CACHE)
-    lake.each(u(1, big=P), u(1, big=P))
-    assert (lake.big(), lake.queries) == (placeholder, 2)
 
 
 def test_unproven_answers_are_not_cached() -> None:

@@ -1,4 +1,7 @@
-"""S15, S16, N1 and N2 on real servers: an answer counts only if it can contain what the event says (section 7.2)."""
+"""S15, S16, N1, N2 and N4 on real servers: an answer counts only if it can contain what the event says (section 7.2).
+
+Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 import pytest
+from psycopg import sql
 
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, Retriable
@@ -208,7 +212,7 @@ def in_progress(
         yield writer, transaction
 
 
-def test_n1_replayed_row_is_not_yet_committed(
+def test_n01_replayed_row_is_not_yet_committed(
     stack_postgres: Postgres,
     stack_standby: Postgres,
     table: TableId,
@@ -226,7 +230,7 @@ def test_n1_replayed_row_is_not_yet_committed(
     assert read(source, table, transaction) == "B"
 
 
-def test_n2_the_snapshot_of_a_standby_is_not_asked(
+def test_n02_the_snapshot_of_a_standby_is_not_asked(
     stack_standby: Postgres,
     table: TableId,
     replica: ReselectOptions,
@@ -241,3 +245,25 @@ def test_n2_the_snapshot_of_a_standby_is_not_asked(
     assert (said, shown) == ((True,), ("v3",))
     with pytest.raises(Retriable, match="not visible yet"):
         read(open_source(replica), table, transaction)
+
+
+def test_n04_row_security_is_refused(
+    stack_postgres: Postgres,
+    table: TableId,
+    primary: ReselectOptions,
+    open_source: Opener,
+    unique: Callable[[str], str],
+) -> None:
+    """N4: rows hidden by row security would look deleted, so the table is refused with the way out."""
+    user = unique("hidden_from")
+    with stack_postgres.connect(table.database) as connection:
+        for statement in (
+            "CREATE ROLE {} LOGIN PASSWORD 'secret'",
+            "GRANT SELECT ON docs TO {}",
+            "ALTER TABLE docs ENABLE ROW LEVEL SECURITY",
+        ):
+            connection.execute(sql.SQL(statement).format(sql.Identifier(user)))
+    assert primary.database is not None
+    as_user = replace(primary, database=replace(primary.database, user=user, password="secret"))
+    with pytest.raises(ConfigError, match="row security hides rows"):
+        open_source(as_user).catalog(table)

@@ -1,0 +1,378 @@
+"""The rule behind each case of ``reselect.md`` section 6, as the change to the sources that takes it out.
+
+``take_out.py`` applies them one by one and requires that the case's tests fail. A rule that two lines enforce is taken
+out of both. ``test_rules.py`` keeps every edit applicable, so that a rule cannot leave this table unnoticed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CACHE = "service/headrace/core/cache.py"
+CACHE_BATCH = "service/headrace/core/reselect_cache.py"
+IDENTITY = "service/headrace/core/reselect_identity.py"
+OPTIONS = "service/headrace/core/reselect_options.py"
+PLAN = "service/headrace/core/reselect.py"
+PLACEHOLDER = "service/headrace/core/unavailable.py"
+POST_PROCESSOR = "service/headrace/runtime/post_processor.py"
+RULES = "service/headrace/core/reselect_rules.py"
+SINK_TASK = "service/headrace/runtime/sink_task.py"
+STATES = "service/headrace/core/envelope_columns.py"
+FOLD = "service/headrace/core/fold.py"
+MEMORY_TABLE = "connectors/headrace_connectors/memory/lakehouse.py"
+POSTGRES = "connectors/headrace_connectors/sql/postgres.py"
+POSTGRES_CATALOG = "connectors/headrace_connectors/sql/postgres_catalog.py"
+VISIBILITY = "connectors/headrace_connectors/sql/postgres_visibility.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace ``old``, which stands exactly once in the file, by ``new``."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What holds in a case, and how to take it out. ``stack`` marks those that need a real database."""
+
+    case: str
+    rule: str
+    edits: tuple[Edit, ...]
+    stack: bool = False
+
+    @property
+    def tests(self) -> str:
+        """How the names of the case's tests begin: S1 is ``test_s01_``."""
+        letter, number = self.case[0].lower(), self.case[1:]
+        return f"test_{letter}{number.zfill(2 + (not number[-1].isdigit()))}_"
+
+
+_NO_DROP_OF_NEW_ROWS = Edit(
+    CACHE_BATCH, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "np.flatnonzero(actions.delete).tolist()"
+)
+_NO_DROP_OF_DELETED_ROWS = Edit(
+    CACHE_BATCH, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "np.flatnonzero(actions.fresh).tolist()"
+)
+_NO_DROP = Edit(CACHE_BATCH, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "[]")
+_NO_DROP_AT_ASSIGNMENT = Edit(CACHE, '            self._drop_partition(partition, "assign")\n', "")
+_ANY_GENERATION = Edit(CACHE, " or cell.generation != self.generation(stamp.partition):", ":")
+
+RULES_OF_CASES = (
+    Rule(
+        "S1",
+        "a null of an event replaces the cached value",
+        (
+            Edit(
+                CACHE_BATCH,
+                "        batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
+                "        if value is not None:\n"
+                "            batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
+            ),
+        ),
+    ),
+    Rule("S2", "a delete drops the row from the cache", (_NO_DROP_OF_DELETED_ROWS,)),
+    Rule(
+        "S3",
+        "a truncate drops the table from the cache",
+        (Edit(POST_PROCESSOR, 'self._cache.drop_table(table, "truncate")', "pass"),),
+    ),
+    Rule("S4", "deletes and new incarnations drop the row", (_NO_DROP,)),
+    Rule("S5", "a new incarnation drops the row", (_NO_DROP_OF_NEW_ROWS,)),
+    Rule(
+        "S6",
+        "a partition that goes, or comes, takes its entries with it",
+        (
+            _NO_DROP_AT_ASSIGNMENT,
+            _ANY_GENERATION,
+            Edit(CACHE, '            self._drop_partition(partition, "revoke")\n', ""),
+        ),
+    ),
+    Rule(
+        "S7",
+        "a put of an earlier assignment is rejected",
+        (Edit(CACHE, "if cell.generation != self.generation(cell.stamp.partition):", "if False:"),),
+    ),
+    Rule(
+        "S8",
+        "an answer is rejected where a later event has put or dropped",
+        (Edit(CACHE, 'return "offset" if newest > cell.stamp.offset else "stored"', 'return "stored"'),),
+    ),
+    Rule("S9", "an assignment voids what was cached before it", (_NO_DROP_AT_ASSIGNMENT, _ANY_GENERATION)),
+    Rule(
+        "S10",
+        "topics that hide events are not cached",
+        (Edit(POST_PROCESSOR, "self._options.caches and self._may_cache(actions.version.topic)", "True"),),
+    ),
+    Rule(
+        "S11",
+        "an entry ahead of the event is a miss",
+        (Edit(CACHE, "if cell.stamp.offset > stamp.offset or _goes_back(", "if _goes_back("),),
+    ),
+    Rule(
+        "S12",
+        "a value of an event replaces what a query brought",
+        (
+            Edit(
+                CACHE_BATCH,
+                "        batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
+                "        del row, value\n",
+            ),
+        ),
+    ),
+    Rule(
+        "S13",
+        "a row that is gone has no values",
+        (Edit(PLAN, "np.flatnonzero(answer.found & plan.request.needs[:, number])", "range(len(answer.found))"),),
+    ),
+    Rule(
+        "S14",
+        "a history takes no later value",
+        (Edit(RULES, "    has_source = has_source and not options.keeps_history\n", ""),),
+    ),
+    Rule(
+        "S15",
+        "a standby is asked for the status of the event's transaction",
+        (Edit(POSTGRES, "self._visibility.wait(connection, _known_transactions(request), server.where)", "pass"),),
+        stack=True,
+    ),
+    Rule(
+        "S16",
+        "a transaction in progress is waited for",
+        (Edit(VISIBILITY, 'if "in progress" in states:', "if False:"),),
+        stack=True,
+    ),
+    Rule(
+        "S17",
+        "a snapshot that begins voids what was cached",
+        (
+            Edit(POST_PROCESSOR, 'self._cache.drop_table(table, "snapshot")', "pass"),
+            Edit(POST_PROCESSOR, 'self._cache.clear("snapshot")', "pass"),
+        ),
+    ),
+    Rule(
+        "S18",
+        "every form of the placeholder is known",
+        (
+            Edit(
+                PLACEHOLDER,
+                "self._element_texts = _Forms([self.text, standard, url_safe, self.octets.hex(), self.uuid], ",
+                "self._element_texts = _Forms([self.text, standard, url_safe, self.octets.hex()], ",
+            ),
+        ),
+    ),
+    Rule(
+        "S19",
+        "a null that may hide a value is no null",
+        (Edit(STATES, "        states[unknown] = CellState.UNKNOWN\n", "        states[unknown] = CellState.NULL\n"),),
+    ),
+    Rule(
+        "S21",
+        "what would be carried over is asked for first",
+        (Edit(PLAN, " | has_state(column, CellState.CARRIED)) & live", ") & live"),),
+    ),
+    Rule(
+        "S22",
+        "a value of another column type is a miss",
+        (Edit(CACHE, "if cell.fingerprint != fingerprint:", "if False:"),),
+    ),
+    Rule("S23", "an operator can void the cache", (Edit(POST_PROCESSOR, 'self._cache.clear("operator")', "pass"),)),
+    Rule(
+        "S24",
+        "a declared filter turns the cache off",
+        (Edit(OPTIONS, "not (unproven or hidden or self.keeps_history)", "not (unproven or self.keeps_history)"),),
+    ),
+    Rule(
+        "S25",
+        "rows are cached and asked for by what identifies them",
+        (
+            Edit(
+                IDENTITY,
+                "declared = KeyColumns(options.key_columns).of(table) or _catalog_key(names, catalog)",
+                "declared = key_fields",
+            ),
+        ),
+    ),
+    Rule(
+        "S26",
+        "keys whose texts do not tell rows apart are not cached",
+        (Edit(IDENTITY, "return deterministic and all(_is_exact(", "return True or all(_is_exact("),),
+    ),
+    Rule(
+        "S27",
+        "an entry of another partition is a miss",
+        (Edit(CACHE, "if cell.stamp.partition != stamp.partition or cell.generation", "if cell.generation"),),
+    ),
+    Rule(
+        "S28",
+        "cached values share no buffer",
+        (
+            Edit(
+                CACHE_BATCH,
+                "        yield taken.take(pa.array([number])) if valid[number] else None\n",
+                "        yield values.slice(int(rows[number]), 1) if valid[number] else None\n",
+            ),
+        ),
+    ),
+    Rule(
+        "S29",
+        "a row that could not be dropped is poisoned",
+        (Edit(CACHE, "            self._poisoned.add(key)\n", "            pass\n"),),
+    ),
+    Rule(
+        "S30",
+        "time is monotonic",
+        (
+            Edit(
+                POST_PROCESSOR,
+                "clock: Callable[[], float] = time.monotonic,",
+                "clock: Callable[[], float] = time.time,",
+            ),
+        ),
+    ),
+    Rule(
+        "S31",
+        "a failed batch drops the rows that it touched",
+        (Edit(CACHE, '            self.cache.drop_row(RowKey(self._table, key), "failure")\n', "            pass\n"),),
+    ),
+    Rule(
+        "S32",
+        "the fold keeps a value beside a later placeholder",
+        (Edit(FOLD, "    folded[is_known] = states[known][is_known]\n", ""),),
+    ),
+    Rule(
+        "S33",
+        "a null is written, an unchanged cell is kept",
+        (
+            Edit(
+                MEMORY_TABLE,
+                "        if states is None or states[index] in _KNOWN:\n",
+                "        if (states is None or states[index] in _KNOWN) and (row is None or values[index].is_valid):\n",
+            ),
+        ),
+    ),
+    Rule(
+        "S34",
+        "hits stand where the row is gone",
+        (Edit(PLAN, "    if len(cells.hit_rows):\n", "    if len(cells.hit_rows) and answer is None:\n"),),
+    ),
+    Rule(
+        "S35",
+        "a table has a quota",
+        (
+            Edit(
+                "service/headrace/core/cache_rows.py",
+                "while quota and self._table_bytes",
+                "while False and self._table_bytes",
+            ),
+        ),
+    ),
+    Rule(
+        "N1",
+        "what was replayed is not yet committed",
+        (
+            Edit(
+                VISIBILITY,
+                "pg_catalog.txid_status(id) FROM",
+                "CASE WHEN pg_catalog.pg_last_wal_replay_lsn() IS NULL THEN pg_catalog.txid_status(id) "
+                "ELSE 'committed' END FROM",
+            ),
+        ),
+        stack=True,
+    ),
+    Rule(
+        "N2",
+        "a standby's snapshot is not asked",
+        (
+            Edit(
+                VISIBILITY,
+                "pg_catalog.txid_status(id) FROM",
+                "CASE WHEN pg_catalog.txid_visible_in_snapshot(id, pg_catalog.txid_current_snapshot()) "
+                "THEN 'committed' ELSE 'in progress' END FROM",
+            ),
+        ),
+        stack=True,
+    ),
+    Rule(
+        "N4",
+        "a table whose rows are hidden is refused",
+        (Edit(POSTGRES_CATALOG, "    if found.row_security:\n", "    if False:\n"),),
+        stack=True,
+    ),
+    Rule(
+        "N5",
+        "a new incarnation keeps nothing",
+        (
+            Edit(
+                FOLD,
+                "fresh = np.where(deleted, images[starts], new[begin[last]])",
+                "fresh = np.where(deleted, images[starts], False)",
+            ),
+        ),
+    ),
+    Rule(
+        "N6",
+        "a new row without a value is for the policy",
+        (Edit(PLAN, "    kept = bare & ~actions.fresh\n", "    kept = bare\n"),),
+    ),
+    Rule(
+        "N7",
+        "a key change carries over what nobody else knows",
+        (
+            Edit(
+                FOLD,
+                "folded[place] = CellState.UNKNOWN if unknown else CellState.CARRIED",
+                "folded[place] = CellState.UNKNOWN if unknown else CellState.UNCHANGED",
+            ),
+        ),
+    ),
+    Rule(
+        "N8",
+        "a cached null is not served where it contradicts",
+        (
+            Edit(
+                CACHE_BATCH,
+                "if hit is not None and (hit.value is not None or rules.serves_nulls):",
+                "if hit is not None:",
+            ),
+        ),
+    ),
+    Rule(
+        "N9",
+        "an event that was not applied voids the cache",
+        (Edit(SINK_TASK, "            self._post_processor.lost(topic, partition, last)\n", "            pass\n"),),
+    ),
+    Rule(
+        "N10",
+        "a truncated placeholder is told from a value",
+        (Edit(PLACEHOLDER, "if cut is not None and cut < len(self.text):", "if False:"),),
+    ),
+    Rule(
+        "N11",
+        "a time to live of 0 is without end",
+        (Edit(CACHE, "if self.limits.ttl and self._clock()", "if self._clock()"),),
+    ),
+    Rule(
+        "N12",
+        "no hit from a newer position",
+        (
+            Edit(
+                CACHE,
+                "if cell.stamp.offset > stamp.offset or _goes_back(cell.stamp, stamp):",
+                "if cell.stamp.offset > stamp.offset:",
+            ),
+        ),
+    ),
+    Rule(
+        "N13",
+        "another shape of a table voids its entries",
+        (Edit(CACHE, '            self.drop_table(table, "schema")\n', "            pass\n"),),
+    ),
+    Rule(
+        "N14",
+        "what a query brought is a value",
+        (Edit(PLAN, "        mask[read] = False\n", ""),),
+    ),
+)

@@ -1,0 +1,459 @@
+"""Cases told as the history of a row: events in, a database beside them, what stands at the end (section 6).
+
+Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for. ``P`` is the
+placeholder, "q" in a sentence is a query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from unit.runtime.reselect_harness import (
+    DOUBT,
+    GONE,
+    HOLLOW,
+    TABLE,
+    TEXT_TYPE,
+    Lake,
+    P,
+    c,
+    catalog,
+    d,
+    database,
+    r,
+    u,
+)
+
+from headrace.core.catalog import KeyColumn
+from headrace.core.errors import Fatal, Retriable
+from headrace.core.events import CellState
+from headrace.core.reselect import ReselectOptions
+from headrace.core.schema import Field, Schema
+
+NO_CACHE = ReselectOptions(null_values=False)
+CACHE = ReselectOptions(null_values=False, cache_enabled=True)
+NULLS = ReselectOptions(null_values=True, cache_enabled=True, columns_include_list=".*")
+
+
+def row(key: int, big: str | None, doc: str | None = None) -> dict[str, Any]:
+    return {"id": key, "big": big, "doc": doc}
+
+
+# -- nulls, deletes, truncates, key changes ----------------------------------------------------------------------------
+
+
+def test_s01_null_overwrites_the_cached_value() -> None:
+    """S1, D1: after SET NULL the old value is used neither for the null nor for a later placeholder."""
+    lake = Lake(database(row(1, None)), NULLS)
+    lake.each(u(1, big="A"), u(1, big=None))
+    assert lake.big() is None
+    lake.batch(u(1, big=P, doc="x"))
+    assert lake.big() is None
+
+
+def test_s01_null_stands_where_nobody_can_be_asked() -> None:
+    """S1: with the database away, and without any, the null is written and the cached value is not served again."""
+    lake = Lake(database(), NULLS)
+    assert lake.source is not None
+    lake.batch(u(1, big="A"))
+    lake.source.failures.append(Retriable("away"))
+    lake.batch(u(1, big=None))
+    assert lake.big() is None
+    alone = Lake(None, CACHE)
+    alone.each(c(1, big="A"), u(1, big=None), u(1, big=P))
+    assert alone.big() is None
+
+
+@pytest.mark.parametrize(("cell", "expected"), [(None, None), (P, "now")])
+def test_s02_deleted_row_is_not_served_to_the_next(cell: str | None, expected: str | None) -> None:
+    """S2, D2: delete and insert under the same key."""
+    lake = Lake(database(row(1, "now")), CACHE)
+    lake.each(u(1, big="A"), d(1), c(1, big=cell))
+    assert lake.big() == expected
+
+
+@pytest.mark.parametrize("gone", [[d(1), c(1, big=P)], [c(1, big=P)], [d(1)]])
+def test_s02_what_was_dropped_stays_dropped(gone: list[Any]) -> None:
+    """S2: a new row whose value nobody knew leaves no older value behind for the events after it."""
+    lake = Lake(None, CACHE)
+    lake.each(u(1, big="A"), *gone, u(1, big=P))
+    assert lake.big() == HOLLOW
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_s03_truncate_or_a_skipped_one(arrives: bool) -> None:
+    """S3: a new insert never gets what stood before a truncate, whether the truncate arrived or not."""
+    lake = Lake(database(row(1, "now")), CACHE)
+    lake.batch(u(1, big="A"))
+    if arrives:
+        lake.post.truncated(TABLE)
+        lake.batch(u(1, big=P))
+        assert lake.big() == "now"
+    lake.batch(c(1, big=None))
+    assert lake.big() is None
+
+
+def test_s04_moved_row_gets_no_value_of_the_row_that_was_there() -> None:
+    """S4: row 2 was cached and deleted, row 1 moves to 2: q by the new key, whose answer stands for later events."""
+    lake = Lake(database(row(2, "A")), CACHE)
+    lake.each(u(2, big="B"), d(2), u(1, big="A"), d(1), c(2, big=P), u(2, big=P))
+    assert lake.big(2) == "A"
+
+
+def test_s04_moved_row_carries_over_by_header() -> None:
+    """S4: with nobody to ask, the value comes from row 1 by the header, never from the row that was deleted."""
+    lake = Lake(database(), CACHE)
+    lake.each(u(2, big="B"), d(2), c(1, big="A"))
+    lake.batch(d(1), c(2, old=1, big=P))
+    lake.batch(u(2, big=P))
+    assert lake.big(2) == "A"
+
+
+def test_s04_without_header_and_database_nothing_is_served() -> None:
+    """S4: a moved row of which nobody knows the value stays open, now and later."""
+    lake = Lake(None, CACHE)
+    lake.each(u(2, big="B"), d(2), d(1), c(2, big=P))
+    assert lake.big(2) == HOLLOW
+    lake.batch(u(2, big=P))
+    assert lake.big(2) == HOLLOW
+
+
+def test_s05_key_given_to_a_new_row() -> None:
+    """S5: after a row moved away, the next row of its key has its own value, even if the delete came elsewhere."""
+    lake = Lake(database(row(1, "new")), CACHE)
+    lake.each(u(1, big="A"), d(1), c(1, big="new"), u(1, big=P))
+    assert lake.big() == "new"
+    alone = Lake(None, CACHE)
+    alone.each(u(1, big="A"), c(1, big=P), u(1, big=P))
+    assert alone.big() == HOLLOW
+
+
+# -- partitions and topics ---------------------------------------------------------------------------------------------
+
+
+def test_s06_partition_that_came_back_is_asked_again() -> None:
+    """S6: another worker may have seen newer values meanwhile."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.batch(u(1, big="A"))
+    lake.post.revoked([("orders", 0)])
+    lake.post.assigned([("orders", 0)])
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+
+
+def test_s09_offsets_that_were_set_void_the_partition() -> None:
+    """S9: offsets set, slot lost, retention expired: each is an assignment, and what came between was never seen."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.batch(u(1, big="A"))
+    lake.post.assigned([("orders", 0)])
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+
+
+def test_s10_compacted_topic_is_not_cached() -> None:
+    """S10: compaction may have removed the event that changed the value."""
+    lake = Lake(database(row(1, "B")), CACHE, may_cache=lambda topic: topic != "orders")
+    lake.each(u(1, big="A"), u(1, big=P))
+    assert lake.big() == "B"
+
+
+# -- what the database says --------------------------------------------------------------------------------------------
+
+
+def test_s12_newer_answer_converges() -> None:
+    """S12: q may show the future; from the next event on, the events say what stands, and the end is right."""
+    lake = Lake(database(row(1, "v3")), CACHE)
+    seen = []
+    for event in (u(1, big=P), u(1, big="v2"), u(1, big=P), u(1, big="v3"), u(1, big=P)):
+        lake.batch(event)
+        seen.append(lake.big())
+    assert seen == ["v3", "v2", "v2", "v3", "v3"]
+
+
+def test_s13_row_gone_keeps_the_stored_value() -> None:
+    """S13: the row is gone from the source: keep what stands, cache nothing; the delete follows."""
+    lake = Lake(database(row(1, "A")), CACHE)
+    lake.batch(c(1, big="A"))
+    lake.post.truncated(TABLE)
+    assert lake.source is not None
+    lake.source.set_rows(TABLE)
+    lake.each(u(1, big=P), u(1, big=P))
+    assert (lake.big(), lake.queries) == ("A", 2)
+    lake.batch(d(1))
+    assert lake.rows == {}
+
+
+def test_s14_a_new_row_under_the_old_key_answers() -> None:
+    """S14: the new row's value may show before its events come; after them the table is right."""
+    lake = Lake(database(row(2, "new")), CACHE)
+    lake.rows[2] = {"big": "old", "doc": None}
+    lake.batch(u(2, big=P))
+    assert lake.big(2) in ("old", "new")
+    lake.each(d(2), c(2, big="new"))
+    assert lake.big(2) == "new"
+
+
+def test_s14_a_table_that_keeps_history_takes_no_later_value() -> None:
+    """S14: in a history the row of another time would stay for ever, so the database is not asked, nothing cached."""
+    options = ReselectOptions.from_properties({"insert.mode": "insert", "reselect.cache.enabled": "true"})
+    lake = Lake(database(row(2, "new")), options)
+    lake.rows[2] = {"big": "old", "doc": None}
+    lake.each(u(2, big="A"), u(2, big=P))
+    assert lake.queries == 0
+    assert not options.caches
+
+
+def test_s17_snapshot_read_refreshes_the_cache() -> None:
+    """S17: after a gap a snapshot brings the value that the events did not."""
+    lake = Lake(database(), CACHE)
+    lake.each(u(1, big="A"), r(1, big="B"), u(1, big=P))
+    assert (lake.big(), lake.queries) == ("B", 0)
+
+
+@pytest.mark.parametrize("table", [TABLE, None])
+def test_s17_begin_of_a_snapshot_voids_the_cache(table: Any) -> None:
+    """S17: rows that a snapshot has not reached yet may have changed unseen; ``table`` None is a snapshot of all."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.batch(u(1, big="A"))
+    lake.post.snapshot_began(table)
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+
+
+def test_s19_null_that_may_hide_a_value() -> None:
+    """S19: it is read, never taken from the cache, never cached; without a database the stored value stays."""
+    lake = Lake(database(row(1, "A")), CACHE)
+    lake.each(c(1, big="A"), u(1, big=DOUBT))
+    assert (lake.big(), lake.queries) == ("A", 1)
+    alone = Lake(None, CACHE)
+    alone.each(c(1, big="A"), u(1, big=DOUBT))
+    assert alone.big() == "A"
+
+
+def test_s19_doubt_of_a_null_that_was_written() -> None:
+    """S19: the database tells that the null was meant; what was cached before the doubt is not served after it."""
+    lake = Lake(database(row(1, None)), CACHE)
+    lake.each(c(1, big="A"), u(1, big=DOUBT))
+    assert lake.big() is None
+    assert lake.source is not None
+    lake.source.set_rows(TABLE)
+    lake.each(c(1, big="A"), u(1, big=DOUBT), u(1, big=P))
+    assert lake.queries == 3
+
+
+def test_s21_key_and_value_changed_in_one_statement() -> None:
+    """S21: the header would carry the old value over, so the database is asked by the new key first."""
+    lake = Lake(database(row(8, "changed")), CACHE)
+    lake.batch(c(7, big="A"))
+    lake.batch(d(7), c(8, old=7, big=P))
+    assert lake.big(8) == "changed"
+
+
+def test_s22_retyped_column_is_asked_again() -> None:
+    """S22, D6: after a column was dropped and added again its cached values are void."""
+    lake = Lake(database(row(1, None)), replace(CACHE, catalog_refresh_ms=1000))
+    lake.batch(u(1, big="A"))
+    lake.clock.now = 2.0
+    assert lake.source is not None
+    text = Schema("string", optional=True)
+    fields = (Field("id", Schema("int32")), Field("big", text), Field("doc", text))
+    altered = catalog()
+    columns = tuple(replace(column, number=column.number + 10) for column in altered.columns)
+    lake.source.add(replace(altered, columns=columns), Schema("struct", fields=fields), [row(1, "fresh")])
+    lake.batch(u(1, big=P))
+    assert lake.big() == "fresh"
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", ["orders", None])
+def test_s23_changes_that_no_event_shows(topic: str | None) -> None:
+    """S23, a limit: FLASHBACK TABLE, unlogged tables… Time bounds the harm, an operator can end it, ``c`` ends it."""
+    lake = Lake(database(row(1, "B")), replace(CACHE, cache_ttl_ms=1000))
+    lake.each(u(1, big="A"), u(1, big=P))
+    assert lake.big() == "A"
+    lake.post.flush(topic)
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+    lake.batch(u(1, big="A"))
+    lake.clock.now = 1.0
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+    lake.each(u(1, big="A"), c(1, big="entered"), u(1, big=P))
+    assert lake.big() == "entered"
+
+
+@pytest.mark.parametrize("skipped", ["c", "t,u", "d"])
+def test_s24_declared_filter_turns_the_cache_off(skipped: str) -> None:
+    """S24: events that the source connector leaves out would change the cache; undeclared ones are a limit."""
+    given = {
+        "skipped.operations": skipped,
+        "reselect.cache.enabled": "true",
+        "reselect.null.values": "false",
+    }
+    lake = Lake(database(row(1, "B")), ReselectOptions.from_properties(given))
+    lake.each(u(1, big="A"), u(1, big=P))
+    assert lake.big() == "B"
+    assert ReselectOptions.from_properties({**given, "skipped.operations": "t"}).caches
+
+
+def test_s25_rows_that_share_a_message_key_share_no_value() -> None:
+    """S25, D3: the key of the messages is not the primary key: q by that, and no cache."""
+    lake = Lake(database(row(1, "A", "a"), row(1, "B", "b")), CACHE)
+    assert lake.source is not None
+    by_doc = replace(catalog(), key=(KeyColumn("doc", TEXT_TYPE),))
+    lake.source.add(by_doc, lake.source.schema(catalog()), [row(1, "A", "a"), row(1, "B", "b")])
+    lake.each(u(1, doc="a", big="A"), u(1, doc="b", big=P))
+    assert lake.big() == "B"
+
+
+def test_s25_identity_can_be_declared() -> None:
+    """S25: ``reselect.key.columns`` says what identifies a row; ``reselect.use.event.key`` asks by the message key."""
+    rows = [row(1, "A", "a"), row(1, "B", "b")]
+    declared = Lake(database(*rows), replace(CACHE, key_columns=r"public\.orders:doc"))
+    declared.batch(u(1, doc="b", big=P))
+    assert declared.big() == "B"
+    by_message = Lake(database(*rows), replace(CACHE, key_columns=r"public\.orders:doc", use_event_key=True))
+    by_message.rows[1] = {"big": "kept", "doc": "b"}
+    by_message.batch(u(1, doc="b", big=P))
+    assert by_message.big() == "kept"  # two rows answer to the message key, so neither is taken
+
+
+def test_s25_row_whose_identity_was_left_out_is_not_asked_for() -> None:
+    """S25, section 1.4: a null or a placeholder names no row."""
+    lake = Lake(database(row(1, "A", "a")), replace(NO_CACHE, key_columns=r"public\.orders:doc"))
+    lake.rows[1] = {"big": "kept", "doc": "a"}
+    lake.each(u(1, doc=None, big=P), u(1, doc=P, big=P))
+    assert (lake.big(), lake.queries) == ("kept", 0)
+
+
+def test_s25_equal_keys_of_merged_topics_share_no_entry() -> None:
+    """S25: two shards' tables in one topic are two tables to the cache."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.batch(u(1, big="A"))
+    assert lake.source is not None
+    shard = replace(TABLE, database="inventory2")
+    lake.source.add(replace(catalog(), table=shard), lake.source.schema(catalog()), [row(1, "B")])
+    lake.table = shard
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+
+
+def test_s31_failed_batch_is_repeated_without_its_own_traces() -> None:
+    """S31: what a failed batch put into the cache is gone, and its repetition gives the same table."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.batch(u(1, big="A"))
+    lake.resolve(u(1, big="X"))
+    lake.post.failed(TABLE)
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+
+
+def test_s32_value_and_placeholder_in_one_batch() -> None:
+    """S32: the fold has the value; nobody is asked."""
+    lake = Lake(database(), CACHE)
+    lake.batch(u(1, big="B"), u(1, big=P, doc="x"))
+    assert (lake.rows[1], lake.queries) == ({"big": "B", "doc": "x"}, 0)
+
+
+def test_s34_hits_stand_when_the_row_is_gone() -> None:
+    """S34, D7: one column from the cache, the other is kept."""
+    lake = Lake(database(), CACHE)
+    lake.batch(u(1, big="B", doc=None))
+    lake.rows[1] = {"big": "old", "doc": "kept"}
+    lake.batch(u(1, big=P, doc=P))
+    assert (lake.rows[1], lake.queries) == ({"big": "B", "doc": "kept"}, 1)
+
+
+# -- new incarnations, contradictions, lost events ---------------------------------------------------------------------
+
+
+def test_n05_nothing_is_kept_from_a_soft_deleted_row() -> None:
+    """N5: the row still stands in the table, but it belongs to another incarnation."""
+    lake = Lake(None, CACHE, soft_delete=True)
+    lake.each(c(1, big="A"), d(1))
+    assert lake.rows[1]["big"] == "A"
+    lake.batch(c(1, big=P))
+    assert lake.big() == HOLLOW
+
+
+def test_n06_new_row_in_the_batch_of_the_delete() -> None:
+    """N6: the new incarnation keeps nothing of the old row; a null stands where the source has no row any more."""
+    lake = Lake(database(row(1, "now")), CACHE)
+    lake.batch(c(1, big="A"))
+    lake.batch(d(1), c(1, big=P))
+    assert lake.big() == "now"
+    gone = Lake(database(), CACHE)
+    gone.batch(c(1, big="A"))
+    gone.batch(d(1), c(1, big=P))
+    assert gone.big() is None
+
+
+def test_n06_without_a_source_the_cell_stays_open() -> None:
+    """N6: nothing proves the row gone, so the writer must ask the policy."""
+    lake = Lake(None, CACHE)
+    lake.batch(c(1, big=P))
+    assert lake.big() == HOLLOW
+
+
+def test_n07_key_change_carries_the_old_rows_value() -> None:
+    """N7: both halves in one batch, row 2 gone when asked: the value comes from row 1."""
+    lake = Lake(database(), CACHE)
+    lake.batch(c(1, big="A"))
+    lake.batch(d(1), c(2, old=1, big=P))
+    assert lake.rows == {2: {"big": "A", "doc": None}}
+
+
+def test_n07_a_column_that_was_dropped_is_not_carried() -> None:
+    """N7: the key change's schema lacks it, a later one has it again: the stored old row must not supply it."""
+    lake = Lake(options=ReselectOptions())
+    lake.batch(c(1, big="A", doc="x"))
+    actions = lake.resolve(d(1), c(2, old=1, big=GONE, doc=P), u(2, big=P, doc=P))
+    states = {column.name: column.states[1] for column in actions.columns if column.states is not None}
+    assert states == {"big": CellState.UNCHANGED, "doc": CellState.CARRIED}
+
+
+def test_n08_cached_null_is_not_served_on_postgresql() -> None:
+    """N8: a placeholder after a null means that an event was lost; the database is asked, and it is counted."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.each(u(1, big=None), u(1, big=P))
+    assert (lake.big(), lake.queries) == ("B", 1)
+    assert lake.metrics.seen["contradictions", "null_then_placeholder"] == 1
+
+
+def test_n09_lost_event_voids_what_was_cached_before() -> None:
+    """N9: an event of the partition went to the dead letter queue; q."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.batch(u(1, big="A"))
+    lake.post.lost("orders", 0, lake.offset)
+    lake.offset += 1
+    lake.batch(u(1, big=P))
+    assert lake.big() == "B"
+
+
+def test_n12_re_emitted_events_converge() -> None:
+    """N12: older positions under higher offsets get no newer value and leave nothing behind; the end is right."""
+    lake = Lake(database(row(1, "v2")), CACHE)
+    lake.each(u(1, position=10, big="v1"), u(1, position=20, big="v2"))
+    lake.batch(u(1, position=11, big=P))
+    lake.batch(u(1, position=21, big=P))
+    assert (lake.big(), lake.queries) == ("v2", 2)
+
+
+def test_n14_source_value_that_equals_the_placeholder() -> None:
+    """N14: what was read from the database is a value, whatever it says; it is written, counted and not cached."""
+    placeholder = "__debezium_unavailable_value"
+    lake = Lake(database(row(1, placeholder)), CACHE)
+    lake.each(u(1, big=P), u(1, big=P))
+    assert (lake.big(), lake.queries) == (placeholder, 2)
+    assert lake.metrics.seen["guard", "source_equals_placeholder"] == 2
+
+
+def test_n14_an_event_s_placeholder_is_no_value() -> None:
+    """N14, section 2.4 rule 6: what no query brought never reaches a table."""
+    lake = Lake(None, CACHE)
+    with pytest.raises(Fatal, match="unavailable value placeholder"):
+        lake.resolve(c(1, big="__debezium_unavailable_value"))

@@ -1,0 +1,36 @@
+"""Every case has a test of its name and a rule that can be taken out (``take_out.py``)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from reselect_cases.rules import RULES_OF_CASES, Edit
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+WITH_ORACLE = ("S1b", "S20", "N3")
+"""Come with Oracle."""
+CASES = [f"S{number}" for number in range(1, 36) if number != 20] + [
+    f"N{number}" for number in range(1, 15) if number != 3
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_case_has_a_test(case: str) -> None:
+    """``test_s01_…`` for S1, in one of the files here."""
+    letter, number = case[0].lower(), re.sub(r"(\d+)", lambda found: found[0].zfill(2), case[1:])
+    sources = "".join(path.read_text() for path in HERE.glob("test_*.py"))
+    assert f"def test_{letter}{number}_" in sources
+
+
+def test_every_case_has_a_rule() -> None:
+    """Once each, in the order of the reference."""
+    assert sorted(rule.case for rule in RULES_OF_CASES) == sorted(CASES)
+
+
+@pytest.mark.parametrize("edit", [edit for rule in RULES_OF_CASES for edit in rule.edits], ids=lambda edit: edit.path)
+def test_every_rule_stands_in_its_place(edit: Edit) -> None:
+    """A change of the sources takes its line of the table along."""
+    assert (ROOT / edit.path).read_text().count(edit.old) == 1

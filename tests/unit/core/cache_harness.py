@@ -1,0 +1,84 @@
+"""A column cache and the steps of a test on it: put, get and drop as batches of one event each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headrace.core.cache import CacheBatch, MemoryReselectColumnCache, ReselectColumnCache
+from headrace.core.cache_rows import CacheLimits, Hit, MemoryRowStore, Partition, Row, RowKey, Stamp, StoreFailed
+from headrace.core.events import TableId
+from headrace.core.unavailable import Placeholder
+
+TABLE = TableId("shop", "inventory", "public", "orders")
+OTHER = TableId("shop", "inventory", "public", "items")
+P0, P1 = Partition("orders", 0), Partition("orders", 1)
+P = "__debezium_unavailable_value"
+
+
+class Clock:
+    """Milliseconds that pass only when told to."""
+
+    now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def make(clock: Clock | None = None, **limits: int) -> MemoryReselectColumnCache:
+    cache = MemoryReselectColumnCache(CacheLimits(**limits), clock or Clock(), Placeholder().is_form)
+    cache.assign([P0, P1])
+    return cache
+
+
+def begin(
+    cache: ReselectColumnCache, table: TableId = TABLE, key_schema: object = "int", **prints: object
+) -> CacheBatch:
+    return cache.begin(table, key_schema, prints)
+
+
+def put(
+    cache: ReselectColumnCache, key: str, offset: int, table: TableId = TABLE, position: bytes = b"", **cells: object
+) -> None:
+    batch = begin(cache, table)
+    for column, value in cells.items():
+        batch.for_row(key, Stamp(P0, offset, position)).put(column, value)  # type: ignore[arg-type]  # any cell value
+    batch.publish()
+
+
+def get(
+    cache: ReselectColumnCache,
+    key: str,
+    offset: int,
+    column: str = "big",
+    partition: Partition = P0,
+    position: bytes = b"",
+) -> Hit | None:
+    batch = begin(cache)
+    hit = batch.for_row(key, Stamp(partition, offset, position)).get(column)
+    batch.publish()
+    return hit
+
+
+def drop(cache: ReselectColumnCache, key: str, offset: int) -> None:
+    batch = begin(cache)
+    batch.for_row(key, Stamp(P0, offset)).drop()
+    batch.publish()
+
+
+class BreakableStore(MemoryRowStore):
+    """A store whose writes can be made to fail."""
+
+    broken = False
+
+    def drop(self, key: RowKey) -> None:
+        if self.broken:
+            raise StoreFailed
+        super().drop(key)
+
+    def get(self, key: RowKey) -> Row | None:
+        if self.broken:
+            raise StoreFailed
+        return super().get(key)
+
+    def keys(self, table: int | None) -> Collection[RowKey]:
+        return super().keys(table)
