@@ -11,10 +11,12 @@ import itertools
 import json
 import lzma
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from recordings.constructed import TEXTS, in_binary_mode
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 POSTGRES = FIXTURES / "postgres"
@@ -23,6 +25,8 @@ VARIANTS = ("a", "b", "b36", "c1", "c2", "c3", "c4", "c5")
 """The recordings of PostgreSQL."""
 MARIADB = ("my", "myns")
 """The recordings of MariaDB: with schemas and without."""
+ORACLE = tuple(f"{name}-{mode}" for name in ("ora", "orans") for mode in ("bytes", *TEXTS))
+"""The constructed recordings of Oracle: with schemas and without, in every ``binary.handling.mode``."""
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 
@@ -58,11 +62,13 @@ class Variant:
     bare: bool
     release: str
     source: str = "postgres"
+    lob_enabled: bool = False
 
     @property
     def recording_file(self) -> Path:
         """The records of every topic of this variant's connector."""
-        return FIXTURES / self.source / "recordings" / f"{self.name}.jsonl.xz"
+        name = f"{self.name.split('-')[0]}.constructed" if self.source == "oracle" else self.name
+        return FIXTURES / self.source / "recordings" / f"{name}.jsonl.xz"
 
     @property
     def dump_file(self) -> Path:
@@ -89,6 +95,8 @@ class DumpedTable:
 @cache
 def variant(name: str) -> Variant:
     """The configuration of the recording called ``name``."""
+    if name in ORACLE:
+        return _oracle(name)
     return _mariadb(name) if name in (*MARIADB, "mymin") else _postgres(name)
 
 
@@ -109,6 +117,28 @@ def _mariadb(name: str) -> Variant:
         bare=name != "my",
         release="3.5",
         source="mariadb",
+    )
+
+
+def _oracle(name: str) -> Variant:
+    """Constructed: the connector reads LOBs and has its defaults but for the binary mode."""
+    side, mode = name.split("-", 1)
+    return Variant(
+        name=name,
+        prefix="ora",
+        decimals="precise",
+        times="adaptive",
+        binary=mode,
+        hstore="json",
+        intervals="numeric",
+        unknown_types=False,
+        adjusted_names=False,
+        placeholder=DEFAULT_PLACEHOLDER,
+        key_schemas=side == "ora",
+        bare=side == "orans",
+        release="3.6",
+        source="oracle",
+        lob_enabled=True,
     )
 
 
@@ -135,9 +165,12 @@ def _postgres(name: str) -> Variant:
 def recording(name: str) -> Mapping[str, tuple[RecordedRecord, ...]]:
     """The records of one variant by topic, each in order of its offsets."""
     topics: dict[str, list[RecordedRecord]] = {}
-    with lzma.open(variant(name).recording_file, "rt", encoding="utf-8") as lines:
+    of = variant(name)
+    with lzma.open(of.recording_file, "rt", encoding="utf-8") as lines:
         for line in lines:
             record = _record(json.loads(line))
+            if of.source == "oracle":
+                record = replace(record, value=in_binary_mode(record.value, of.binary))
             topics.setdefault(record.topic, []).append(record)
     return {topic: tuple(records) for topic, records in topics.items()}
 

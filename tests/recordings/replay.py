@@ -136,6 +136,7 @@ def connector_properties(of: Variant) -> dict[str, str]:
     return {
         "binary.handling.mode": of.binary,
         "decimal.handling.mode": of.decimals,
+        "lob.enabled": str(of.lob_enabled).lower(),
         "hstore.handling.mode": of.hstore,
         "interval.handling.mode": of.intervals,
         "time.precision.mode": of.times,

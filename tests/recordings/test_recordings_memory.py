@@ -1,6 +1,7 @@
 """Every recording becomes the tables of its dump, through memory tables: any batches, any redelivery, any variant.
 
-Differences to the dump are those of ``differences.py`` and no others.
+Oracle's recordings are constructed (``tests/fixtures/oracle``), the others are real. Differences to the dump are those
+of ``differences.py`` and no others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from recordings.comparison import compared_tables, expectation, problems, records_of, rows_of
 from recordings.differences import REFUSED_OFFSETS
 from recordings.images import key_fields
-from recordings.records import MARIADB, VARIANTS, DumpedTable, RecordedRecord, Variant, batches, variant
+from recordings.records import MARIADB, ORACLE, VARIANTS, DumpedTable, RecordedRecord, Variant, batches, variant
 from recordings.replay import Chunk, Killed, Replay
 
 from headrace.core.envelope_columns import OLD_KEY_HEADER
@@ -27,7 +28,7 @@ ANY_DELIVERY = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-RECORDINGS = (*VARIANTS, *MARIADB)
+RECORDINGS = (*VARIANTS, *MARIADB, *ORACLE)
 
 
 def _any_table(data: st.DataObject, of: Variant) -> DumpedTable:
