@@ -102,8 +102,11 @@ class Postgres:
         initdb = [self._binaries / "initdb", "-D", self._data, "-U", SUPERUSER, "-A", "trust", "-E", "UTF8"]
         _run_as(self._account, [*map(str, initdb), "--no-locale", "--no-sync"], self._folder)
         (self._data / "pg_hba.conf").write_text(_HOST_RULES)
+        settings = _settings(self.port)
+        if self.has_contrib:
+            settings["shared_preload_libraries"] = "'pg_stat_statements'"
         with (self._data / "postgresql.conf").open("a") as file:
-            file.writelines(f"{key} = {value}\n" for key, value in _settings(self.port).items())
+            file.writelines(f"{key} = {value}\n" for key, value in settings.items())
 
     def _copy(self, primary: Postgres) -> None:
         """A physical copy that goes on to follow the primary (streaming replication)."""
