@@ -12,7 +12,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-import numpy as np
 import psycopg
 from psycopg import RawCursor
 
@@ -22,12 +21,13 @@ from headrace.core.events import TableId
 from headrace.core.reselect import UNREADABLE, DatabaseOptions, ReselectOptions, RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.ports import LogPosition
+from headrace_connectors.sql.cells import FoundRows, key_column, read_all
 from headrace_connectors.sql.postgres_catalog import read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_scan import log_position, table_texts
 from headrace_connectors.sql.postgres_schema import connect_schema
 from headrace_connectors.sql.postgres_server import PostgresServer, Role
-from headrace_connectors.sql.postgres_values import Reader, reader
+from headrace_connectors.sql.postgres_values import reader
 from headrace_connectors.sql.postgres_visibility import VisibilityCheck
 from headrace_connectors.sql.query import KeyTerm, array_literal, masks, select_rows
 
@@ -82,7 +82,7 @@ class PostgresRowSource:
             for texts in table_texts(connection, catalog, [name for _, name, _ in readable]):
                 values: list[Sequence[Any]] = [[UNREADABLE] * len(texts[0])] * len(columns)
                 for (place, _, read), column_texts in zip(readable, texts, strict=True):
-                    values[place] = [_value(read, text) for text in column_texts]
+                    values[place] = read_all(read, column_texts)
                 yield values
 
     def log_position(self) -> LogPosition:
@@ -117,9 +117,9 @@ class PostgresRowSource:
                 self._visibility.wait(connection, _known_transactions(request), server.where)
             with RawCursor(connection) as cursor:
                 cursor.execute(cast(Any, text), parameters, prepare=True)
-                found, texts = _raw_rows(cursor, len(request), len(readable), catalog.table)
+                rows = _raw_rows(cursor, len(request), len(readable), catalog.table)
         proven = self._options.visibility_check and bool((request.transactions >= 0).all())
-        return RowAnswer(found, self._values(request, columns, readable, texts), proven)
+        return RowAnswer(rows.found, self._values(request, columns, readable, rows.values), proven)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class PostgresRowSource:
         return select_rows(table, terms, names, only=catalog.relkind == "r")
 
     def _parameters(self, catalog: CatalogTable, request: RowRequest, readable: Sequence[int]) -> list[str]:
-        keys = [key_texts(column, _known(catalog, column.name), self._options.modes) for column in request.key]
+        keys = [key_texts(column, key_column(catalog, column.name), self._options.modes) for column in request.key]
         needs = masks(request.needs[:, list(readable)])
         return [array_literal(texts) for texts in keys] + [array_literal([*map(str, mask)]) for mask in needs]
 
@@ -146,7 +146,7 @@ class PostgresRowSource:
             known = columns[number]
             if known is not None:
                 read = reader(request.columns[number].schema, known, self._options.modes)
-                values[number] = [_value(read, text) for text in texts[place]]
+                values[number] = read_all(read, texts[place])
         return tuple(values)
 
 
@@ -162,39 +162,20 @@ def _known_transactions(request: RowRequest) -> list[int]:
     return sorted({int(number) for number in request.transactions if number >= 0})
 
 
-def _raw_rows(
-    cursor: RawCursor[Any], rows: int, columns: int, table: TableId
-) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], list[list[str | None]]]:
-    """Which rows were found, and the texts of each column by row."""
+def _raw_rows(cursor: RawCursor[Any], rows: int, columns: int, table: TableId) -> FoundRows:
+    """The texts of each column by row."""
     result = cursor.pgresult
     assert result is not None  # noqa: S101 - a SELECT has a result
-    found = np.zeros(rows, np.bool_)
-    texts: list[list[str | None]] = [[None] * rows for _ in range(columns)]
+    found = FoundRows(table, rows, columns)
     for number in range(result.ntuples):
-        place = int(result.get_value(number, 0) or 0) - 1
-        if found[place]:
-            raise Fatal(
-                f"several rows of {table.schema}.{table.table} have the same key, so it does not identify a row; "
-                "set primary.key.fields to columns that do"
-            )
-        found[place] = True
-        for column in range(columns):
-            octets = result.get_value(number, column + 1)
-            texts[column][place] = None if octets is None else bytes(octets).decode()
-    return found, texts
-
-
-def _value(read: Reader, text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        return read(text)
-    except (ValueError, KeyError, ArithmeticError):
-        return UNREADABLE
+        octets = [result.get_value(number, column) for column in range(columns + 1)]
+        texts = [None if each is None else bytes(each).decode() for each in octets[1:]]
+        found.put(int(octets[0] or 0) - 1, texts)
+    return found
 
 
 def _key_term(catalog: CatalogTable, name: str) -> KeyTerm:
-    known = _known(catalog, name)
+    known = key_column(catalog, name)
     base = known.type.resolved()
     part = next((part for part in catalog.key if part.name == known.name), None)
     # Without an index: operators of an extension's types live in the schema of the type.
@@ -202,10 +183,3 @@ def _key_term(catalog: CatalogTable, name: str) -> KeyTerm:
     if part is None and base.kind == "e":
         operator = ("pg_catalog", "=")
     return KeyTerm(known.name, (base.schema, base.name), operator)
-
-
-def _known(catalog: CatalogTable, name: str) -> CatalogColumn:
-    known = catalog.column(name)
-    if known is None:
-        raise Fatal(f"key column {name} is not in table {catalog.table.schema}.{catalog.table.table} any more")
-    return known

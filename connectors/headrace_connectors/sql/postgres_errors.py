@@ -10,9 +10,12 @@ import psycopg
 import psycopg_pool
 
 from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace_connectors.sql.circuit_breaker import Unreachable
 
-_TRANSIENT = re.compile(r"08|53|57P0|57014|40001|40P01|55P03|25006|XX")
-"""SQLSTATEs that pass: connection, resources, shutdown, time-outs, serialization, failover."""
+_GONE = re.compile(r"08|57P0|53300")
+"""SQLSTATEs of a server that is not there: connection, shutdown, start, too many clients."""
+_TRANSIENT = re.compile(r"53|57014|40001|40P01|55P03|25006|XX")
+"""Other SQLSTATEs that pass: resources, time-outs, serialization, failover."""
 _SETTINGS = re.compile(r"28|3D")
 """SQLSTATEs of a wrong user, password or database."""
 _REFUSED_LOGIN = re.compile(
@@ -40,9 +43,11 @@ def _translate(error: psycopg.Error, where: str) -> HeadraceError:
     if state is None and isinstance(error, psycopg.OperationalError):
         if _REFUSED_LOGIN.search(said):
             return ConfigError(f"{where} refuses the connection: {said}; {_CORRECT}", "reselect.database.user")
-        return Retriable(f"{where} cannot be reached: {said}")
+        return Unreachable(f"{where} cannot be reached: {said}")
     if state is not None and _SETTINGS.match(state):
         return ConfigError(f"{where} refuses the connection: {said}; {_CORRECT}", "reselect.database.user")
+    if state is not None and _GONE.match(state):
+        return Unreachable(f"{where} cannot be reached ({state}): {said}")
     if state is not None and _TRANSIENT.match(state):
         return Retriable(f"{where} failed for now ({state}): {said}")
     return Fatal(f"{where} refuses the query ({state}): {said}")

@@ -6,7 +6,6 @@ A key must find its row exactly: a type whose events carry less than the databas
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.core.catalog import CatalogColumn, HandlingModes
-from headrace.core.errors import Fatal
 from headrace.core.events import Column
-from headrace_connectors.sql.postgres_text import DAY_MICROS, clock, fraction
+from headrace_connectors.sql.cells import inexact_key, octets_of
+from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock, fraction
 from headrace_connectors.sql.postgres_values import INFINITE_COUNTS, INFINITE_DAYS, INFINITE_MILLIS, NUMERIC_SPECIALS
 
 Writer = Callable[[Any], str]
@@ -57,7 +56,7 @@ def _writer(column: Column, known: CatalogColumn, modes: HandlingModes) -> Write
         return repr
     if pa.types.is_string(kind):
         return _text_writer(base, modes)
-    raise _inexact(column, known)
+    raise inexact_key(column.name, column.schema, known)
 
 
 def _fits_double(known: CatalogColumn, base: str) -> bool:
@@ -68,20 +67,12 @@ def _fits_double(known: CatalogColumn, base: str) -> bool:
 
 def _text_writer(base: str, modes: HandlingModes) -> Writer:
     if base == "bytea":
-        return {"hex": lambda text: "\\x" + text, "base64-url-safe": _url_safe}.get(modes.binary, _base64)
+        return lambda text: "\\x" + octets_of(text, modes).hex()
     if base == "numeric":
         return lambda text: _NUMBERS.get(str(text), str(text))
     if base in ("date", "timestamp"):
         return _iso_text
     return str
-
-
-def _base64(text: str) -> str:
-    return "\\x" + base64.b64decode(text).hex()
-
-
-def _url_safe(text: str) -> str:
-    return "\\x" + base64.urlsafe_b64decode(text).hex()
 
 
 def _iso_text(text: str) -> str:
@@ -95,7 +86,7 @@ def _iso_text(text: str) -> str:
 
 def _time_writer(column: Column, known: CatalogColumn, semantic: str) -> Writer:
     if (column.schema.name or "").startswith("org.apache.kafka") and _digits(known) > 3:
-        raise _inexact(column, known)
+        raise inexact_key(column.name, column.schema, known)
     if semantic == "NanoTime":
         return lambda nanos: clock(nanos // 1000) + fraction(nanos // 1000)
     unit = _TIME_UNITS[semantic]
@@ -105,7 +96,7 @@ def _time_writer(column: Column, known: CatalogColumn, semantic: str) -> Writer:
 def _refuse_cut(column: Column, known: CatalogColumn, kind: pa.DataType) -> None:
     cut = (column.schema.name or "").endswith("data.Timestamp") and _digits(known) > 3
     if pa.types.is_timestamp(kind) and cut:
-        raise _inexact(column, known)
+        raise inexact_key(column.name, column.schema, known)
 
 
 def _digits(known: CatalogColumn) -> int:
@@ -127,20 +118,7 @@ def _timestamp_text(micros: int) -> str:
 
 
 def _civil(days: int) -> str:
-    """The ISO date of days since 1970-01-01, any year (the inverse of ``core.arrays.days_from_civil``)."""
-    era, day_of_era = divmod(days + 719468, 146097)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month_index = (5 * day_of_year + 2) // 153
-    month = month_index + 3 if month_index < 10 else month_index - 9
-    year = year_of_era + era * 400 + (month <= 2)
-    text = f"{month:02d}-{day_of_year - (153 * month_index + 2) // 5 + 1:02d}"
-    return f"{year:04d}-{text}" if year > 0 else f"{1 - year:04d}-{text} BC"
-
-
-def _inexact(column: Column, known: CatalogColumn) -> Fatal:
-    return Fatal(
-        f"rows cannot be found again by key column {column.name}: its events "
-        f"({column.schema.name or column.schema.type}) do not carry the exact value of its type {known.type.name}; use "
-        "another handling mode at the source connector, or set reselect.source.reads=none"
-    )
+    """The ISO date of days since 1970-01-01, any year."""
+    date = CivilDate.from_epoch_days(days)
+    text = f"{date.month:02d}-{date.day:02d}"
+    return f"{date.year:04d}-{text}" if date.year > 0 else f"{1 - date.year:04d}-{text} BC"

@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.core.errors import ConfigError, Retriable
 from headrace.core.reselect import DatabaseOptions
+from headrace_connectors.sql.circuit_breaker import CircuitBreaker
 from headrace_connectors.sql.postgres_errors import translated
 
 Connection = psycopg.Connection[Any]
@@ -54,6 +55,7 @@ class PostgresServer:
         self.where = f'database "{database.dbname}" at {_places(database)} (user "{database.user}")'
         self._arguments: dict[str, Any] = {"autocommit": True, "options": _settings(query_timeout_ms)}
         self._conninfo = _conninfo(database, role)
+        self._breaker = CircuitBreaker(self.where)
         self._pool = psycopg_pool.ConnectionPool(
             self._conninfo,
             kwargs=self._arguments,
@@ -88,8 +90,11 @@ class PostgresServer:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A connection of the pool. A failed connection is discarded with its statements by the pool."""
-        with translated(self.where):
+        """A connection of the pool. A failed connection is discarded with its statements by the pool.
+
+        Raises Unreachable at once while the circuit breaker is open.
+        """
+        with self._breaker.guard(), translated(self.where):
             self._pool.open()
             try:
                 with self._pool.connection() as connection:

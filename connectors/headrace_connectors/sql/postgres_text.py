@@ -12,9 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from headrace.core.arrays import days_from_civil
-
-DAY_MICROS = 86_400_000_000
+from headrace_connectors.sql.civil import CivilDate
 
 _DATE = re.compile(r"(\d{4,})-(\d\d)-(\d\d)( BC)?", re.ASCII)
 _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII)
@@ -24,26 +22,6 @@ _INTERVAL_UNIT = re.compile(r"([+-]?\d+) (year|mon|day)s?", re.ASCII)
 _INTERVAL_TIME = re.compile(r"([+-]?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?$", re.ASCII)
 _HSTORE = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:NULL|"((?:[^"\\]|\\.)*)")(?:, |$)', re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|Infinity|NaN)", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class CivilDate:
-    """A day of the proleptic Gregorian calendar; year 0 is 1 BC."""
-
-    year: int
-    month: int
-    day: int
-
-    @property
-    def epoch_days(self) -> int:
-        """Days since 1970-01-01."""
-        return days_from_civil(self.year, self.month, self.day)
-
-    @property
-    def iso(self) -> str:
-        """ISO text; years above 9999 with a plus sign, as Java writes them."""
-        sign = "-" if self.year < 0 else "+" if self.year > 9999 else ""
-        return f"{sign}{abs(self.year):04d}-{self.month:02d}-{self.day:02d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +75,6 @@ def parse_interval(text: str) -> Interval:
     if not parts and time is None:
         raise ValueError("not an interval")
     return Interval(parts.get("year", 0), parts.get("mon", 0), parts.get("day", 0), micros)
-
-
-def fraction(micros: int, digits: int | None = None) -> str:
-    """The fraction of a second as text with its point: exactly ``digits``, or as few as say everything."""
-    if digits is None:
-        return f".{micros % 1_000_000:06d}".rstrip("0").rstrip(".")
-    return f".{micros % 1_000_000:06d}"[: digits + 1] if digits else ""
-
-
-def clock(micros: int) -> str:
-    """Hours, minutes and seconds of a day."""
-    seconds = micros // 1_000_000
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 def parse_bits(text: str) -> bytes:

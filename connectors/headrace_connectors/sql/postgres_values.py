@@ -10,7 +10,6 @@ that the target cannot hold.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,12 +18,10 @@ from typing import Any, Literal
 
 from headrace.core.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.schema import Schema
+from headrace_connectors.sql.cells import Reader, octets_writer, truncating
+from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock, fraction
 from headrace_connectors.sql.postgres_text import (
-    DAY_MICROS,
-    CivilDate,
     box_ring,
-    clock,
-    fraction,
     java_order,
     numbers,
     parse_array,
@@ -41,8 +38,6 @@ from headrace_connectors.sql.postgres_text import (
     wkb_point,
     wkb_polygon,
 )
-
-Reader = Callable[[str], Any]
 
 POSITIVE_INFINITY, NEGATIVE_INFINITY = "POSITIVE_INFINITY", "NEGATIVE_INFINITY"
 INFINITIES = {"infinity": POSITIVE_INFINITY, "-infinity": NEGATIVE_INFINITY}
@@ -83,19 +78,7 @@ def reader(schema: Schema, column: CatalogColumn, modes: HandlingModes) -> Reade
     while kind.base is not None:
         kind, typmod = kind.base, kind.typmod if typmod < 0 else typmod
     read = _reader(Target(schema, kind, typmod, modes))
-    cut = schema.parameter("truncateLength")
-    return read if cut is None else _truncating(read, int(cut))
-
-
-def _truncating(read: Reader, length: int) -> Reader:
-    """``column.truncate.to.N.chars`` counts UTF-16 units."""
-
-    def cut(text: str) -> Any:
-        value = read(text)
-        units = value.encode("utf-16-le", "surrogatepass")[: 2 * length] if isinstance(value, str) else b""
-        return units.decode("utf-16-le", "replace") if isinstance(value, str) else value
-
-    return cut
+    return truncating(read, schema)
 
 
 def _reader(target: Target) -> Reader:
@@ -148,22 +131,13 @@ def _text_reader(target: Target) -> Reader:
 
 def _unknown_reader(target: Target) -> Reader:
     """``include.unknown.datatypes``: the text's octets, written like ``bytea``."""
-    write = _octets_writer(target)
+    write = octets_writer(target.schema, target.modes)
     return lambda text: write(text.encode())
 
 
 def _octets_reader(target: Target) -> Reader:
-    write = _octets_writer(target)
+    write = octets_writer(target.schema, target.modes)
     return lambda text: write(parse_bytea(text))
-
-
-def _octets_writer(target: Target) -> Callable[[bytes], bytes | str]:
-    if target.schema.type == "bytes":
-        return bytes
-    return {
-        "hex": bytes.hex,
-        "base64-url-safe": lambda octets: base64.urlsafe_b64encode(octets).decode(),
-    }.get(target.modes.binary, lambda octets: base64.b64encode(octets).decode())
 
 
 def _number_reader(target: Target) -> Reader:

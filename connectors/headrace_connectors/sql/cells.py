@@ -1,0 +1,104 @@
+"""The cells of an answer, whatever the database: which were found, and what became of their values.
+
+A value that the event's type cannot hold stays UNREADABLE; a key that several rows have is no key.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.core.catalog import CatalogColumn, CatalogTable, HandlingModes
+from headrace.core.errors import Fatal
+from headrace.core.events import TableId
+from headrace.core.reselect import UNREADABLE
+from headrace.core.schema import Schema
+
+Reader = Callable[[Any], Any]
+"""Makes the Connect value of what the driver gave; raises ValueError for one that the target cannot hold."""
+
+
+class FoundRows:
+    """What a SELECT brought, by the ordinals of the request: values as the driver gave them."""
+
+    def __init__(self, table: TableId, rows: int, columns: int) -> None:
+        self.found = np.zeros(rows, np.bool_)
+        self.values: list[list[Any]] = [[None] * rows for _ in range(columns)]
+        self._table = table
+
+    def put(self, place: int, values: Sequence[Any]) -> None:
+        """Take the row that answers request ``place``. Raises Fatal if there is one already."""
+        if self.found[place]:
+            raise Fatal(
+                f"several rows of {self._table.schema}.{self._table.table} have the same key, so it does not identify "
+                "a row; set primary.key.fields to columns that do"
+            )
+        self.found[place] = True
+        for column, value in zip(self.values, values, strict=True):
+            column[place] = value
+
+
+def read_all(read: Reader, values: Sequence[Any]) -> list[Any]:
+    """The Connect values of a column; UNREADABLE where there is none."""
+    return [_read(read, value) for value in values]
+
+
+def _read(read: Reader, value: Any) -> Any:
+    if value is None:
+        return None
+    try:
+        return read(value)
+    except (ValueError, KeyError, ArithmeticError, TypeError):
+        return UNREADABLE
+
+
+def key_column(catalog: CatalogTable, name: str) -> CatalogColumn:
+    """The catalog's entry of a key column. Raises Fatal if it is gone."""
+    known = catalog.column(name)
+    if known is None:
+        raise Fatal(f"key column {name} is not in table {catalog.table.schema}.{catalog.table.table} any more")
+    return known
+
+
+def inexact_key(name: str, schema: Schema, known: CatalogColumn) -> Fatal:
+    """The refusal of a key whose events carry less than the database holds: "row not found" would be a wrong answer."""
+    return Fatal(
+        f"rows cannot be found again by key column {name}: its events ({schema.name or schema.type}) do not carry the "
+        f"exact value of its type {known.type.name}; use another handling mode at the source connector, or set "
+        "reselect.source.reads=none"
+    )
+
+
+def truncating(read: Reader, schema: Schema) -> Reader:
+    """``column.truncate.to.N.chars`` of the source connector, which counts UTF-16 units; else ``read`` itself."""
+    length = schema.parameter("truncateLength")
+    if length is None:
+        return read
+
+    def cut(given: Any) -> Any:
+        value = read(given)
+        if not isinstance(value, str):
+            return value
+        return value.encode("utf-16-le", "surrogatepass")[: 2 * int(length)].decode("utf-16-le", "replace")
+
+    return cut
+
+
+def octets_writer(schema: Schema, modes: HandlingModes) -> Callable[[bytes], bytes | str]:
+    """Octets as ``binary.handling.mode`` writes them."""
+    if schema.type == "bytes":
+        return bytes
+    return {
+        "hex": bytes.hex,
+        "base64-url-safe": lambda octets: base64.urlsafe_b64encode(octets).decode(),
+    }.get(modes.binary, lambda octets: base64.b64encode(octets).decode())
+
+
+def octets_of(text: str, modes: HandlingModes) -> bytes:
+    """What ``octets_writer`` made a text of."""
+    if modes.binary == "hex":
+        return bytes.fromhex(text)
+    return base64.urlsafe_b64decode(text) if modes.binary == "base64-url-safe" else base64.b64decode(text)

@@ -1,0 +1,105 @@
+"""A circuit breaker per source database (``reselect.md`` section 7.4): a server that does not answer is left alone.
+
+    CLOSED --failures--> OPEN --wait over--> HALF_OPEN --success--> CLOSED
+                           ^-----------failure----'
+
+While it is open callers get ``Unreachable`` at once, and rows go the way of section 4.4. Only ``Unreachable`` counts as
+a failure: a statement that the server refuses, or a transaction that is not visible yet, is an answer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from headrace.core.errors import Retriable
+
+
+class Unreachable(Retriable):
+    """The database did not answer: no connection, or one that was lost."""
+
+
+class State(StrEnum):
+    """What the breaker does with the next call."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class Happened(StrEnum):
+    """What moves it."""
+
+    SUCCESS = "success"
+    FAILURES = "failures"
+    WAITED = "waited"
+
+
+TRANSITIONS: dict[tuple[State, Happened], State] = {
+    (State.CLOSED, Happened.FAILURES): State.OPEN,
+    (State.OPEN, Happened.WAITED): State.HALF_OPEN,
+    (State.OPEN, Happened.SUCCESS): State.CLOSED,
+    (State.HALF_OPEN, Happened.SUCCESS): State.CLOSED,
+    (State.HALF_OPEN, Happened.FAILURES): State.OPEN,
+}
+"""What is not listed changes nothing. A call that began before the breaker opened may still succeed."""
+
+
+class CircuitBreaker:
+    """Opens after ``failures`` calls in a row found nobody, for ``seconds``; then one call may try. Thread-safe."""
+
+    def __init__(
+        self, where: str, failures: int = 5, seconds: float = 10.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._where = where
+        self._limit = failures
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._state = State.CLOSED
+        self._failures = 0
+        self._until = 0.0
+
+    @property
+    def state(self) -> State:
+        """The state as it stands."""
+        return self._state
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Make a call inside. Raises Unreachable without making it while the breaker is open."""
+        self._admit()
+        try:
+            yield
+        except Unreachable:
+            self._failed()
+            raise
+        except BaseException:
+            self._succeeded()
+            raise
+        self._succeeded()
+
+    def _admit(self) -> None:
+        with self._lock:
+            if self._state is State.OPEN and self._clock() >= self._until:
+                self._move(Happened.WAITED)
+            elif self._state is not State.CLOSED:
+                raise Unreachable(f"{self._where} did not answer {self._failures} times; it is asked again in a while")
+
+    def _failed(self) -> None:
+        with self._lock:
+            self._failures += 1
+            self._until = self._clock() + self._seconds
+            if self._failures >= self._limit or self._state is State.HALF_OPEN:
+                self._move(Happened.FAILURES)
+
+    def _succeeded(self) -> None:
+        with self._lock:
+            self._failures = 0
+            self._move(Happened.SUCCESS)
+
+    def _move(self, happened: Happened) -> None:
+        self._state = TRANSITIONS.get((self._state, happened), self._state)

@@ -1,0 +1,83 @@
+"""A database that does not answer is left alone for a while."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from headrace.core.errors import Fatal, Retriable
+from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State, Unreachable
+
+
+class Clock:
+    """A clock that stands."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Begins at zero."""
+    return Clock()
+
+
+@pytest.fixture
+def breaker(clock: Clock) -> CircuitBreaker:
+    """Opens after two failures, for ten seconds."""
+    return CircuitBreaker("the database", failures=2, seconds=10, clock=clock)
+
+
+def call(breaker: CircuitBreaker, error: Exception | None = None) -> bool:
+    """Whether the call was made; it fails with ``error``."""
+    made = False
+    with suppress(Unreachable if error is None else type(error)), breaker.guard():
+        made = True
+        if error is not None:
+            raise error
+    return made
+
+
+def test_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:
+    """A success between them starts the count anew."""
+    gone = Unreachable("gone")
+    for error in (gone, None, gone):
+        assert call(breaker, error)
+    assert breaker.state is State.CLOSED
+    assert call(breaker, gone)
+    assert breaker.state is State.OPEN
+    assert not call(breaker)
+
+
+def test_one_call_tries_after_the_wait(breaker: CircuitBreaker, clock: Clock) -> None:
+    """Its success closes the breaker, its failure opens it again; meanwhile no other call is made."""
+    for _ in range(2):
+        call(breaker, Unreachable("gone"))
+    clock.now = 10.0
+    with breaker.guard():
+        assert breaker.state is State.HALF_OPEN
+        assert not call(breaker)
+    assert breaker.state is State.CLOSED
+
+
+def test_failed_trial_opens_again(breaker: CircuitBreaker, clock: Clock) -> None:
+    """At once, without another count."""
+    for _ in range(2):
+        call(breaker, Unreachable("gone"))
+    clock.now = 10.0
+    assert call(breaker, Unreachable("gone"))
+    assert breaker.state is State.OPEN
+    clock.now = 19.9
+    assert not call(breaker)
+
+
+@pytest.mark.parametrize("answer", [Retriable("not visible yet"), Fatal("refused"), KeyError()])
+def test_an_answer_is_no_failure(breaker: CircuitBreaker, answer: Exception) -> None:
+    """Whatever the database says, it is there."""
+    for _ in range(5):
+        assert call(breaker, answer)
+    assert breaker.state is State.CLOSED
