@@ -24,7 +24,8 @@ _SCANNED_AT_ONCE = 7
 class MemoryRowSource:
     """Tables by id. ``requests`` keeps what was asked; ``failures`` are raised one per fetch before any answer.
 
-    ``proven`` is what answers say about visibility, ``position`` how far the log is said to be.
+    ``proven`` and ``flashback_fallbacks`` are what answers say about visibility, ``position`` how far the log is said
+    to be.
     """
 
     def __init__(self, *, proven: bool = True) -> None:
@@ -32,6 +33,7 @@ class MemoryRowSource:
         self.failures: list[HeadraceError] = []
         self.proven = proven
         self.position = LogPosition("postgresql", (0,), (0,))
+        self.flashback_fallbacks: dict[str, int] = {}
         self.closed = False
         self._catalogs: dict[TableId, CatalogTable] = {}
         self._schemas: dict[TableId, Schema] = {}
@@ -67,7 +69,7 @@ class MemoryRowSource:
         keys = canonical_keys([column.values for column in request.key]).to_pylist()
         found = np.array([key in rows for key in keys], np.bool_)
         values = tuple([self._value(catalog, rows.get(key), column.name) for key in keys] for column in request.columns)
-        return RowAnswer(found, values, self.proven)
+        return RowAnswer(found, values, self.proven, self.flashback_fallbacks)
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
         """The rows as they stand now, a few at a time."""

@@ -1,13 +1,15 @@
 """What a source database says about its tables, and its connector about how it writes values.
 
 Pure values: an edge (``headrace_connectors/sql``) reads them, the core decides with them. The words are PostgreSQL's
-(``pg_attribute``, ``pg_type``, ``pg_class``), since its rules about stored-out-of-line values are what they are for.
+(``pg_attribute``, ``pg_type``, ``pg_class``), since its rules about stored-out-of-line values are what they are for;
+what other databases add stands beside them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from headrace.core.errors import ConfigError
@@ -66,11 +68,19 @@ def _mode(properties: Mapping[str, str], key: str) -> str:
     return word
 
 
+class Dialect(StrEnum):
+    """A kind of database, whose types and rules are its own; the value is ``reselect.database.type``."""
+
+    POSTGRESQL = "postgresql"
+    ORACLE = "oracle"
+
+
 @dataclass(frozen=True, slots=True)
 class SqlType:
     """A type of the source database. ``kind`` is ``pg_type.typtype`` (b base, d domain, e enum, r range, m multirange).
 
-    ``element`` is set for arrays, ``base`` and ``typmod`` for domains, ``labels`` for enums in their order.
+    ``element`` is set for arrays, ``base`` and ``typmod`` for domains, ``labels`` for enums in their order. Oracle's
+    types have a name only: ``NUMBER``, ``TIMESTAMP WITH TIME ZONE``.
     """
 
     oid: int
@@ -92,6 +102,8 @@ class CatalogColumn:
     """A column as the database knows it; ``typmod`` is -1 where none was declared.
 
     ``recoverable`` says that the log holds the old value (REPLICA IDENTITY FULL), so it is never left out.
+    Oracle declares ``precision`` and ``scale`` (of a time: its fraction digits) instead of a ``typmod``; None where it
+    does not.
     """
 
     name: str
@@ -103,6 +115,8 @@ class CatalogColumn:
     not_null: bool = False
     generated: bool = False
     recoverable: bool = False
+    precision: int | None = None
+    scale: int | None = None
 
     @property
     def omittable(self) -> bool:
@@ -126,7 +140,8 @@ class CatalogTable:
     """A table as the database knows it. ``relkind`` is ``p`` for a partitioned root.
 
     ``key`` is the identity in key order: the primary key, else the replica identity's index, else empty.
-    ``replica_identity`` is ``pg_class.relreplident``; ``identity_index`` names the index of ``i``.
+    ``replica_identity`` is ``pg_class.relreplident``; ``identity_index`` names the index of ``i``. ``version`` changes
+    with every DDL statement, where the database says so (Oracle's ``LAST_DDL_TIME``).
     """
 
     table: TableId
@@ -136,6 +151,8 @@ class CatalogTable:
     key: tuple[KeyColumn, ...] = ()
     primary_key: bool = True
     identity_index: str | None = None
+    version: str = ""
+    dialect: Dialect = Dialect.POSTGRESQL
 
     def column(self, name: str) -> CatalogColumn | None:
         """The column that events call ``name``, or None if there is none or the name is ambiguous.
@@ -151,7 +168,7 @@ class CatalogTable:
     @property
     def fingerprint(self) -> int:
         """Changes when a column is retyped, renamed, dropped or added again, or when the key changes."""
-        return hash((self.relkind, self.replica_identity, self.columns, self.key))
+        return hash((self.relkind, self.replica_identity, self.columns, self.key, self.version))
 
 
 def avro_name(name: str) -> str:

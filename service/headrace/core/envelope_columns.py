@@ -25,6 +25,7 @@ OLD_KEY_HEADER = "__debezium.oldkey"
 NEW_KEY_HEADER = "__debezium.newkey"
 
 Bools = npt.NDArray[np.bool_]
+_LARGEST = 2**63 - 1
 
 
 class ChangesBuilder:
@@ -159,9 +160,18 @@ def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArra
 
 
 def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
-    """Transaction ids, -1 for an event without one, or of a source whose ids are no numbers."""
-    known = [source.txId if isinstance(source.txId, int) else -1 for source in sources]
-    return np.array(known, np.int64)
+    """By what a source tells whether an event's transaction is visible: PostgreSQL's id, Oracle's commit SCN.
+
+    -1 for an event that does not tell it.
+    """
+    if any(source.commit_scn for source in sources):
+        return np.array([_commit_scn(source) for source in sources], np.int64)
+    return np.array([source.txId if isinstance(source.txId, int) else -1 for source in sources], np.int64)
+
+
+def _commit_scn(source: Source) -> int:
+    scn = int(source.commit_scn or -1)  # its digits were checked when it became a position
+    return scn if scn <= _LARGEST else -1
 
 
 def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> npt.NDArray[np.int64]:

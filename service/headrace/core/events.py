@@ -127,10 +127,10 @@ class Versions:
 class Changes:
     """Change events of one table in order of arrival.
 
-    ``key`` is the canonical text of the row key (``core/keys.py``). ``transaction`` is the source's transaction id or
-    -1. ``old_key`` maps the index of the second half of a key change to the key the row had before; ``moved`` holds the
-    indexes of first halves (deletes that carry the newkey header). Key columns are filled in every row, deletes
-    included. Truncates are not among them: a Truncate stands between two Changes.
+    ``key`` is the canonical text of the row key (``core/keys.py``). ``transaction`` is the source's transaction id
+    (Oracle: the commit SCN) or -1. ``old_key`` maps the index of the second half of a key change to the key the row had
+    before; ``moved`` holds the indexes of first halves (deletes that carry the newkey header). Key columns are filled
+    in every row, deletes included. Truncates are not among them: a Truncate stands between two Changes.
     """
 
     table: TableId

@@ -39,6 +39,8 @@ def doubted(connector: str, schema: Schema, modes: HandlingModes) -> Schema:
 
 
 def _may_be_lob(schema: Schema, column: CatalogColumn | None) -> bool:
+    if column is not None and column.omittable:  # also a text that is declared too long for its row
+        return True
     told = column.type.name if column is not None else schema.parameter(SOURCE_TYPE)
     if told is not None:
         return told.upper() in _LOBS

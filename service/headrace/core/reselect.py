@@ -66,7 +66,8 @@ class RowRequest:
     """Cells to read again: rows by the values of their key columns, and for each row the columns that it needs.
 
     ``key`` and ``columns`` say names and schemas; ``key`` also holds the values, one per row. ``needs`` has a row per
-    requested row and a column per column. ``transactions`` are those of the rows' last events, -1 if unknown.
+    requested row and a column per column. ``transactions`` are those of the rows' last events (PostgreSQL's
+    id, Oracle's commit SCN), -1 if unknown.
     """
 
     table: TableId
@@ -89,12 +90,14 @@ class RowAnswer:
     """What the source has: ``found`` per requested row, and per column a Connect value (or UNREADABLE) per row.
 
     Values of rows that were not found, or that were not needed, mean nothing. ``proven`` tells that the events'
-    transactions were visible to the reading snapshot; what is not proven is not cached.
+    transactions were visible to the reading snapshot; what is not proven is not cached. ``flashback_fallbacks`` counts,
+    by error code, the reads that could not be made as of the events' SCN and took the current state (Oracle).
     """
 
     found: npt.NDArray[np.bool_]
     values: tuple[Sequence[Any], ...]
     proven: bool = True
+    flashback_fallbacks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.core.catalog import CatalogColumn, CatalogTable
+from headrace.core.catalog import CatalogColumn, CatalogTable, Dialect
 from headrace.core.events import Column, TableId
 from headrace.core.reselect_identity import has_exact_key, row_identity
 from headrace.core.reselect_options import ColumnFilter, ReselectOptions
@@ -97,6 +97,7 @@ def table_rules(
         identity=identity.asked,
         shape=(key_fields, tuple((column.name, column.schema) for column in columns), catalog),
         has_source=has_source,
+        serves_nulls=catalog is not None and catalog.dialect is Dialect.ORACLE,
         source_reads=options.source_reads,
         unavailable_values=options.unavailable_values,
         unknown_null_mode=options.unknown_null_mode,
@@ -112,9 +113,11 @@ def _column_rule(
     readable = has_source and not masked and (catalog is None or known is not None)
     truncated = column.schema.parameter("truncateLength") is not None
     omittable = may_be_omitted(column.schema) if known is None else known.omittable
+    # Without lob.enabled a large object of Oracle changes without an event (section 2.3).
+    silent = catalog is not None and catalog.dialect is Dialect.ORACLE and not options.modes.lob_enabled
     return ColumnRule(
         readable=readable,
-        cacheable=cache and omittable and not masked and not truncated,
+        cacheable=cache and omittable and not (masked or truncated or silent),
         nulls=readable and options.null_values and _nullable(column.schema, known),
         nullable=_nullable(column.schema, known),
         fingerprint=(column.schema, known),

@@ -32,6 +32,7 @@ _RESELECT_KINDS = {
     "writes": ("reselect_cache_writes", "result", "Entries offered to the column cache"),
     "drops": ("reselect_cache_drops", "cause", "Entries dropped from the column cache"),
     "contradictions": ("reselect_contradictions", "kind", "Signs of events that never came"),
+    "flashback_fallbacks": ("reselect_flashback_fallbacks", "code", "Oracle reads that took the current state"),
     "guard": ("reselect_placeholder_guard", "kind", "Cells that looked like the placeholder at the last check"),
     "rows": ("reselect_rows", "result", "Rows asked for by what was found"),
 }

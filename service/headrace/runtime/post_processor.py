@@ -56,7 +56,7 @@ class ReselectMetrics(Protocol):
     """Where the post-processor counts (``reselect.md`` section 9). Called from several threads."""
 
     def count(self, table: TableId, kind: str, result: str, number: int) -> None:
-        """``kind`` is cells, resolved, requests, writes, drops, contradictions or guard; ``result`` its label."""
+        """``kind`` is one of ``runtime/metrics.py``, such as cells or resolved; ``result`` its label."""
 
     def query(self, table: TableId, result: str, seconds: float, keys: int) -> None:
         """One SELECT; ``result`` is ok, transient or permanent."""
@@ -288,6 +288,8 @@ class ReselectColumnsPostProcessor:
         try:
             answer = source.fetch(catalog, part)
             result = "ok"
+            for code, number in answer.flashback_fallbacks.items():
+                self._metrics.count(part.table, "flashback_fallbacks", code, number)
         except Retriable:
             result = "transient"
             raise

@@ -75,6 +75,17 @@ def test_snapshot_reads_and_tombstones_have_no_position() -> None:
     assert changes.version.source_time.tolist() == [1_700_000_000_000_000, 7_000]
 
 
+def test_transactions_tell_when_a_change_is_visible() -> None:
+    """PostgreSQL's id, Oracle's commit SCN; -1 where an event does not say."""
+    oracle = change("u", EXAMPLE, 10).replace(b'"connector":"postgresql"', b'"connector":"oracle","commit_scn":"5150"')
+    unknown = change("u", EXAMPLE, 10).replace(b'"connector":"postgresql"', b'"connector":"oracle","commit_scn":null')
+    assert only(numbered(row("u", 1, 10))).transaction.tolist() == [10]
+    assert only(numbered(Record(key({"id": 1}), oracle), Record(key({"id": 1}), unknown))).transaction.tolist() == [
+        5150,
+        -1,
+    ]
+
+
 def test_placeholders_are_unchanged_and_their_text_is_gone() -> None:
     """The cell's value is null, so that the placeholder can reach no table."""
     changes = only(numbered(row("u", 1, 10, PLACEHOLDER), row("u", 2, 20, None)))

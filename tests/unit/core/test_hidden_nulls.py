@@ -55,6 +55,7 @@ def test_a_type_that_is_told_decides(kind: str, hides: bool) -> None:
     """By the database's catalog, or by the connector's column.propagate.source.type."""
     column = CatalogColumn("C", 1, SqlType(0, "", kind))
     assert null_may_hide("oracle", BYTES, column, MODES) is hides
+    assert null_may_hide("oracle", TEXT, CatalogColumn("C", 1, SqlType(0, "", kind), attstorage="x"), MODES)
     told_by_schema = Schema("bytes", parameters=((SOURCE_TYPE, kind),))
     assert null_may_hide("oracle", told_by_schema, None, MODES) is hides
 

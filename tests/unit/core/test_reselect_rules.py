@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType, avro_name
+from headrace.core.catalog import CatalogColumn, CatalogTable, Dialect, HandlingModes, KeyColumn, SqlType, avro_name
 from headrace.core.events import Column, TableId
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.reselect_rules import ColumnRule, table_rules
@@ -38,6 +38,21 @@ def rule(
 def test_column_that_may_be_left_out() -> None:
     """It is read, cached, and looked at when null."""
     assert (rule().readable, rule().cacheable, rule().nulls, rule().nullable) == (True, True, True, True)
+
+
+@pytest.mark.parametrize("lob_enabled", [True, False])
+def test_large_object_of_oracle_is_cached_only_where_events_tell_all(lob_enabled: bool) -> None:
+    """S1b, S20: without ``lob.enabled`` a change of it makes no event; its nulls may be served only with it."""
+    clob = SqlType(0, "SYS", "CLOB")
+    big = CatalogColumn("big", 2, clob, attlen=-1, attstorage="x")
+    number = CatalogColumn("id", 1, SqlType(0, "SYS", "NUMBER"))
+    identity = (KeyColumn("id", number.type),)
+    catalog = CatalogTable(TABLE, "r", "d", (number, big), identity, dialect=Dialect.ORACLE)
+    options = ReselectOptions(cache_enabled=True, modes=HandlingModes(lob_enabled=lob_enabled))
+    columns = (Column("id", ID, pa.nulls(0)), Column("big", BIG, pa.nulls(0)))
+    rules = table_rules(TABLE, columns, ("id",), options, catalog, has_source=True)
+    assert (rules.column("big").readable, rules.column("big").cacheable) == (True, lob_enabled)
+    assert rules.serves_nulls
 
 
 def test_masked_column_is_neither_read_nor_cached() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,8 @@ def d(key: int) -> Event:
 
 def catalog(**changes: Any) -> CatalogTable:
     """The table as PostgreSQL knows it; ``changes`` replace attributes of the text columns."""
-    text = [CatalogColumn(name, n, TEXT_TYPE, attstorage="x", **changes) for n, name in enumerate(COLUMNS, 2)]
+    plain = [CatalogColumn(name, n, TEXT_TYPE, attstorage="x") for n, name in enumerate(COLUMNS, 2)]
+    text = [replace(column, **changes) for column in plain]
     columns = (CatalogColumn("id", 1, INT_TYPE, attlen=4, not_null=True), *text)
     return CatalogTable(TABLE, "r", "d", columns, (KeyColumn("id", INT_TYPE),))
 

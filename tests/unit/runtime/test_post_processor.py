@@ -18,11 +18,14 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
+from headrace.core.catalog import Dialect, HandlingModes, SqlType
 from headrace.core.errors import Fatal, Retriable
 from headrace.core.events import CellState
 from headrace.core.reselect import ReselectOptions
 from headrace.core.schema import Schema
 from headrace.core.select_size import FIRST_GUESS
+from headrace.runtime.metrics import Metrics
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 
 NO_CACHE = ReselectOptions(null_values=False)
 CACHE = ReselectOptions(null_values=False, cache_enabled=True)
@@ -153,6 +156,17 @@ def test_doubt_has_the_batch_as_last_resort() -> None:
     assert lake.big() == "A"
 
 
+def test_cached_null_value_is_served_without_requery() -> None:
+    """Oracle, where events tell of every change of a large object: there a null is a null."""
+    clob = SqlType(0, "SYS", "CLOB")
+    source = database(row(1, "B"))
+    known = replace(catalog(type=clob, attstorage="x"), dialect=Dialect.ORACLE)
+    source.add(known, source.schema(known), [row(1, "B")])
+    lake = Lake(source, replace(CACHE, modes=HandlingModes(lob_enabled=True)))
+    lake.each(u(1, big=None), u(1, big=P))
+    assert (lake.big(), lake.queries) == (None, 0)
+
+
 def test_unproven_answers_are_not_cached() -> None:
     """With ``reselect.visibility.check=off`` an answer is used but not remembered."""
     lake = Lake(database(row(1, "A"), proven=False), CACHE)
@@ -268,6 +282,18 @@ def test_refused_query_in_mode_warn_keeps() -> None:
     lake.source.failures.append(Fatal("no such column"))
     lake.batch(u(1, big=P))
     assert lake.big() == "kept"
+
+
+def test_reads_of_the_current_state_are_counted() -> None:
+    """``reselect_flashback_fallbacks_total{code}``: how often Oracle could not say what was at the events' time."""
+    source = database(row(1, "A"))
+    source.flashback_fallbacks = {"ORA-01555": 1}
+    metrics = Metrics()
+    lake = Lake(source, NO_CACHE)
+    lake.post = ReselectColumnsPostProcessor(NO_CACHE, source, metrics=metrics.reselects("shop", 0))
+    lake.batch(u(1, big=P))
+    labels = {"connector": "shop", "task": "0", "table": "public.orders", "code": "ORA-01555"}
+    assert metrics.registry.get_sample_value("reselect_flashback_fallbacks_total", labels) == 1.0
 
 
 def test_mode_fail_stops_on_errors_and_missing_rows() -> None:
