@@ -43,6 +43,7 @@ def test_drivers_stay_in_their_packages() -> None:
     """Only the lakehouse package knows Spark, only the sql package knows a database driver."""
     assert all(name.startswith("lakehouse/") for name in importers("pyspark"))
     assert all(name.startswith("sql/postgres") for name in importers("psycopg") | importers("psycopg_pool"))
+    assert all(name.startswith("sql/oracle") for name in importers("oracledb"))
     service = {package for path in modules(SERVICE) for package in imported(path)}
     assert not service & {"faust", "aiokafka", "pyspark", "psycopg", "oracledb", "headrace_connectors"}
 

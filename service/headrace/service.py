@@ -106,11 +106,10 @@ class Service:
         log.info("Stopped")
 
     def _task_factory(self) -> SinkTaskFactory:
-        row_source = plugins.load("row_sources", "postgresql")
         return SinkTaskFactory(
             self._feeds,
             self._lakehouse,
-            lambda database, options: row_source(options),
+            lambda database, options: plugins.load("row_sources", database.type)(options),
             self._executor,
             self._observe,
             self._metrics.reselects,

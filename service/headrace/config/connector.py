@@ -147,7 +147,7 @@ _SOURCE = group(
         Type.BOOLEAN,
         "false",
         "The Oracle connector's setting. Without it a null in a change may hide a LOB that did not change, so the "
-        "stored value is kept.",
+        "stored value is kept, and nothing of a LOB is cached.",
         _LOW,
     ),
 )

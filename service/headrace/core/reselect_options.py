@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headrace.core.catalog import HandlingModes
+from headrace.core.catalog import Dialect, HandlingModes
 from headrace.core.errors import ConfigError
 from headrace.core.events import TableId
 from headrace.core.unavailable import DEFAULT_PLACEHOLDER
@@ -24,6 +24,7 @@ CACHE_ALIASES = {
     "MemoryReselectColumnCache": "memory",
 }
 _ROW_OPERATIONS = frozenset("cud")
+DEFAULT_PORTS: Mapping[str, int] = {Dialect.POSTGRESQL: 5432, Dialect.ORACLE: 1521}
 JAVA_ONLY = re.compile(r"\\[QEpPhHvVRXGkzZ]|&&")
 """Regex syntax that Java has and Python lacks or reads otherwise."""
 
@@ -33,6 +34,7 @@ class DatabaseOptions:
     """``reselect.database.*``: where rows are read again. The password is in no text form of it.
 
     ``hostname`` may list several servers of one cluster, each with a port of its own: ``replica:5433,primary``.
+    ``type`` names the row source; Oracle's ``dbname`` is a service.
     """
 
     hostname: str
@@ -45,6 +47,7 @@ class DatabaseOptions:
     sslcert: str = ""
     sslkey: str = ""
     pool_max_size: int = 4
+    type: str = Dialect.POSTGRESQL
 
     @property
     def servers(self) -> tuple[tuple[str, int], ...]:
@@ -242,8 +245,11 @@ class _Properties:
             return None
         names = ("hostname", "user", "password", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey")
         texts = {name: self.text(prefix + name) for name in names if self.text(prefix + name)}
-        port, pool = self.number(prefix + "port", 5432), self.number(prefix + "pool.max.size", 4)
-        database = DatabaseOptions(**texts, port=port, pool_max_size=pool)
+        kind = self.text(prefix + "type", Dialect.POSTGRESQL).lower()
+        port = self.number(prefix + "port", DEFAULT_PORTS.get(kind, DEFAULT_PORTS[Dialect.POSTGRESQL]))
+        database = DatabaseOptions(
+            **texts, type=kind, port=port, pool_max_size=self.number(prefix + "pool.max.size", 4)
+        )
         if not database.servers:
             raise ConfigError(f"{prefix}hostname names no server", prefix + "hostname")
         return database

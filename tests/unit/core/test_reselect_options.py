@@ -80,6 +80,17 @@ def test_mode_is_trimmed_and_of_any_case() -> None:
     assert ReselectOptions.from_properties({"reselect.error.handling.mode": " FAIL "}).error_handling_mode == "fail"
 
 
+@pytest.mark.parametrize(
+    ("given", "port"), [({}, 5432), ({"type": "oracle"}, 1521), ({"type": "ORACLE", "port": "1"}, 1)]
+)
+def test_port_is_that_of_the_databases_kind(given: dict[str, str], port: int) -> None:
+    """``reselect.database.type`` chooses the row source and the port that it listens on if none is given."""
+    properties = {f"reselect.database.{name}": value for name, value in {"hostname": "db", **given}.items()}
+    database = ReselectOptions.from_properties(properties).database
+    assert database is not None
+    assert (database.port, database.type) == (port, given.get("type", "postgresql").lower())
+
+
 def test_password_is_in_no_text() -> None:
     """Options may be logged."""
     options = ReselectOptions.from_properties(

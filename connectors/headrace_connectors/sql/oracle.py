@@ -1,0 +1,195 @@
+"""Oracle as a RowSource: python-oracledb in thin mode (``reselect.md`` sections 7.3 and 7.4).
+
+Rows are read as of the highest commit SCN of the events that ask, so that all of them are in what is read. Where that
+state is gone (undo, DDL) the current one is read instead, and counted. Large objects are fetched whole inside that
+scope: they are the first to fail. Sessions only read; no transaction is ever open.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import oracledb
+
+from headrace.core.catalog import CatalogTable
+from headrace.core.errors import ConfigError, Fatal, Retriable
+from headrace.core.events import TableId
+from headrace.core.reselect import UNREADABLE, ReselectOptions, RowAnswer, RowRequest
+from headrace.core.schema import Field, Schema
+from headrace.ports import LogPosition
+from headrace_connectors.sql.cells import FoundRows, read_all
+from headrace_connectors.sql.oracle_catalog import check_flashback, read_catalog
+from headrace_connectors.sql.oracle_errors import SCN_INVALID, UNDO_GONE, error_codes
+from headrace_connectors.sql.oracle_read import OracleRead
+from headrace_connectors.sql.oracle_scan import log_position, table_values
+from headrace_connectors.sql.oracle_schema import connect_schema
+from headrace_connectors.sql.oracle_server import OracleServer
+from headrace_connectors.sql.oracle_values import reader
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class _NotOnStandby(Fatal):
+    """Only the primary could answer."""
+
+
+class OracleRowSource:
+    """Reads rows of one Oracle database again. Connections are made when they are first needed.
+
+    ``driver`` is python-oracledb, or what keeps its contract.
+    """
+
+    def __init__(self, options: ReselectOptions, driver: Any = oracledb) -> None:
+        if options.database is None:
+            raise ConfigError("reselect.database.hostname is missing", "reselect.database.hostname")
+        self._options = options
+        self._servers = [
+            OracleServer(options.database, address, options.database_query_timeout_ms, driver)
+            for address in options.database.servers
+        ]
+
+    def check(self) -> None:
+        """Connect once: ConfigError for what will not pass (password, service, standby), Retriable for the rest."""
+        self._ask(self._check_server)
+
+    def catalog(self, table: TableId) -> CatalogTable | None:
+        """The table's catalog entry. Raises ConfigError where its state as of an SCN may not be read.
+
+        None for a table that the user may not see at all: the dictionary does not tell it from one that is not there.
+        """
+        return self._ask(lambda server: _catalog(server, table))
+
+    def schema(self, catalog: CatalogTable) -> Schema:
+        """The ``after`` schema of the table's events."""
+        return connect_schema(catalog, self._options.modes)
+
+    def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+        """SELECTs of up to 512 keys, all as of one SCN. Raises Fatal if a key has several rows.
+
+        A server that is away, or a standby behind that SCN (N3), is passed over for the next one; the last one's error
+        is raised.
+        """
+        read = OracleRead.of(catalog, request, self._options.modes)
+        rows, fallbacks = self._ask(lambda server: self._fetch_from(server, read))
+        values: list[Sequence[Any]] = [[UNREADABLE] * len(request) for _ in request.columns]
+        for number, given in zip(read.readable, rows.values, strict=True):
+            known = catalog.column(request.columns[number].name)
+            if known is not None:
+                convert = reader(request.columns[number].schema, known, self._options.modes)
+                values[number] = read_all(convert, given)
+        return RowAnswer(rows.found, tuple(values), proven=read.scn >= 0, flashback_fallbacks=fallbacks)
+
+    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        """Every row, as it stood when the scan began. Raises Retriable where undo does not last that long."""
+        known = [(place, catalog.column(column.name), column.schema) for place, column in enumerate(columns)]
+        readable = [
+            (place, found, reader(schema, found, self._options.modes)) for place, found, schema in known if found
+        ]
+        with self._ask(self._usable).connection() as connection:
+            for given in table_values(connection, catalog, [found for _, found, _ in readable]):
+                values: list[Sequence[Any]] = [[UNREADABLE] * len(given[0])] * len(columns)
+                for (place, _, read), column in zip(readable, given, strict=True):
+                    values[place] = read_all(read, column)
+                yield values
+
+    def log_position(self) -> LogPosition:
+        """The current SCN of the primary, or of the standby that is read."""
+        with self._ask(self._usable).connection() as connection:
+            return log_position(connection)
+
+    def close(self) -> None:
+        """Close the pools. Idempotent."""
+        for server in self._servers:
+            server.close()
+
+    # -- servers ------------------------------------------------------------------------------------------------------
+
+    def _ask(self, call: Callable[[OracleServer], _T]) -> _T:
+        """The answer of the first server that can give one."""
+        *others, last = self._servers
+        for server in others:
+            try:
+                return call(server)
+            except (Retriable, _NotOnStandby) as error:
+                log.info("reselect goes on to the next server: %s", error)
+        return call(last)
+
+    def _check_server(self, server: OracleServer) -> None:
+        server.check()
+        if server.standby and self._options.read_from == "primary":
+            raise self._wrong_role(server)
+
+    def _wrong_role(self, server: OracleServer) -> ConfigError | Retriable:
+        """With one server a setting is wrong; among several the primary may be another, or be about to change."""
+        said = f"{server.where} is a standby; name the primary, or read from standbys with reselect.read.from=replica"
+        return ConfigError(said, "reselect.database.hostname") if len(self._servers) == 1 else Retriable(said)
+
+    def _usable(self, server: OracleServer) -> OracleServer:
+        with server.connection():
+            if server.standby and self._options.read_from == "primary":
+                raise self._wrong_role(server)
+        return server
+
+    def _fetch_from(self, server: OracleServer, read: OracleRead) -> tuple[FoundRows, Mapping[str, int]]:
+        with server.connection() as connection:
+            if server.standby and self._options.read_from == "primary":
+                raise self._wrong_role(server)
+            if server.standby and read.scn < 0:
+                raise _NotOnStandby(
+                    f"{server.where}: events of {read.where} carry no commit SCN, so a standby may be behind them; "
+                    "list the primary in reselect.database.hostname too"
+                )
+            return _rows(server, connection, read)
+
+
+def _catalog(server: OracleServer, table: TableId) -> CatalogTable | None:
+    with server.connection() as connection:
+        catalog = read_catalog(connection, table)
+        if catalog is not None:
+            check_flashback(connection, table, server.where, server.user)
+            return catalog
+    log.warning(
+        "%s: table %s.%s does not exist, or the user may not SELECT from it; its cells are not read again",
+        server.where,
+        table.schema,
+        table.table,
+    )
+    return None
+
+
+def _rows(server: OracleServer, connection: Any, read: OracleRead) -> tuple[FoundRows, Mapping[str, int]]:
+    """All rows as of the SCN; if that cannot be, all rows as they are now, and the code that says why."""
+    if read.scn < 0:
+        return _select(connection, read, as_of_scn=False), {}
+    try:
+        return _select(connection, read, as_of_scn=True), {}
+    except oracledb.Error as error:
+        code = _fallback_code(server, error)
+        if code is None:
+            raise
+    log.info("%s is read as it is now, not as of its events' SCN (%s)", read.where, code)
+    return _select(connection, read, as_of_scn=False), {code: 1}
+
+
+def _fallback_code(server: OracleServer, error: BaseException) -> str | None:
+    """Why the state as of the SCN cannot be read, if the current one may be read instead; else None."""
+    codes = error_codes(error)
+    if SCN_INVALID in codes and server.standby:
+        raise Retriable(f"{server.where} is behind the events' SCN ({SCN_INVALID})") from error
+    return next((code for code in codes if code in UNDO_GONE or code == SCN_INVALID), None)
+
+
+def _select(connection: Any, read: OracleRead, *, as_of_scn: bool) -> FoundRows:
+    rows = FoundRows(read.catalog.table, len(read.request), len(read.cells))
+    for statement in read.statements(as_of_scn=as_of_scn):
+        with connection.cursor() as cursor:
+            cursor.arraysize = cursor.prefetchrows = statement.slots + 1  # all in one round trip
+            cursor.setinputsizes(**statement.bind_types)
+            cursor.execute(statement.text, statement.binds, fetch_lobs=False, fetch_decimals=True)
+            for ordinal, *values in cursor.fetchall():
+                rows.put(statement.begin + int(ordinal) - 1, values)
+    return rows

@@ -1,0 +1,119 @@
+"""python-oracledb's errors as Headrace's (``reselect.md`` sections 4.4 and 7.3): passing, wrong settings, or refused.
+
+Codes are looked up anywhere in the chain of causes, as the driver wraps the server's errors in its own (DPY-4011 around
+ORA-03113), and large objects fail while they are read. Messages carry codes and what to do about them: the server's own
+words may quote values (ORA-01438, ORA-01722 in release 23).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import oracledb
+
+from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace_connectors.sql.circuit_breaker import Unreachable
+
+_CODE = re.compile(r"\b(?:ORA|DPY|DPI|TNS)-\d{4,5}\b")
+
+UNDO_GONE = frozenset({"ORA-01555", "ORA-22924", "ORA-01466", "ORA-08180"})
+"""The state as of an SCN cannot be read any more: undo or a large object's version is gone, or DDL came since."""
+SCN_INVALID = "ORA-08181"
+"""The server does not know the SCN: gone on a primary, not there yet on a standby (N3)."""
+
+_LOST = re.compile(
+    r"ORA-03113|ORA-03114|ORA-03135|ORA-12\d{3}|ORA-0103[34]|ORA-0108[39]|ORA-01090|ORA-0002[08]|ORA-00018"
+    r"|ORA-01012|ORA-02396|ORA-25408|DPY-4011|DPY-1001|DPY-600[05]|DPY-6001"
+)
+"""No connection, or one that was lost: drop it, try again."""
+_TRANSIENT = re.compile(
+    r"DPY-4005|DPY-4024|ORA-01013|ORA-00054|ORA-04021|ORA-04020|ORA-00060|ORA-08103|ORA-0403[01]|ORA-01652|ORA-01555|ORA-22924"
+)
+"""Time-outs, a pool in use, locks, memory, an object that is being changed, undo that did not last."""
+
+_SETTINGS: Mapping[str, str] = {
+    "ORA-01017": "user or password is wrong",
+    "ORA-01005": "the password is missing",
+    "ORA-28000": "the account is locked",
+    "ORA-28001": "the password has expired",
+    "ORA-01045": "the user lacks CREATE SESSION",
+    "ORA-28040": "the server refuses the driver's authentication protocol",
+    "DPY-3001": "the server asks for native network encryption, which needs Oracle's client library; use TLS",
+    "DPY-3010": "the server is older than Oracle 12.1",
+    "DPY-3015": "the password has a form that only old clients know; set it anew",
+    "DPY-4000": "the connect string cannot be read",
+    "DPY-4001": "user or password is missing",
+}
+"""What only an operator can change, by code."""
+_REFUSED: Mapping[str, str] = {
+    "ORA-00942": "the table does not exist, or the user has no SELECT on it",
+    "ORA-00904": "a column does not exist any more",
+    "ORA-01031": "the user lacks a privilege; GRANT SELECT, FLASHBACK on the table",
+}
+"""What the server refuses until somebody changes it there (section 4.4)."""
+_CERTIFICATE = re.compile(r"certificate|SSL", re.IGNORECASE)
+_CORRECT = "correct reselect.database.* (user, password, dbname, hostname, port, TLS) and send the configuration again"
+
+
+def error_codes(error: BaseException) -> tuple[str, ...]:
+    """All codes in an error, its causes and their messages, the outermost first: ``ORA-01555``, ``DPY-4011``."""
+    found = [code for each in _chain(error) for text in _texts(each) for code in _CODE.findall(text)]
+    return tuple(dict.fromkeys(found))
+
+
+def connection_lost(error: BaseException) -> bool:
+    """Whether the connection must not be used again, nor any of its statements."""
+    return any(_LOST.match(code) for code in error_codes(error))
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Raise Headrace's errors instead of the driver's. ``where`` names the database in the message."""
+    try:
+        yield
+    except oracledb.Error as error:
+        raise _translate(error, where) from error
+    except OSError as error:
+        raise Unreachable(f"{where} cannot be reached: {error.strerror or type(error).__name__}") from error
+
+
+def _translate(error: BaseException, where: str) -> HeadraceError:
+    codes = error_codes(error)
+    shown = ", ".join(codes) or type(error).__name__
+    settings = next((_SETTINGS[code] for code in codes if code in _SETTINGS), None)
+    if settings is None and "DPY-6005" in codes and any(_CERTIFICATE.search(str(each)) for each in _chain(error)):
+        settings = "the server's certificate does not fit the TLS settings"
+    if settings is not None:
+        return ConfigError(
+            f"{where} refuses the connection ({shown}): {settings}; {_CORRECT}", "reselect.database.user"
+        )
+    if any(_LOST.match(code) for code in codes):
+        return Unreachable(f"{where} cannot be reached ({shown})")
+    if any(_TRANSIENT.match(code) for code in codes) or _recoverable(error):
+        return Retriable(f"{where} failed for now ({shown})")
+    said = next((_REFUSED[code] for code in codes if code in _REFUSED), "see Oracle's documentation of the code")
+    return Fatal(f"{where} refuses the query ({shown}): {said}")
+
+
+def _recoverable(error: BaseException) -> bool:
+    return any(getattr(part, "isrecoverable", False) for each in _chain(error) for part in each.args)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or each.__context__
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    """Where the driver keeps codes: the error object's ``full_code`` and ``code``, and its message."""
+    for part in error.args:
+        yield str(getattr(part, "full_code", ""))
+        code = getattr(part, "code", 0)
+        yield f"ORA-{code:05d}" if isinstance(code, int) and code > 0 else ""
+    yield str(error)

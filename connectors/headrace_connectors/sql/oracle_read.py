@@ -1,0 +1,113 @@
+"""One request as Oracle statements and binds: which parts it is sent in, and what each of them says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import oracledb
+
+from headrace.core.catalog import CatalogTable, HandlingModes
+from headrace.core.reselect import RowRequest
+from headrace_connectors.sql.cells import key_column
+from headrace_connectors.sql.oracle_keys import key_bind_sql, key_values
+from headrace_connectors.sql.oracle_query import (
+    SCN,
+    SLOTS,
+    KeyBind,
+    cell_expression,
+    key_bind,
+    need_bind,
+    select_rows,
+    slots_for,
+)
+from headrace_connectors.sql.oracle_session import bind_type
+from headrace_connectors.sql.query import masks
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A SELECT of one part of a request; its answers' ordinals begin with 1 at request ``begin``."""
+
+    begin: int
+    slots: int
+    text: str
+    binds: dict[str, Any]
+    bind_types: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OracleRead:
+    """A request, ready to be sent. ``readable`` are the numbers of its columns that the table has.
+
+    ``cells`` reads them, ``keys`` and ``needs`` hold the values of each key column and need mask by row.
+    """
+
+    catalog: CatalogTable
+    request: RowRequest
+    readable: tuple[int, ...]
+    cells: tuple[str, ...]
+    key: tuple[KeyBind, ...]
+    key_types: tuple[Any, ...]
+    keys: tuple[Sequence[Any], ...]
+    needs: tuple[Sequence[int], ...]
+
+    @staticmethod
+    def of(catalog: CatalogTable, request: RowRequest, modes: HandlingModes) -> OracleRead:
+        """Raises Fatal where the key's columns cannot be matched exactly."""
+        known = [(number, catalog.column(column.name)) for number, column in enumerate(request.columns)]
+        readable = [(number, column) for number, column in known if column is not None]
+        numbers = [number for number, _ in readable]
+        key = [(column, key_column(catalog, column.name)) for column in request.key]
+        return OracleRead(
+            catalog,
+            request,
+            tuple(numbers),
+            cells=tuple(cell_expression(column.name, column.type.name) for _, column in readable),
+            key=tuple(key_bind_sql(*pair) for pair in key),
+            key_types=tuple(bind_type(column.type.name) for _, column in key),
+            keys=tuple(key_values(*pair, modes) for pair in key),
+            needs=tuple(mask.tolist() for mask in masks(request.needs[:, numbers])),
+        )
+
+    @property
+    def where(self) -> str:
+        """The table, for messages."""
+        return f"{self.catalog.table.schema}.{self.catalog.table.table}"
+
+    @property
+    def scn(self) -> int:
+        """The highest commit SCN of the rows; -1 if one does not tell it, since it may be higher than all others."""
+        scns = self.request.transactions
+        return int(scns.max()) if len(scns) and scns.min() >= 0 else -1
+
+    def statements(self, *, as_of_scn: bool) -> Iterator[Statement]:
+        """The SELECTs that answer all of the request, of up to ``SLOTS[-1]`` keys each."""
+        for begin in range(0, len(self.request), SLOTS[-1]):
+            end = min(begin + SLOTS[-1], len(self.request))
+            slots = slots_for(end - begin)
+            binds = self._binds(begin, end, slots) | ({SCN: self.scn} if as_of_scn else {})
+            yield Statement(begin, slots, self._text(slots, as_of_scn), binds, self._bind_types(slots))
+
+    def _text(self, slots: int, as_of_scn: bool) -> str:
+        table = self.catalog.table
+        return select_rows((table.schema, table.table), self.key, self.cells, slots, as_of_scn=as_of_scn)
+
+    def _binds(self, begin: int, end: int, slots: int) -> dict[str, Any]:
+        """Values of the slots' binds; slots without a row have null keys, which are equal to nothing."""
+        binds: dict[str, Any] = {}
+        for slot in range(1, slots + 1):
+            place = begin + slot - 1
+            used = place < end
+            binds |= {key_bind(n, slot): values[place] if used else None for n, values in enumerate(self.keys, 1)}
+            binds |= {need_bind(n, slot): mask[place] if used else 0 for n, mask in enumerate(self.needs, 1)}
+        return binds
+
+    def _bind_types(self, slots: int) -> dict[str, Any]:
+        """A type for every bind, also where it is null: other types would make other cursors of the statement."""
+        types: dict[str, Any] = {}
+        for slot in range(1, slots + 1):
+            types |= {key_bind(n, slot): kind for n, kind in enumerate(self.key_types, 1)}
+            types |= {need_bind(n, slot): oracledb.DB_TYPE_NUMBER for n in range(1, len(self.needs) + 1)}
+        return types

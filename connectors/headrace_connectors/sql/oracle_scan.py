@@ -1,0 +1,42 @@
+"""Reading an Oracle table whole, and how far its log is: for `headrace verify`.
+
+One statement reads one state, however long its rows are fetched; if undo does not last that long, ORA-01555 ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headrace.core.catalog import CatalogColumn, CatalogTable
+from headrace.ports import LogPosition
+from headrace_connectors.sql.oracle_query import cell_expression
+from headrace_connectors.sql.query import quoted
+
+FETCH_ROWS = 500
+CURRENT_SCN = "SELECT current_scn FROM v$database"
+"""The connector's own user may read it; the exact SCN is nowhere else without a grant."""
+
+
+def table_values(
+    connection: Any, catalog: CatalogTable, columns: Sequence[CatalogColumn]
+) -> Iterator[list[Sequence[Any]]]:
+    """The driver's values of ``columns`` for every row, column by column, some hundred rows at a time."""
+    cells = ", ".join(cell_expression(column.name, column.type.name) for column in columns) or "NULL"
+    with connection.cursor() as cursor:
+        cursor.arraysize = FETCH_ROWS
+        cursor.execute(
+            f"SELECT {cells} FROM {quoted(catalog.table.schema, catalog.table.table)} t",
+            fetch_lobs=False,
+            fetch_decimals=True,
+        )
+        while rows := cursor.fetchmany():
+            yield list(zip(*rows, strict=True))
+
+
+def log_position(connection: Any) -> LogPosition:
+    """The next SCN: every commit that a reader saw has a lower one. What the connector has published is not known."""
+    with connection.cursor() as cursor:
+        cursor.execute(CURRENT_SCN)
+        (scn,) = cursor.fetchone()
+    return LogPosition("oracle", (int(scn) + 1, 0))

@@ -1,0 +1,99 @@
+"""The connections to one Oracle server: a bounded pool, a circuit breaker, and its role (``reselect.md`` section 7.4).
+
+Whether a server is the primary is asked of every new connection, so that a switchover needs no new configuration.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from headrace.core.errors import ConfigError, Retriable
+from headrace.core.reselect import DatabaseOptions
+from headrace_connectors.sql.circuit_breaker import CircuitBreaker
+from headrace_connectors.sql.oracle_errors import connection_lost, translated
+from headrace_connectors.sql.oracle_session import connect_parameters, pool_parameters, prepare_session
+
+OLDEST_VERSION = (12, 2)
+ROLE = "SELECT SYS_CONTEXT('USERENV', 'DATABASE_ROLE') FROM DUAL"
+
+
+class OracleServer:
+    """One of the servers of ``reselect.database.*``. Connections are made when they are first needed.
+
+    ``standby`` is what the latest connection said.
+    """
+
+    def __init__(self, database: DatabaseOptions, address: tuple[str, int], call_timeout_ms: int, driver: Any) -> None:
+        host, port = address
+        self.where = f'database "{database.dbname}" at {host}:{port} (user "{database.user}")'
+        self.user = database.user
+        self.standby = False
+        self._database = database
+        self._address = address
+        self._call_timeout = call_timeout_ms
+        self._driver = driver
+        self._breaker = CircuitBreaker(self.where)
+        self._lock = threading.Lock()
+        self._pool: Any = None
+        self._closed = False
+
+    def check(self) -> None:
+        """Connect once: ConfigError for what will not pass (password, service, version), Retriable for the rest."""
+        with translated(self.where):
+            connection = self._driver.connect(**connect_parameters(self._database, self._address))
+            try:
+                self._prepare(connection)
+                version = tuple(int(part) for part in connection.version.split(".")[:2])
+            finally:
+                connection.close()
+        if version < OLDEST_VERSION:
+            raise ConfigError(
+                f"{self.where}: reselect needs Oracle 12.2 or later, this is {'.'.join(map(str, version))}",
+                "reselect.database.hostname",
+            )
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        """A connection of the pool. One that was lost is dropped with its statements (dbz#2204)."""
+        with self._breaker.guard(), translated(self.where):
+            connection = self._opened().acquire()
+            connection.call_timeout = self._call_timeout
+            try:
+                yield connection
+            except BaseException as error:
+                self._let_go(connection, lost=connection_lost(error))
+                raise
+            self._let_go(connection, lost=False)
+
+    def close(self) -> None:
+        """Close the pool. Idempotent."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close(force=True)
+
+    def _let_go(self, connection: Any, *, lost: bool) -> None:
+        if lost and self._pool is not None:
+            self._pool.drop(connection)
+        else:
+            connection.close()
+
+    def _opened(self) -> Any:
+        with self._lock:
+            if self._closed:
+                raise Retriable(f"{self.where}: the connection is closed")
+            if self._pool is None:
+                self._pool = self._driver.create_pool(**pool_parameters(self._database, self._address, self._prepare))
+            return self._pool
+
+    def _prepare(self, connection: Any, tag: str | None = None) -> None:
+        """What every new connection goes through (``session_callback``)."""
+        prepare_session(connection)
+        with connection.cursor() as cursor:
+            cursor.execute(ROLE)
+            row = cursor.fetchone()
+        self.standby = row is not None and row[0] != "PRIMARY"

@@ -1,0 +1,103 @@
+"""How sessions with Oracle are made: connect and pool parameters, TLS, session settings, bind types.
+
+Thin mode needs no client library, and TLS comes from Python's ``ssl`` instead of a wallet. Connections go to the
+pluggable database's own service: a session never changes its container (DBZ-8304, DBZ-8493).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import oracledb
+
+from headrace.core.errors import ConfigError
+from headrace.core.reselect import DatabaseOptions
+
+CONNECT_SECONDS = 10
+IDLE_SECONDS, LIFETIME_SECONDS = 300, 3600
+STATEMENTS = 40
+"""Statements that a connection keeps open: a few tables with their column sets and numbers of slots."""
+
+SETTINGS = "ALTER SESSION SET TIME_ZONE = '+00:00' NLS_CALENDAR = 'GREGORIAN' NLS_COMP = 'BINARY'"
+"""Local time zones read as UTC; times print in the calendar of the events; keys are equal where their bytes are."""
+
+BIND_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("NUMBER", "FLOAT"), oracledb.DB_TYPE_NUMBER),
+    "BINARY_FLOAT": oracledb.DB_TYPE_BINARY_FLOAT,
+    "BINARY_DOUBLE": oracledb.DB_TYPE_BINARY_DOUBLE,
+    "CHAR": oracledb.DB_TYPE_CHAR,
+    "NCHAR": oracledb.DB_TYPE_NCHAR,
+    "NVARCHAR2": oracledb.DB_TYPE_NVARCHAR,
+    "RAW": oracledb.DB_TYPE_RAW,
+    "INTERVAL YEAR TO MONTH": oracledb.DB_TYPE_NUMBER,
+    "INTERVAL DAY TO SECOND": oracledb.DB_TYPE_NUMBER,
+}
+"""By the key column's type; all others go as text (``oracle_keys.py``)."""
+
+
+def bind_type(kind: str) -> Any:
+    """The driver's type for the binds of a key column."""
+    return BIND_TYPES.get(kind, oracledb.DB_TYPE_VARCHAR)
+
+
+def connect_parameters(database: DatabaseOptions, address: tuple[str, int]) -> dict[str, Any]:
+    """Arguments of ``oracledb.connect``. Raises ConfigError for certificates that cannot be read."""
+    parameters: dict[str, Any] = {
+        "user": database.user,
+        "password": database.password,
+        "host": address[0],
+        "port": address[1],
+        "service_name": database.dbname,
+        "tcp_connect_timeout": float(CONNECT_SECONDS),
+        "stmtcachesize": STATEMENTS,
+        "program": "headrace-reselect",
+    }
+    if database.sslmode in ("disable", "allow", "prefer"):
+        return parameters
+    full = database.sslmode == "verify-full"
+    return parameters | {"protocol": "tcps", "ssl_context": _ssl_context(database), "ssl_server_dn_match": full}
+
+
+def pool_parameters(
+    database: DatabaseOptions, address: tuple[str, int], prepare: Callable[[Any, str | None], None]
+) -> dict[str, Any]:
+    """Arguments of ``oracledb.create_pool``: connections are made when they are needed, and pinged before use.
+
+    ``prepare`` is called with every new connection.
+    """
+    return connect_parameters(database, address) | {
+        "min": 0,
+        "max": max(database.pool_max_size, 1),
+        "increment": 1,
+        "getmode": oracledb.POOL_GETMODE_TIMEDWAIT,
+        "wait_timeout": CONNECT_SECONDS * 1000,
+        "ping_interval": 0,
+        "timeout": IDLE_SECONDS,
+        "max_lifetime_session": LIFETIME_SECONDS,
+        "session_callback": prepare,
+    }
+
+
+def prepare_session(connection: Any) -> None:
+    """Make a new session's texts and comparisons those that are relied on."""
+    with connection.cursor() as cursor:
+        cursor.execute(SETTINGS)
+
+
+def _ssl_context(database: DatabaseOptions) -> ssl.SSLContext:
+    """In libpq's words: ``require`` trusts any certificate, ``verify-ca`` known authorities, ``verify-full`` names."""
+    try:
+        context = ssl.create_default_context(cafile=database.sslrootcert or None)
+        if database.sslcert:
+            context.load_cert_chain(database.sslcert, database.sslkey or None)
+    except OSError as error:
+        raise ConfigError(
+            f"the certificates of reselect.database.sslrootcert, sslcert, sslkey cannot be read: {error}",
+            "reselect.database.sslrootcert",
+        ) from error
+    context.check_hostname = False  # the driver compares names itself (ssl_server_dn_match)
+    if database.sslmode == "require":
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,255 @@
+"""Oracle's values as the Connect values that Debezium would have sent (``reselect.md`` section 8.2, "Oracle in short").
+
+The event's own schema decides the target; what it cannot show (how octets became text, fraction digits) comes from the
+handling modes and the catalog. Times come as text (``oracle_query.py``), numbers as Decimal, large objects whole.
+Followed closely: ``OracleValueConverters`` of Debezium 3.6.1.
+
+``reader`` picks the conversion of a column once; what it returns is called per value and raises ValueError for a value
+that the target cannot hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+from headrace.core.catalog import CatalogColumn, HandlingModes
+from headrace.core.schema import Schema
+from headrace_connectors.sql.cells import Reader, octets_writer, truncating
+from headrace_connectors.sql.civil import CivilDate, clock
+
+MONTH_MICROS = 2_629_800_000_000
+"""365.25 / 12 days."""
+NANOS = 1_000_000_000
+
+_LOCAL = re.compile(
+    r" ?(-?\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?: ([+-])(\d\d):(\d\d))?", re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OracleTime:
+    """A DATE or TIMESTAMP as its text says it; ``offset`` in seconds east of UTC, None without a zone."""
+
+    date: CivilDate
+    second: int
+    nanos: int
+    offset: int | None = None
+
+    @property
+    def epoch_nanos(self) -> int:
+        """Nanoseconds since the epoch, the local time taken as UTC where there is no zone."""
+        return (self.date.epoch_days * 86400 + self.second - (self.offset or 0)) * NANOS + self.nanos
+
+
+def parse_time(text: str) -> OracleTime:
+    """Read a text of ``oracle_query.TIME_FORMATS``; years before 1 are negative, and there is no year 0."""
+    match = _LOCAL.fullmatch(text)
+    if match is None:
+        raise ValueError("not a time in the format that was asked for")
+    year = int(match[1])
+    date = CivilDate(year + 1 if year < 0 else year, int(match[2]), int(match[3]))
+    second = int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6])
+    offset = None if match[8] is None else int(f"{match[8]}1") * (int(match[9]) * 3600 + int(match[10]) * 60)
+    return OracleTime(date, second, int((match[7] or "").ljust(9, "0")), offset)
+
+
+def reader(schema: Schema, column: CatalogColumn, modes: HandlingModes) -> Reader:
+    """The conversion for a column whose event schema is ``schema``. A type that nobody knows reads as a ValueError."""
+    choose = _BY_KIND.get(column.type.name, _refused)
+    return truncating(choose(Target(schema, column, modes)), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a value becomes: the Connect schema, the database's column, and the connector's modes."""
+
+    schema: Schema
+    column: CatalogColumn
+    modes: HandlingModes
+
+    @property
+    def semantic(self) -> str:
+        """The last segment of the schema's name (adjustment may change the others)."""
+        return (self.schema.name or "").rpartition(".")[2]
+
+    @property
+    def digits(self) -> int:
+        """Fraction digits of a time."""
+        return self.column.scale or 0
+
+
+def _refused(target: Target) -> Reader:
+    def refuse(value: Any) -> Any:
+        raise ValueError("a type that Debezium's Oracle connector has no converter for")
+
+    return refuse
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+_INTEGERS = frozenset({"int8", "int16", "int32", "int64"})
+
+
+def _number_reader(target: Target) -> Reader:
+    schema = target.schema
+    if schema.type in _INTEGERS:
+        return _whole
+    if schema.type == "boolean":  # the connector's NumberOneToBooleanConverter
+        return lambda number: _whole(number) != 0
+    if schema.type in ("double", "float"):
+        return float
+    if schema.type == "string":
+        return lambda number: _plain(number, max(target.column.scale or 0, 0))
+    if target.semantic == "VariableScaleDecimal":
+        return lambda number: {"scale": 0, "value": Decimal(number)}
+    if target.semantic == "Decimal":
+        return Decimal
+    return _refused(target)
+
+
+def _whole(number: Decimal) -> int:
+    if number != int(number):
+        raise ValueError("not a whole number")
+    return int(number)
+
+
+def _plain(number: Decimal, scale: int) -> str:
+    """Digits without an exponent, at least ``scale`` of them after the point (``BigDecimal.toPlainString``)."""
+    text = format(number, "f")
+    whole, _, digits = text.partition(".")
+    digits = digits.rstrip("0").ljust(scale, "0")
+    return f"{whole}.{digits}" if digits else whole
+
+
+def _float_reader(target: Target) -> Reader:
+    return str if target.schema.type == "string" else float
+
+
+# -- texts and octets -------------------------------------------------------------------------------------------------
+
+
+def _text_reader(target: Target) -> Reader:
+    return _text
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("not a text")
+    return value
+
+
+def _octets_reader(target: Target) -> Reader:
+    if target.schema.type == "string" and target.modes.binary == "bytes":
+        return lambda octets: bytes(octets).decode()  # the connector's RawToStringConverter
+    write = octets_writer(target.schema, target.modes)
+    return lambda octets: write(bytes(octets))
+
+
+def _nonempty(choose: Callable[[Target], Reader]) -> Callable[[Target], Reader]:
+    """Of large objects: an empty one streams as null where the column may be null (``EMPTY_CLOB()``)."""
+
+    def chosen(target: Target) -> Reader:
+        read = choose(target)
+        return (lambda value: read(value) if len(value) else None) if target.schema.optional else read
+
+    return chosen
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+_UNITS = {"Timestamp": 1_000_000, "MicroTimestamp": 1000, "NanoTimestamp": 1}
+"""Nanoseconds of one count."""
+
+
+def _timestamp_reader(target: Target) -> Reader:
+    if target.semantic in _UNITS and target.schema.type == "int64":
+        unit = _UNITS[target.semantic]
+        return lambda text: _counted(parse_time(text).epoch_nanos // unit)
+    if target.schema.type == "string":
+        return _iso_timestamp
+    return _refused(target)
+
+
+def _counted(count: int) -> int:
+    if not -(2**63) <= count < 2**63:
+        raise ValueError("outside the range of a timestamp in this unit")
+    return count
+
+
+def _iso_timestamp(text: str) -> str:
+    time = parse_time(text)
+    return f"{time.date.iso}T{clock(time.second * 1_000_000)}{_shortest(time.nanos)}Z"
+
+
+def _zoned_timestamp_reader(target: Target) -> Reader:
+    if target.schema.type != "string":
+        return _refused(target)
+    return lambda text: _zoned(parse_time(text), target.digits)
+
+
+def _zoned(time: OracleTime, digits: int) -> str:
+    """ISO with exactly ``digits``, with as few as say everything where none were declared; local zones are UTC."""
+    shown = f".{time.nanos:09d}"[: digits + 1] if digits else _shortest(time.nanos)
+    offset = time.offset or 0
+    sign, minutes = "-" if offset < 0 else "+", abs(offset) // 60
+    zone = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}" if offset else "Z"
+    return f"{time.date.iso}T{clock(time.second * 1_000_000)}{shown}{zone}"
+
+
+def _shortest(nanos: int) -> str:
+    """The fraction in groups of three digits, as Java's ISO formats print it."""
+    if not nanos:
+        return ""
+    digits = f"{nanos:09d}"
+    while digits.endswith("000"):
+        digits = digits[:-3]
+    return f".{digits}"
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+
+
+def _months_reader(target: Target) -> Reader:
+    if target.schema.type == "string":
+        return lambda value: f"P{value.years}Y{value.months}M0DT0H0M0S"
+    return lambda value: (value.years * 12 + value.months) * MONTH_MICROS
+
+
+def _duration_reader(target: Target) -> Reader:
+    return _iso_duration if target.schema.type == "string" else _micros
+
+
+def _micros(value: timedelta) -> int:
+    return (value.days * 86400 + value.seconds) * 1_000_000 + value.microseconds
+
+
+def _iso_duration(value: timedelta) -> str:
+    """Every part has the interval's sign; the seconds go through a double, as in the connector."""
+    total = _micros(value)
+    sign, micros = -1 if total < 0 else 1, abs(total)
+    seconds, rest = divmod(micros, 1_000_000)
+    exact = Decimal(repr(sign * (float(seconds % 60) + rest / 1_000_000)))
+    shown = _plain(exact.quantize(Decimal("0.000001"), ROUND_DOWN), 0)
+    parts = [sign * part for part in (seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60)]
+    return f"P0Y0M{parts[0]}DT{parts[1]}H{parts[2]}M{'0' if shown == '-0' else shown}S"
+
+
+_BY_KIND: Mapping[str, Callable[[Target], Reader]] = {
+    **dict.fromkeys(("NUMBER", "FLOAT"), _number_reader),
+    **dict.fromkeys(("BINARY_FLOAT", "BINARY_DOUBLE"), _float_reader),
+    **dict.fromkeys(("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2", "ROWID", "XMLTYPE", "JSON"), _text_reader),
+    **dict.fromkeys(("CLOB", "NCLOB"), _nonempty(_text_reader)),
+    "RAW": _octets_reader,
+    "BLOB": _nonempty(_octets_reader),
+    **dict.fromkeys(("DATE", "TIMESTAMP"), _timestamp_reader),
+    **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), _zoned_timestamp_reader),
+    "INTERVAL YEAR TO MONTH": _months_reader,
+    "INTERVAL DAY TO SECOND": _duration_reader,
+}
+"""LONG, LONG RAW, BFILE, UROWID, object types and the like are in no event (``OracleValueConverters``)."""
+KNOWN_TYPES = frozenset(_BY_KIND)

@@ -1,0 +1,62 @@
+"""Oracle's errors are told by their codes, wherever these stand."""
+
+from __future__ import annotations
+
+import pytest
+from fake_oracle.driver import error
+
+from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace_connectors.sql.circuit_breaker import Unreachable
+from headrace_connectors.sql.oracle_errors import connection_lost, error_codes, translated
+
+
+def translation(raised: BaseException) -> HeadraceError:
+    with pytest.raises(HeadraceError) as found, translated("db"):
+        raise raised
+    return found.value
+
+
+def test_codes_are_found_in_causes() -> None:
+    """A large object that fails while it is read comes wrapped (upstream looks at the first cause only)."""
+    wrapped = ValueError("reading a large object failed")
+    wrapped.__cause__ = RuntimeError("a call failed")
+    wrapped.__cause__.__cause__ = error("ORA-01555: snapshot too old")
+    assert error_codes(wrapped) == ("ORA-01555",)
+
+
+def test_codes_are_found_in_messages() -> None:
+    """ORA-12801 carries the error of a parallel server in its text."""
+    assert "ORA-01555" in error_codes(error("ORA-12801: error in P001\nORA-01555: snapshot too old"))
+
+
+def test_driver_code_around_the_servers_is_a_lost_connection() -> None:
+    """The driver makes DPY-4011 of ORA-03113; both are seen."""
+    lost = error("ORA-03113: end-of-file on communication channel")
+    assert error_codes(lost)[:2] == ("DPY-4011", "ORA-03113")
+    assert connection_lost(lost)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("ORA-03114: not connected to ORACLE", Unreachable),
+        ("ORA-12514: listener does not know the service", Unreachable),
+        ("DPY-4005: timed out waiting for the connection pool", Retriable),
+        ("DPY-4024: call timeout exceeded", Retriable),
+        ("ORA-00054: resource busy", Retriable),
+        ("ORA-01017: invalid username/password", ConfigError),
+        ("DPY-6005: cannot connect\n[SSL: CERTIFICATE_VERIFY_FAILED]", ConfigError),
+        ("ORA-00942: table or view does not exist", Fatal),
+        ("ORA-01722: unable to convert string value containing 'secret'", Fatal),
+    ],
+)
+def test_remedy(message: str, kind: type[HeadraceError]) -> None:
+    """Passing, settings, or refused (section 4.4); no message repeats what the server quotes."""
+    found = translation(error(message))
+    assert type(found) is kind
+    assert "secret" not in str(found)
+
+
+def test_socket_errors_are_the_databases() -> None:
+    """A name that does not resolve, a reset in the middle of a call."""
+    assert type(translation(ConnectionResetError(104, "Connection reset by peer"))) is Unreachable
