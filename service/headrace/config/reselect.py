@@ -6,6 +6,7 @@ They may stand bare or under Debezium's prefixes ``post.processors.<name>.`` and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from headrace.config.layout import group, key
 from headrace.core.config_def import (
@@ -150,6 +151,15 @@ _CACHE = group(
 _DATABASE = group(
     "Reselect Database",
     key(
+        "reselect.databases",
+        Type.LIST,
+        "",
+        "Names for several source databases. The options below then stand under reselect.database.<name>. for each, "
+        "and without a name for all of them. A table is read in the database whose dbname its events' source.db gives; "
+        "source.db and source.name under reselect.database.<name>. say what else to look for there.",
+        validator=unique_entries,
+    ),
+    key(
         "reselect.database.type",
         Type.STRING,
         "postgresql",
@@ -227,6 +237,9 @@ POST_PROCESSORS = ConfigDef(
 RESELECT_OPTIONS = _RESELECT + _CACHE + _DATABASE
 """What may also stand under a post processor's prefix."""
 
+_DATABASE_PREFIX = "reselect.database."
+_SOURCE_OF_DATABASE = ("source.name", "source.db")
+
 POST_PROCESSOR_TYPE = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
 _TYPES = (POST_PROCESSOR_TYPE, "ReselectColumnsPostProcessor", "ReselectColumns")
 
@@ -247,6 +260,23 @@ def to_bare(properties: Mapping[str, str | None]) -> tuple[dict[str, str | None]
     return bare, problems
 
 
+def named_databases(properties: Mapping[str, str | None]) -> ConfigDef:
+    """Definitions of the options given under the names of ``reselect.databases``."""
+    found = []
+    for name in parse_list(properties.get("reselect.databases") or ""):
+        prefix = f"{_DATABASE_PREFIX}{name}."
+        own = {prefix + option.name.removeprefix(_DATABASE_PREFIX): option for option in _DATABASE.keys}
+        found += [replace(option, name=full, display_name=full) for full, option in own.items() if full in properties]
+        more = [prefix + option for option in _SOURCE_OF_DATABASE]
+        found += [_source_key(full) for full in more if full in properties]
+    return ConfigDef(tuple(found))
+
+
+def _source_key(name: str) -> ConfigKey:
+    doc = "What the source block of the database's events says."
+    return ConfigKey(name, Type.STRING, "", _MEDIUM, doc, "Reselect Database", 0, Width.LONG, name)
+
+
 def post_processor_prefixes(properties: Mapping[str, str | None]) -> list[str]:
     """The prefixes of the named post processors, the long form and the old short one (DBZ-9170)."""
     names = parse_list(properties.get("post.processors") or "")
@@ -256,7 +286,7 @@ def post_processor_prefixes(properties: Mapping[str, str | None]) -> list[str]:
 def _without_prefix(name: str, prefixes: list[str]) -> str:
     for prefix in prefixes:
         option = name.removeprefix(prefix)
-        if option != name and option in RESELECT_OPTIONS:
+        if option != name and (option in RESELECT_OPTIONS or option.startswith(_DATABASE_PREFIX)):
             return option
     return name
 

@@ -21,7 +21,7 @@ from headrace.config.connector import (
 )
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, LATER_CONVERTERS, converter_class
 from headrace.config.framework import FRAMEWORK_OPTIONS
-from headrace.config.reselect import post_processor_prefixes, to_bare
+from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
 from headrace.core.config_def import (
     HIDDEN,
     ConfigDef,
@@ -58,8 +58,8 @@ class WorkerDefaults:
 
 def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     """Check ``properties``; never raises. Values of secrets come back as ``[hidden]``."""
-    definitions = _definitions(properties, defaults)
     bare, doubles = to_bare(properties)
+    definitions = _definitions(properties, defaults) + named_databases(bare)
     infos = {info.definition.name: info for info in definitions.validate(_known_values(bare, definitions))}
     for name, message in chain(_problems(bare, infos, defaults), doubles):
         infos[name] = _with_error(infos, name, message)
@@ -235,10 +235,12 @@ def _not_yet_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    if given.get("reselect.database.hostname"):
-        for option in ("reselect.database.user", "reselect.database.dbname"):
-            if not given.get(option):
-                yield option, f'Missing required configuration "{option}": reselect.database.hostname is set.'
+    names = [name.strip() for name in given.get("reselect.databases", "").split(",") if name.strip()]
+    for prefix in [f"reselect.database.{name}." for name in names] or ["reselect.database."]:
+        if given.get(f"{prefix}hostname"):
+            for name in ("user", "dbname"):
+                if not given.get(prefix + name) and not given.get(f"reselect.database.{name}"):
+                    yield prefix + name, f'Missing required configuration "{prefix}{name}": {prefix}hostname is set.'
 
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,8 @@ class DatabaseOptions:
 
     ``hostname`` may list several servers of one cluster, each with a port of its own: ``replica:5433,primary``.
     ``type`` names the row source; Oracle's ``dbname`` is a service.
+    ``source_name`` and ``source_db`` are what events of this database say in their source block; empty is any name, and
+    the database's own.
     """
 
     hostname: str
@@ -48,11 +50,17 @@ class DatabaseOptions:
     sslkey: str = ""
     pool_max_size: int = 4
     type: str = Dialect.POSTGRESQL
+    source_name: str = ""
+    source_db: str = ""
 
     @property
     def servers(self) -> tuple[tuple[str, int], ...]:
         """Host and port of each server that ``hostname`` lists. Raises ConfigError for a port that is no number."""
         return tuple(_server(part.strip(), self.port) for part in self.hostname.split(",") if part.strip())
+
+    def holds(self, table: TableId) -> bool:
+        """Whether events of ``table`` come from this database."""
+        return self.source_name in ("", table.name) and (self.source_db or self.dbname) == table.database
 
 
 def _server(text: str, default_port: int) -> tuple[str, int]:
@@ -67,7 +75,10 @@ def _server(text: str, default_port: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ReselectOptions:
-    """One connector's reselect options; a field's name is its key without ``reselect.``, times in milliseconds."""
+    """One connector's reselect options; a field's name is its key without ``reselect.``, times in milliseconds.
+
+    ``databases`` are those with names of their own (``reselect.databases``); then there is no other ``database``.
+    """
 
     columns_include_list: str = ""
     columns_exclude_list: str = ""
@@ -94,6 +105,7 @@ class ReselectOptions:
     cache_max_value_bytes: int = 8 << 20
     cache_table_max_bytes: int = 0
     database: DatabaseOptions | None = None
+    databases: tuple[DatabaseOptions, ...] = ()
     database_query_timeout_ms: int = 30_000
     unavailable_value_placeholder: str = DEFAULT_PLACEHOLDER
     modes: HandlingModes = field(default_factory=HandlingModes)
@@ -240,15 +252,33 @@ class _Properties:
         return word
 
     def database(self) -> DatabaseOptions | None:
-        prefix = "reselect.database."
-        if not self.text(prefix + "hostname"):
+        """The database of all tables, unless there are several."""
+        if not self.text("reselect.database.hostname") or self.text("reselect.databases"):
             return None
+        return self._database("reselect.database.")
+
+    def databases(self) -> tuple[DatabaseOptions, ...]:
+        """Those that ``reselect.databases`` names, each with its own options before the ones that count for all."""
+        names = [name.strip() for name in self.text("reselect.databases").split(",") if name.strip()]
+        return tuple(self._database(f"reselect.database.{name}.") for name in names)
+
+    def _database(self, prefix: str) -> DatabaseOptions:
+        def option(name: str) -> str:
+            own = prefix + name
+            return own if own in self._values else f"reselect.database.{name}"
+
         names = ("hostname", "user", "password", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey")
-        texts = {name: self.text(prefix + name) for name in names if self.text(prefix + name)}
-        kind = self.text(prefix + "type", Dialect.POSTGRESQL).lower()
-        port = self.number(prefix + "port", DEFAULT_PORTS.get(kind, DEFAULT_PORTS[Dialect.POSTGRESQL]))
+        texts = {name: self.text(option(name)) for name in names if self.text(option(name))}
+        if "hostname" not in texts:
+            raise ConfigError(f"{prefix}hostname is missing for a name of reselect.databases", prefix + "hostname")
+        kind = self.text(option("type"), Dialect.POSTGRESQL).lower()
         database = DatabaseOptions(
-            **texts, type=kind, port=port, pool_max_size=self.number(prefix + "pool.max.size", 4)
+            **texts,
+            type=kind,
+            port=self.number(option("port"), DEFAULT_PORTS.get(kind, DEFAULT_PORTS[Dialect.POSTGRESQL])),
+            pool_max_size=self.number(option("pool.max.size"), 4),
+            source_name=self.text(prefix + "source.name"),
+            source_db=self.text(prefix + "source.db"),
         )
         if not database.servers:
             raise ConfigError(f"{prefix}hostname names no server", prefix + "hostname")
@@ -285,6 +315,7 @@ def _read(given: _Properties) -> ReselectOptions:
         cache_max_value_bytes=given.number("reselect.cache.max.value.bytes", 8 << 20),
         cache_table_max_bytes=given.number("reselect.cache.table.max.bytes", 0),
         database=given.database(),
+        databases=given.databases(),
         database_query_timeout_ms=given.number("reselect.database.query.timeout.ms", 30_000),
         unavailable_value_placeholder=given.text("unavailable.value.placeholder", DEFAULT_PLACEHOLDER),
         modes=given.modes(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
@@ -14,6 +15,7 @@ from headrace.core.naming import TableNaming
 from headrace.core.reselect import DatabaseOptions, ReselectOptions
 from headrace.core.unavailable import Placeholder
 from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, TableOptions
+from headrace.runtime.database_router import DatabaseRouter
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import NoMetrics, ReselectColumnsPostProcessor, ReselectMetrics
 from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
@@ -82,7 +84,6 @@ class SinkTaskFactory:
         values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
         feed = self._feeds.open(connector, number, config.originals, values.divide)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
-        source = None if reselect.database is None else self._open_row_source(reselect.database, reselect)
         compacted = self._feeds.compacted(connector, number, config.originals)
         return SinkTask(
             sink_task_options(config, reselect),
@@ -90,7 +91,7 @@ class SinkTaskFactory:
             self._lakehouse,
             ReselectColumnsPostProcessor(
                 reselect,
-                source,
+                self._row_source(reselect),
                 metrics=self._count_reselects(connector, number),
                 may_cache=lambda topic: not compacted(topic),
             ),
@@ -99,6 +100,15 @@ class SinkTaskFactory:
             on_failure,
             self._observe(connector, number),
         )
+
+    def _row_source(self, reselect: ReselectOptions) -> RowSource | None:
+        """The databases that rows are read again from, as one; None where none is configured."""
+        if reselect.databases:
+            opened = [
+                (each, self._open_row_source(each, replace(reselect, database=each))) for each in reselect.databases
+            ]
+            return DatabaseRouter(opened)
+        return None if reselect.database is None else self._open_row_source(reselect.database, reselect)
 
 
 def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> SinkTaskOptions:

@@ -153,3 +153,26 @@ def test_every_error_has_a_definition_and_secrets_stay_hidden() -> None:
     infos = validate({**MINIMAL, "databse.password": "geheim"}, DEFAULTS)
     assert infos.error_count == 1
     assert "geheim" not in repr(infos)
+
+
+@pytest.mark.parametrize("prefix", ["", "post.processors.r."])
+def test_named_databases_have_options_of_their_own(prefix: str) -> None:
+    """Under their names, bare or behind a post processor's prefix; what is misspelt there is unknown as anywhere."""
+    given = {
+        **MINIMAL,
+        "post.processors": "r",
+        "post.processors.r.type": "ReselectColumns",
+        f"{prefix}reselect.databases": "crm",
+        f"{prefix}reselect.database.user": "reader",
+        f"{prefix}reselect.database.crm.hostname": "db",
+        f"{prefix}reselect.database.crm.dbname": "crm",
+        f"{prefix}reselect.database.crm.source.name": "eu",
+    }
+    assert not [info for info in validate(given, DEFAULTS).configs if info.value.errors]
+    wrong = {**given, f"{prefix}reselect.database.crm.hostnam": "x", f"{prefix}reselect.database.crm.port": "x"}
+    names = {info.definition.name for info in validate(wrong, DEFAULTS).configs if info.value.errors}
+    assert names == {"reselect.database.crm.hostnam", "reselect.database.crm.port"}
+    del given[f"{prefix}reselect.database.user"]
+    assert "reselect.database.crm.user" in {
+        i.definition.name for i in validate(given, DEFAULTS).configs if i.value.errors
+    }

@@ -1,0 +1,90 @@
+"""Several databases as one row source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from unit.runtime.reselect_harness import TABLE, Lake, P, catalog, database, u
+
+from headrace.core.errors import ConfigError, Fatal, Retriable
+from headrace.core.events import TableId
+from headrace.core.reselect import DatabaseOptions, ReselectOptions
+from headrace.runtime.database_router import DatabaseRouter
+from headrace_connectors.memory import MemoryRowSource
+
+SHOP, CRM = DatabaseOptions("a", dbname="inventory"), DatabaseOptions("b", dbname="crm")
+
+
+def holding(table: TableId, big: str) -> MemoryRowSource:
+    """A database whose table of orders has one row with this value."""
+    source = database()
+    source.add(replace(catalog(), table=table), source.schema(catalog()), [{"id": 1, "big": big, "doc": None}])
+    return source
+
+
+def test_a_table_is_read_where_its_events_come_from() -> None:
+    """Two databases with tables of the same name: each answers for its own."""
+    other = replace(TABLE, database="crm")
+    router = DatabaseRouter([(CRM, holding(other, "of crm")), (SHOP, holding(TABLE, "of shop"))])
+    options = ReselectOptions(null_values=False)
+    shop, crm = Lake(router, options), Lake(router, options, table=other)  # type: ignore[arg-type] # any RowSource
+    shop.batch(u(1, big=P))
+    crm.batch(u(1, big=P))
+    assert (shop.big(), crm.big()) == ("of shop", "of crm")
+
+
+def test_the_source_connector_s_name_tells_databases_of_one_name_apart() -> None:
+    """``source.name`` narrows it down; without it any connector's database of that name is meant."""
+    named = replace(SHOP, source_name="eu")
+    assert named.holds(replace(TABLE, name="eu"))
+    assert not named.holds(replace(TABLE, name="us"))
+    assert SHOP.holds(replace(TABLE, name="us"))
+    assert replace(SHOP, source_db="stock").holds(replace(TABLE, database="stock"))
+
+
+def test_table_of_no_database_is_not_read() -> None:
+    """It has no catalog entry, and asking for its rows is a mistake."""
+    router = DatabaseRouter([(CRM, holding(TABLE, "of crm"))])
+    assert router.catalog(TABLE) is None
+    with pytest.raises(Fatal, match="no database of"):
+        router.schema(catalog())
+
+
+def test_check_and_close_reach_all() -> None:
+    """One database that cannot be used is enough to say so."""
+    shop, crm = holding(TABLE, ""), holding(TABLE, "")
+    router = DatabaseRouter([(SHOP, shop), (CRM, crm)])
+    crm.failures.append(Retriable("away"))
+    with pytest.raises(Retriable, match="away"):
+        router.check()
+    router.close()
+    assert shop.closed
+    assert crm.closed
+
+
+def test_databases_are_named_in_the_configuration() -> None:
+    """Each has its own options under its name; what it does not say stands without a name, for all."""
+    options = ReselectOptions.from_properties(
+        {
+            "reselect.databases": "shop, crm",
+            "reselect.database.user": "reader",
+            "reselect.database.shop.hostname": "a",
+            "reselect.database.shop.dbname": "inventory",
+            "reselect.database.crm.hostname": "b",
+            "reselect.database.crm.dbname": "crm",
+            "reselect.database.crm.user": "other",
+            "reselect.database.crm.source.name": "eu",
+        }
+    )
+    assert [(each.hostname, each.user, each.source_name) for each in options.databases] == [
+        ("a", "reader", ""),
+        ("b", "other", "eu"),
+    ]
+
+
+def test_a_named_database_needs_a_hostname() -> None:
+    """The message names the key."""
+    with pytest.raises(ConfigError, match="hostname") as caught:
+        ReselectOptions.from_properties({"reselect.databases": "shop", "reselect.database.shop.dbname": "x"})
+    assert caught.value.key == "reselect.database.shop.hostname"
