@@ -1,0 +1,175 @@
+"""Cassandra's rule, cell by cell: what wins, what is deleted, what has ended, in whatever order it arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.cassandra import (
+    MARKED,
+    Bound,
+    CassandraTable,
+    Cell,
+    CellWrites,
+    Delete,
+    Key,
+    Range,
+    Write,
+    octets,
+)
+
+TIMES = st.integers(0, 6)
+KEYS = st.tuples(st.integers(0, 1), st.integers(0, 3))
+VALUES = st.sampled_from(["a", "b", None])
+
+
+@st.composite
+def cells(draw: st.DrawFn, written: int) -> Cell:
+    value = draw(VALUES)
+    expires = None if value is None else draw(st.sampled_from([None, 3, 5]))
+    return Cell(written, value, (value or "").encode(), expires)
+
+
+@st.composite
+def writes(draw: st.DrawFn) -> Write:
+    written, key = draw(TIMES), draw(KEYS)
+    kind = draw(st.sampled_from(["insert", "update", "row", "partition", "range"]))
+    if kind in ("insert", "update"):
+        made = {name: draw(cells(written)) for name in draw(st.sets(st.sampled_from("xy")))}
+        return CellWrites(key, made, Cell(written, MARKED) if kind == "insert" else None)
+    if kind == "row":
+        return Delete(key, written)
+    if kind == "partition":
+        return Delete(key[:1], written)
+    low, high = sorted(draw(st.tuples(st.integers(0, 3), st.integers(0, 3))))
+    bounds = Bound((low,), draw(st.booleans())), Bound((high,), draw(st.booleans()))
+    return Delete(key[:1], written, Range(*bounds))
+
+
+def table(made: list[Write]) -> CassandraTable:
+    state = CassandraTable()
+    for write in made:
+        state.apply(write)
+    return state
+
+
+def read_naively(made: list[Write], now: int) -> dict[Key, dict[str, Any]]:
+    """The same by looking at all writes for every cell: no state, no join."""
+    found: dict[Key, dict[str, Any]] = {}
+    for key in {write.key for write in made if isinstance(write, CellWrites)}:
+        own = [write for write in made if isinstance(write, CellWrites) and write.key == key]
+        gone = max((write.written for write in made if isinstance(write, Delete) and _covers(write, key)), default=-1)
+        visible = {}
+        for name in "xy":
+            versions = [write.cells[name] for write in own if name in write.cells]
+            last = sorted(versions, key=lambda cell: cell.rank)[-1] if versions else None
+            if last and last.value and last.written > gone and (last.expires is None or last.expires > now):
+                visible[name] = last.value
+        marked = any(write.marker and write.marker.written > gone for write in own)
+        if visible or marked:
+            found[key] = visible
+    return found
+
+
+def _covers(delete: Delete, key: Key) -> bool:
+    if delete.key != key[: len(delete.key)]:
+        return False
+    if len(delete.key) == 2 or not delete.range.start.prefix:
+        return True
+    (low,), (high,) = delete.range.start.prefix, delete.range.end.prefix
+    inside_low = key[1] > low or (key[1] == low and delete.range.start.inclusive)
+    return inside_low and (key[1] < high or (key[1] == high and delete.range.end.inclusive))
+
+
+@given(made=st.lists(writes(), max_size=25), now=TIMES, data=st.data())
+def test_order_and_repetition_mean_nothing(made: list[Write], now: int, data: st.DataObject) -> None:
+    """Replicas send every write, in no common order: any delivery gives the table of a read with all of them."""
+    again = data.draw(st.lists(st.sampled_from(made), max_size=10)) if made else []
+    delivered = data.draw(st.permutations([*made, *again]))
+    assert table(delivered).visible(now) == read_naively(made, now)
+
+
+def one(*cells: Cell, now: int = 0) -> Any:
+    """What a reader sees in the cell after these versions, in either order."""
+    seen = set()
+    for order in (cells, cells[::-1]):
+        rows = table([CellWrites((1,), {"x": cell}) for cell in order]).visible(now)
+        seen.add(rows.get((1,), {}).get("x"))
+    assert len(seen) == 1
+    return seen.pop()
+
+
+def test_the_later_write_wins() -> None:
+    """By its write time, not by when it came."""
+    assert one(Cell(2, "b", b"b"), Cell(1, "z", b"z")) == "b"
+
+
+def test_ties() -> None:
+    """A deletion beats a value, what ends beats what does not, otherwise the larger value wins."""
+    assert one(Cell(1, "z", b"z"), Cell(1)) is None
+    assert one(Cell(1, "a", b"a"), Cell(1, "z", b"z")) == "z"
+    assert one(Cell(1, "a", b"a", expires=9), Cell(1, "z", b"z")) == "a"
+    assert one(Cell(1, "a", b"a", expires=9), Cell(1, "z", b"z", expires=8)) == "a"
+
+
+def test_what_has_ended_hides_what_it_replaced() -> None:
+    """A TTL that ends does not bring the older value back."""
+    versions = Cell(2, "short", b"short", expires=5), Cell(1, "old", b"old")
+    assert one(*versions, now=4) == "short"
+    assert one(*versions, now=5) is None
+
+
+def test_a_delete_takes_what_is_not_younger() -> None:
+    """At its own time too; a cell that was written later stays, and with it the row."""
+    insert = CellWrites((1,), {"x": Cell(5, "a"), "y": Cell(6, "b")}, Cell(5, MARKED))
+    assert table([Delete((1,), 5), insert]).visible(0) == {(1,): {"y": "b"}}
+    assert table([insert, Delete((1,), 6)]).visible(0) == {}
+
+
+def test_a_row_lives_by_its_marker_or_its_cells() -> None:
+    """An UPDATE makes a row for as long as one of its cells stands; an INSERT of nothing but the key makes one too."""
+    assert table([CellWrites((1,), {}, Cell(1, MARKED))]).visible(0) == {(1,): {}}
+    update = CellWrites((1,), {"x": Cell(1, "a")})
+    assert table([update]).visible(0) == {(1,): {"x": "a"}}
+    assert table([update, CellWrites((1,), {"x": Cell(2)})]).visible(0) == {}
+
+
+def test_a_marker_ends_with_its_ttl() -> None:
+    """INSERT … USING TTL leaves no empty row behind."""
+    state = table([CellWrites((1,), {"x": Cell(1, "a", expires=5)}, Cell(1, MARKED, expires=5))])
+    assert state.visible(4) == {(1,): {"x": "a"}}
+    assert state.visible(5) == {}
+
+
+RANGES: Mapping[str, tuple[Range, set[Key]]] = {
+    "c1 = b and c2 >= 2, c2 descending": (
+        Range(Bound(("b",)), Bound(("b", 2)), (False, True)),
+        {("b", 3), ("b", 2)},
+    ),
+    "c1 = a": (Range(Bound(("a",)), Bound(("a",)), (False,)), {("a", 1), ("a", 2)}),
+    "c1 > b": (Range(Bound(("b",), inclusive=False), Bound(), (False,)), {("c", 1)}),
+    "c1 < b": (Range(Bound(), Bound(("b",), inclusive=False), (False,)), {("a", 1), ("a", 2)}),
+    "all": (Range(), {("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("c", 1)}),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_a_range_goes_by_clustering_order(name: str) -> None:
+    """A prefix covers all that begins with it; a descending column turns its bounds round."""
+    covered, wanted = RANGES[name]
+    rows: list[Key] = [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("c", 1)]
+    state = table([CellWrites((7, *row), {}, Cell(1, MARKED)) for row in rows])
+    state.apply(Delete((7,), 2, covered))
+    assert {key[1:] for key in state.visible(0)} == set(rows) - wanted
+
+
+def test_values_compare_as_cassandras_bytes_do() -> None:
+    """Without signs: -1 is larger than 1. Text by its UTF-8, numbers of any kind by their own form."""
+    assert octets("int32", -1) > octets("int32", 1)
+    assert octets("string", "ü") > octets("string", "z")
+    assert octets("double", "NaN") > octets("double", 1.0)
+    assert octets("boolean", True) > octets("boolean", False)
