@@ -26,3 +26,12 @@ class TableNaming:
         """The table's name without its namespace; dots of the topic become underscores."""
         values = dict(zip(_PLACES, (topic, table.name, table.database, table.schema, table.table), strict=True))
         return _PLACE.sub(lambda place: values[place[1]], self._form).replace(".", "_")
+
+
+def table_of_topic(topic: str, database: str) -> TableId | None:
+    """The source table of a topic that Debezium named, ``<prefix>.<schema>.<table>``; None for any other name."""
+    parts = topic.rsplit(".", 2)
+    if len(parts) != 3 or not all(parts):
+        return None
+    prefix, schema, table = parts
+    return TableId(prefix, database, schema, table)
