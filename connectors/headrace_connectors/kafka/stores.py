@@ -70,14 +70,24 @@ class KafkaTopicOffsets:
         consumer = AIOKafkaConsumer(**self._arguments, isolation_level="read_committed", enable_auto_commit=False)
         try:
             await consumer.start()
-            topics = [topic for topic in await consumer.topics() if re.fullmatch(pattern, topic)]
-            wanted = [ClientPartition(topic, n) for topic in topics for n in consumer.partitions_for_topic(topic) or ()]
+            wanted = await self._partitions(pattern)
             found = await consumer.end_offsets(wanted) if wanted else {}
         except (KafkaError, OSError) as error:
             raise translated(error, "asking for the ends of topics") from error
         finally:
             await consumer.stop()
         return {TopicPartition(partition.topic, partition.partition): end for partition, end in found.items()}
+
+    async def _partitions(self, pattern: str) -> list[ClientPartition]:
+        """A consumer knows the partitions of the topics that it reads; an admin client is told all of them."""
+        admin = AIOKafkaAdminClient(**self._arguments)
+        try:
+            await admin.start()
+            topics = [topic for topic in await admin.list_topics() if re.fullmatch(pattern, topic)]
+            described = await admin.describe_topics(topics) if topics else []
+        finally:
+            await admin.close()
+        return [ClientPartition(each["topic"], part["partition"]) for each in described for part in each["partitions"]]
 
 
 class KafkaStores:

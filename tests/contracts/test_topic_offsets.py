@@ -1,0 +1,64 @@
+"""The ends of topics, in memory and on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+
+import pytest
+from confluent_kafka import Producer
+
+from headrace.ports import TopicOffsets, TopicPartition
+from headrace_connectors.kafka.stores import KafkaTopicOffsets
+from headrace_connectors.memory.stores import MemoryTopicOffsets
+from headrace_dev.kafka import Kafka
+
+Make = Callable[[Mapping[TopicPartition, int]], TopicOffsets]
+
+
+class TopicOffsetsSuite:
+    """Inherit from it and give ``make``: topics with so many records per partition."""
+
+    def test_every_partition_of_the_topics_that_match(self, make: Make, unique: Callable[[str], str]) -> None:
+        """Empty ones too; a name that only begins like the pattern does not match."""
+        one, other = unique("ends.one"), unique("ends.other")
+        wanted = {TopicPartition(one, 0): 3, TopicPartition(one, 1): 0}
+        offsets = make({**wanted, TopicPartition(other, 0): 1, TopicPartition(one + "x", 0): 1})
+        assert asyncio.run(offsets.ends(re.escape(one))) == wanted
+
+    def test_no_topic_is_no_error(self, make: Make) -> None:
+        """A connector whose topics are not there yet."""
+        assert asyncio.run(make({}).ends("nothing.like.it")) == {}
+
+
+class TestMemoryTopicOffsets(TopicOffsetsSuite):
+    """In memory."""
+
+    @pytest.fixture
+    def make(self) -> Make:
+        def made(ends: Mapping[TopicPartition, int]) -> TopicOffsets:
+            offsets = MemoryTopicOffsets()
+            offsets.offsets = dict(ends)
+            return offsets
+
+        return made
+
+
+@pytest.mark.stack
+class TestKafkaTopicOffsets(TopicOffsetsSuite):
+    """On a broker."""
+
+    @pytest.fixture
+    def make(self, stack_kafka: Kafka) -> Make:
+        def made(ends: Mapping[TopicPartition, int]) -> TopicOffsets:
+            for topic in {place.topic for place in ends}:
+                stack_kafka.create_topic(topic, partitions=sum(place.topic == topic for place in ends))
+            producer = Producer({"bootstrap.servers": stack_kafka.bootstrap_servers})
+            for place, end in ends.items():
+                for _ in range(end):
+                    producer.produce(place.topic, b"{}", partition=place.partition)
+            producer.flush(30)
+            return KafkaTopicOffsets({"bootstrap_servers": stack_kafka.bootstrap_servers})
+
+        return made
