@@ -20,6 +20,7 @@ SINK_TASK = "service/headrace/runtime/sink_task.py"
 STATES = "service/headrace/core/envelope_columns.py"
 FOLD = "service/headrace/core/fold.py"
 MEMORY_TABLE = "connectors/headrace_connectors/memory/lakehouse.py"
+ORACLE = "connectors/headrace_connectors/sql/oracle.py"
 POSTGRES = "connectors/headrace_connectors/sql/postgres.py"
 POSTGRES_CATALOG = "connectors/headrace_connectors/sql/postgres_catalog.py"
 VISIBILITY = "connectors/headrace_connectors/sql/postgres_visibility.py"
@@ -59,6 +60,7 @@ _NO_DROP_OF_DELETED_ROWS = Edit(
 _NO_DROP = Edit(CACHE_BATCH, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "[]")
 _NO_DROP_AT_ASSIGNMENT = Edit(CACHE, '            self._drop_partition(partition, "assign")\n', "")
 _ANY_GENERATION = Edit(CACHE, " or cell.generation != self.generation(stamp.partition):", ":")
+_LARGE_OBJECTS_TELL_ALL = Edit(RULES, "not (masked or truncated or silent)", "not (masked or truncated)")
 
 RULES_OF_CASES = (
     Rule(
@@ -73,6 +75,7 @@ RULES_OF_CASES = (
             ),
         ),
     ),
+    Rule("S1b", "a null of a large object is not remembered", (_LARGE_OBJECTS_TELL_ALL,)),
     Rule("S2", "a delete drops the row from the cache", (_NO_DROP_OF_DELETED_ROWS,)),
     Rule(
         "S3",
@@ -168,6 +171,7 @@ RULES_OF_CASES = (
         "a null that may hide a value is no null",
         (Edit(STATES, "        states[unknown] = CellState.UNKNOWN\n", "        states[unknown] = CellState.NULL\n"),),
     ),
+    Rule("S20", "large objects that change without an event are not cached", (_LARGE_OBJECTS_TELL_ALL,)),
     Rule(
         "S21",
         "what would be carried over is asked for first",
@@ -294,6 +298,11 @@ RULES_OF_CASES = (
             ),
         ),
         stack=True,
+    ),
+    Rule(
+        "N3",
+        "a standby that is behind gives no current state instead",
+        (Edit(ORACLE, "    if SCN_INVALID in codes and server.standby:\n", "    if False:\n"),),
     ),
     Rule(
         "N4",

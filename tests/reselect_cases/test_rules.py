@@ -10,11 +10,7 @@ from reselect_cases.rules import RULES_OF_CASES, Edit
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-WITH_ORACLE = ("S1b", "S20", "N3")
-"""Come with Oracle."""
-CASES = [f"S{number}" for number in range(1, 36) if number != 20] + [
-    f"N{number}" for number in range(1, 15) if number != 3
-]
+CASES = [f"S{number}" for number in range(1, 36)] + ["S1b"] + [f"N{number}" for number in range(1, 15)]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,0 +1,75 @@
+"""Cases of Oracle: large objects that change without an event, and standbys (``reselect.md`` sections 2.3 and 7.3).
+
+Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for. N3 needs an Oracle
+standby: here a fake at the driver's contract says what one would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from contracts.row_source_suite import TABLE as ORDERS
+from fake_oracle.driver import FakeDriver
+from unit.runtime.reselect_harness import Lake, P, c, catalog, database, r, u
+from unit.sql.oracle_tables import DATABASE, orders_request, orders_server, row_source
+
+from headrace.core.catalog import Dialect, HandlingModes, SqlType
+from headrace.core.errors import Retriable
+from headrace.core.reselect import ReselectOptions
+from headrace_connectors.memory import MemoryRowSource
+from headrace_connectors.sql import OracleRowSource
+
+CACHE = ReselectOptions(null_values=False, cache_enabled=True)
+LOB_ENABLED = replace(CACHE, modes=HandlingModes(lob_enabled=True))
+
+
+def clobs(big: str | None) -> MemoryRowSource:
+    """An Oracle database whose table has one row with this CLOB."""
+    rows = [{"id": 1, "big": big, "doc": None}]
+    source = database(*rows)
+    clob = SqlType(0, "SYS", "CLOB")
+    known = replace(catalog(type=clob, attstorage="x"), dialect=Dialect.ORACLE)
+    source.add(known, source.schema(known), rows)
+    return source
+
+
+def test_s01b_null_of_an_insert_is_not_remembered() -> None:
+    """S1b: without ``lob.enabled`` an insert shows every CLOB as null; a placeholder that follows asks the database."""
+    lake = Lake(clobs("A"), CACHE)
+    lake.each(c(1, big=None), u(1, big=P))
+    assert (lake.big(), lake.queries) == ("A", 1)
+
+
+def test_s01b_with_lob_enabled_a_null_is_one() -> None:
+    """S1b: there every change has its event, so the null stands and needs no question."""
+    lake = Lake(clobs("never asked for"), LOB_ENABLED)
+    lake.each(c(1, big=None), u(1, big=P))
+    assert (lake.big(), lake.queries) == (None, 0)
+
+
+def test_s20_large_object_that_changed_without_an_event() -> None:
+    """S20: nothing of the column is cached, so that the change shows with the next event of the row."""
+    lake = Lake(clobs("B"), CACHE)
+    lake.each(r(1, big="A"), u(1, big=P))
+    assert lake.big() == "B"
+    told = Lake(clobs("B"), LOB_ENABLED)
+    told.each(r(1, big="A"), u(1, big=P))
+    assert (told.big(), told.queries) == ("A", 0)
+
+
+def test_n03_standby_behind_the_commit_is_no_answer() -> None:
+    """N3: its current state would be older than the event, so no fallback to it: tried again, or the primary asked."""
+    server, standby = orders_server(), orders_server()
+    server.commit("app", "Orders", {"Id": Decimal(1), "region": "nord", "note": "now", "blob": None, "price": None})
+    standby.role = "PHYSICAL STANDBY"
+    alone = row_source(standby, read_from="replica")
+    asked = orders_request(server.scn)
+    known = alone.catalog(ORDERS)
+    assert known is not None
+    with pytest.raises(Retriable, match="ORA-08181"):
+        alone.fetch(known, asked)
+    both = replace(DATABASE, hostname="standby, primary")
+    source = OracleRowSource(ReselectOptions(database=both, read_from="replica"), FakeDriver(server, standby=standby))
+    assert source.fetch(known, asked).values[0] == ["now"]
