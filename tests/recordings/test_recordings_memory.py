@@ -20,7 +20,7 @@ from recordings.images import key_fields
 from recordings.records import MARIADB, ORACLE, VARIANTS, DumpedTable, RecordedRecord, Variant, batches, variant
 from recordings.replay import Chunk, Killed, Replay
 
-from headrace.core.envelope_columns import OLD_KEY_HEADER
+from headrace.core.envelope_events import OLD_KEY_HEADER
 
 ANY_DELIVERY = settings(
     max_examples=12,

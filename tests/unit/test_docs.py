@@ -31,6 +31,7 @@ FOREIGN = (
     "ordering.",
     "skipped.",
     "bigint.",
+    "add.",
 )
 SOURCE_ROOTS = ("", "service/headrace/", "connectors/headrace_connectors/")
 

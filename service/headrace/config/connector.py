@@ -143,6 +143,21 @@ _SOURCE = group(
         at_least(0),
     ),
     key(
+        "add.fields.prefix",
+        Type.STRING,
+        "__",
+        "Of records that ExtractNewRecordState has flattened: its setting. The fields that it adds (op, deleted, lsn, "
+        "source.lsn, ts_ms…) say what an event is; they are no columns of the table.",
+        _LOW,
+    ),
+    key(
+        "add.headers.prefix",
+        Type.STRING,
+        "__",
+        "The same of the headers that it adds.",
+        _LOW,
+    ),
+    key(
         "lob.enabled",
         Type.BOOLEAN,
         "false",

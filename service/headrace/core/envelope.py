@@ -19,6 +19,7 @@ from headrace.core.envelope_columns import ChangesBuilder
 from headrace.core.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import Changes, Operation, TableId, Truncate
+from headrace.core.flattened import FlatCodec, FlattenedReader, MetadataNames, is_flattened, plain_is_flattened
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
 
@@ -35,7 +36,10 @@ _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", "SchemaCha
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeOptions:
-    """What a connector says about its envelopes. ``key_fields`` overrides the record key's field names."""
+    """What a connector says about its envelopes.
+
+    ``key_fields`` overrides the record key's field names; ``added`` is what flattened records call their metadata.
+    """
 
     key_schemas: bool = True
     value_schemas: bool = True
@@ -43,6 +47,7 @@ class EnvelopeOptions:
     modes: HandlingModes = field(default_factory=HandlingModes)
     position_epoch: int = 0
     key_fields: tuple[str, ...] = ()
+    added: MetadataNames = field(default_factory=MetadataNames)
 
 
 @dataclass(slots=True)
@@ -65,6 +70,7 @@ class TopicDecoder:
         self._options = options
         self._values = JsonConverter(options.value_schemas)
         self._reader = EventReader(options.key_schemas)
+        self._flattened = FlattenedReader(options.key_schemas, topic, options.added)
         self._builder = ChangesBuilder(
             topic,
             catalog or NoCatalog(),
@@ -75,6 +81,7 @@ class TopicDecoder:
         )
         self._codecs: LRUCache[int, tuple[Schema | None, Codec | None]] = LRUCache(_CODECS)
         self._last: Codec | None = None
+        self._plain_kind: bool | None = None
         self._table = TableId("", "", "", topic)
         self._names: Names | None = None
 
@@ -87,11 +94,13 @@ class TopicDecoder:
                 self._add_pieces(codec, events, out)
                 codec, events = current, Events()
             if current is not None:
-                events = events.followed_by(self._reader.read(current, records, run))
+                reader = self._flattened if isinstance(current, FlatCodec) else self._reader
+                events = events.followed_by(reader.read(current, records, run))
         self._add_pieces(codec, events, out)
-        errant, skipped = self._reader.taken()
-        out.errant = sorted(out.errant + errant, key=lambda each: each.index)
-        out.skipped += skipped
+        for errant, skipped in (self._reader.taken(), self._flattened.taken()):
+            out.errant += errant
+            out.skipped += skipped
+        out.errant.sort(key=lambda each: each.index)
         return out
 
     # -- runs of one schema ---------------------------------------------------------------------------------
@@ -138,7 +147,7 @@ class TopicDecoder:
         if key not in self._codecs:
             if schema is not None and (schema.name or "").endswith(_NOT_ROWS):
                 compiled = None
-            elif schema is not None and schema.field("op") is None:
+            elif schema is not None and schema.type != "struct":
                 raise_for = BadRecord(f"a value of schema {schema.name!r} is no Debezium change event")
                 out.errant += [Errant(index, Stage.TASK_PUT, raise_for) for index in run.indexes]
                 return None
@@ -148,8 +157,8 @@ class TopicDecoder:
                 except BadRecord as error:
                     out.errant += [Errant(index, Stage.TASK_PUT, error) for index in run.indexes]
                     return None
-                if not compiled.key_fields:  # only truncates so far, perhaps: a later record may tell
-                    return compiled
+                if not compiled.key_fields or (schema is None and self._plain_kind is None):
+                    return compiled  # only truncates or tombstones so far, perhaps: a later record may tell
             self._codecs[key] = (schema, compiled)  # holding the schema keeps its id its own
         codec = self._codecs[key][1]
         if codec is None:
@@ -159,9 +168,18 @@ class TopicDecoder:
         return codec
 
     def _compile(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run) -> Codec:
-        after = None if schema is None else schema.field("after")
         key_schema, names = self._reader.key_shape(records[index] for index in run.indexes)
-        return Codec(after, key_schema, self._options.key_fields or names)
+        key_fields = self._options.key_fields or names
+        if is_flattened(schema) if schema is not None else self._plain_is_flattened(run):
+            return FlatCodec(schema, key_schema, key_fields, self._options.added)
+        return Codec(None if schema is None else schema.field("after"), key_schema, key_fields)
+
+    def _plain_is_flattened(self, run: Run) -> bool:
+        """The first value that tells decides for the topic."""
+        for payload in run.payloads if self._plain_kind is None else ():
+            if payload is not None and self._plain_kind is None:
+                self._plain_kind = plain_is_flattened(payload)
+        return bool(self._plain_kind)
 
     # -- the events of one schema ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.core.catalog import Catalog, HandlingModes
 from headrace.core.codec import Codec, Source
-from headrace.core.envelope_events import NO_SOURCE, Events, KafkaRecord
+from headrace.core.envelope_events import NO_SOURCE, OLD_KEY_HEADER, Events, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import CellState, Changes, Column, Operation, TableId, Versions
 from headrace.core.hidden_nulls import doubted, null_may_hide
@@ -21,7 +21,6 @@ from headrace.core.positions import NO_FORMAT, position_format, positions
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
 
-OLD_KEY_HEADER = "__debezium.oldkey"
 NEW_KEY_HEADER = "__debezium.newkey"
 
 Bools = npt.NDArray[np.bool_]

@@ -21,6 +21,9 @@ from headrace.core.schema import Schema
 NO_SOURCE = Source()
 """The source of an event that does not tell its own: a tombstone."""
 
+OLD_KEY_HEADER = "__debezium.oldkey"
+"""Stands on the second half of a key change and names the first."""
+
 KEYLESS = (
     "a record without a key: the table is append-only, which needs insert.mode=insert; "
     "give the table a primary key, or name its key columns in primary.key.fields"
@@ -60,7 +63,8 @@ class _Tombstone:
     after: None = None
 
 
-_TOMBSTONE = _Tombstone()
+TOMBSTONE = _Tombstone()
+"""The envelope of a record without a value."""
 
 
 @dataclass(slots=True)
@@ -176,7 +180,7 @@ class EventReader:
             return self._one_by_one(codec, records, run, self._each_envelope(codec, run))
         if len(envelopes) < len(run.payloads):
             remaining = iter(envelopes)
-            envelopes = [_TOMBSTONE if payload is None else next(remaining) for payload in run.payloads]
+            envelopes = [TOMBSTONE if payload is None else next(remaining) for payload in run.payloads]
         return self._row_changes(codec, records, run, envelopes, common) or self._one_by_one(
             codec, records, run, envelopes
         )
@@ -256,7 +260,7 @@ class EventReader:
         envelopes: list[Any] = []
         for index, payload in zip(run.indexes, run.payloads, strict=True):
             try:
-                envelopes.append(_TOMBSTONE if payload is None else codec.decode(payload))
+                envelopes.append(TOMBSTONE if payload is None else codec.decode(payload))
             except msgspec.DecodeError as error:
                 message = f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
                 self._errant.append(Errant(index, Stage.VALUE_CONVERTER, BadRecord(message)))

@@ -11,6 +11,7 @@ from headrace.config import SinkConnectorConfig
 from headrace.core.batch import BatchPolicy
 from headrace.core.converter import JsonConverter
 from headrace.core.envelope import EnvelopeOptions
+from headrace.core.flattened import MetadataNames
 from headrace.core.naming import TableNaming
 from headrace.core.reselect import DatabaseOptions, ReselectOptions
 from headrace.core.unavailable import Placeholder
@@ -145,4 +146,5 @@ def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         modes=reselect.modes,
         position_epoch=config.get_int("source.position.epoch"),
         key_fields=tuple(config.get_list("primary.key.fields")),
+        added=MetadataNames(config.get_string("add.fields.prefix"), config.get_string("add.headers.prefix")),
     )

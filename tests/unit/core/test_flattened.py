@@ -1,0 +1,221 @@
+"""Flattened records: what is told of an event, and what is not, by fields and by headers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.errors import Stage
+from headrace.core.events import NO_POSITION, CellState, Changes, Operation, TableId
+from headrace.core.flattened import MetadataNames, is_flattened, plain_is_flattened
+from headrace.core.schema import Field, Schema
+
+LSN = b"00000.%020d"
+TYPES = {int: "int64", str: "string", bool: "boolean"}
+
+
+@dataclass
+class Record:
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]] = field(default_factory=list)
+    offset: int = 0
+    partition: int = 0
+    timestamp: int = 7
+
+
+def record(row: dict[str, Any] | None, key: int = 1, **headers: Any) -> Record:
+    """A record without schemas, whose headers JsonConverter wrote."""
+    value = None if row is None else json.dumps({"id": key} | row).encode()
+    return Record(b'{"id":%d}' % key, value, [(name, json.dumps(v).encode()) for name, v in headers.items()])
+
+
+def decode(*records: Record, **options: Any) -> Decoded:
+    for offset, each in enumerate(records):
+        each.offset = offset
+    return TopicDecoder("t", EnvelopeOptions(False, False, **options)).decode(records)
+
+
+def only(*records: Record, **options: Any) -> Changes:
+    decoded = decode(*records, **options)
+    assert decoded.errant == []
+    (piece,) = decoded.pieces
+    assert isinstance(piece, Changes)
+    return piece
+
+
+def rows(changes: Changes) -> list[dict[str, Any]]:
+    names = [column.name for column in changes.columns]
+    cells = zip(*(column.values.to_pylist() for column in changes.columns), strict=True)
+    return [dict(zip(names, row, strict=True)) for row in cells]
+
+
+def test_a_row_alone_is_an_update_without_position() -> None:
+    """Nothing tells more. The table is the topic's."""
+    changes = only(record({"a": "x"}))
+    assert changes.operation.tolist() == [Operation.UPDATE]
+    assert changes.version.position.tolist() == [NO_POSITION]
+    assert changes.table == TableId("", "", "", "t")
+    assert changes.version.source_time.tolist() == [7000]
+
+
+@pytest.mark.parametrize(("op", "operation"), [("c", Operation.CREATE), ("u", Operation.UPDATE), ("r", Operation.READ)])
+def test_the_operation_and_position_that_are_told(op: str, operation: Operation) -> None:
+    """By fields or by headers, qualified or not; a read has no position. None of them is a column."""
+    for changes in (
+        only(record({"a": "x", "__op": op, "__lsn": 7})),
+        only(record({"a": "x", "__op": op, "__source_lsn": 7})),
+        only(record({"a": "x"}, __op=op, __lsn=7)),
+        only(record({"a": "x"}, __op={"schema": {}, "payload": op}, __source_lsn="7")),
+    ):
+        assert changes.operation.tolist() == [operation]
+        assert changes.version.position.tolist() == [NO_POSITION if op == "r" else LSN % 7]
+        assert rows(changes) == [{"id": 1, "a": "x"}]
+
+
+def test_headers_of_the_simple_header_converter() -> None:
+    """Plain text is no JSON."""
+    plain = record({"a": "x"})
+    plain.headers = [("__op", b"c"), ("__lsn", b"7"), ("__table", b"orders"), ("__db", b"")]
+    changes = only(plain)
+    assert (changes.operation.tolist(), changes.version.position.tolist()) == ([Operation.CREATE], [LSN % 7])
+    assert changes.table == TableId("", "", "", "orders")
+
+
+def test_a_position_that_may_be_a_reads_does_not_count() -> None:
+    """Without op or snapshot a read's position cannot be told from a change's, and would hide later changes."""
+    assert only(record({"__lsn": 7})).version.position.tolist() == [NO_POSITION]
+    streamed = only(record({"__lsn": 7, "__snapshot": "false"}))
+    assert (streamed.operation.tolist(), streamed.version.position.tolist()) == ([Operation.UPDATE], [LSN % 7])
+    snapshot = only(record({"__lsn": 7, "__source_snapshot": "last"}))
+    assert (snapshot.operation.tolist(), snapshot.version.position.tolist()) == ([Operation.READ], [NO_POSITION])
+
+
+def test_positions_of_other_connectors() -> None:
+    """The fields of a position tell the connector; a part of them is no position."""
+    binlog = {"__op": "u", "__file": "b.000002", "__pos": 4, "__row": 1}
+    assert only(record(binlog)).version.position.tolist() == [b"00000.0000000002.%020d.0000000001" % 4]
+    assert only(record({"__op": "u", "__file": "b.000002", "__pos": 4})).version.position.tolist() == [NO_POSITION]
+    oracle = {"__op": "u", "__source_commit_scn": "12", "__source_txSeq": 1, "__connector": "oracle"}
+    assert only(record(oracle)).version.position.tolist() == [b"00000.%038d.%020d" % (12, 1)]
+
+
+def test_one_record_of_a_run_tells_the_connector_for_all() -> None:
+    """The first change need not have a position."""
+    changes = only(record({"__op": "r", "__lsn": None}), record({"__op": "u", "__lsn": 7}))
+    assert changes.version.position.tolist() == [NO_POSITION, LSN % 7]
+
+
+@pytest.mark.parametrize("deleted", [{"__deleted": "true"}, {"__deleted": True}, {"__op": "d"}])
+def test_rewritten_deletes(deleted: dict[str, Any]) -> None:
+    """The row is its key and nothing else, whatever was rewritten; a tombstone after it adds nothing."""
+    changes = only(record({"a": "x", "__deleted": "false"}), record({"a": "y", **deleted}), record(None))
+    assert changes.operation.tolist() == [Operation.UPDATE, Operation.DELETE, Operation.TOMBSTONE]
+    assert rows(changes)[1:] == [{"id": 1, "a": None}] * 2
+
+
+def test_deletes_that_are_null() -> None:
+    """A tombstone without position, or a delete with the position that its headers tell."""
+    changes = only(record({"a": "x"}), record(None), record(None, __op="d", __lsn=7))
+    assert changes.operation.tolist() == [Operation.UPDATE, Operation.TOMBSTONE, Operation.DELETE]
+    assert changes.version.position.tolist() == [NO_POSITION, NO_POSITION, LSN % 7]
+
+
+def test_the_second_half_of_a_key_change_is_known_by_its_header() -> None:
+    """So what it leaves out is taken from the old key, even without an op."""
+    into = record({"a": "__debezium_unavailable_value"}, key=2)
+    into.headers = [("__debezium.oldkey", b'{"id":1}')]
+    changes = only(into)
+    assert (changes.operation.tolist(), changes.old_key) == ([Operation.CREATE], {0: "=1"})
+    states = changes.columns[1].states
+    assert states is not None
+    assert states.tolist() == [CellState.UNCHANGED]
+
+
+def test_other_prefixes() -> None:
+    """What does not begin with the prefix is a column of the row; so is what nobody adds."""
+    names = MetadataNames("meta_", "h_")
+    changes = only(record({"meta_op": "c", "meta_lsn": 7, "__op": "u", "meta_color": "x"}, h_ts_ms=1), added=names)
+    assert (changes.operation.tolist(), changes.version.position.tolist()) == ([Operation.CREATE], [LSN % 7])
+    assert rows(changes) == [{"id": 1, "__op": "u", "meta_color": "x"}]
+
+
+def test_the_time_of_the_source() -> None:
+    """In microseconds; the connector's own clock is not it."""
+    changes = only(record({"__source_ts_ms": 5, "__ts_ms": 9}))
+    assert changes.version.source_time.tolist() == [5000]
+
+
+@pytest.mark.parametrize("bad", [{"__lsn": "x", "__op": "u"}, {"op": "c", "source": {}, "after": {"id": 1}}])
+def test_bad_records_are_reported_alone(bad: dict[str, Any]) -> None:
+    """A field that is not what a connector writes; an envelope among rows. No value stands in the message."""
+    decoded = decode(record({"a": "x"}), record(bad), record({"a": "y"}))
+    (errant,) = decoded.errant
+    assert (errant.index, errant.stage) == (1, Stage.TASK_PUT)
+    assert sum(len(piece) for piece in decoded.pieces if isinstance(piece, Changes)) == 2
+
+
+def test_json_that_is_none_is_reported_alone() -> None:
+    """The others of its run go on."""
+    decoded = decode(record({"a": "x"}), Record(b'{"id":1}', b"{"), record(None), record({"a": "y"}))
+    assert [(errant.index, errant.stage) for errant in decoded.errant] == [(1, Stage.VALUE_CONVERTER)]
+    assert sum(len(piece) for piece in decoded.pieces if isinstance(piece, Changes)) == 3
+
+
+def test_a_topic_that_begins_with_a_tombstone() -> None:
+    """It does not tell yet what the topic holds; the first value does, in this chunk or a later one."""
+    decoder = TopicDecoder("t", EnvelopeOptions(False, False))
+    (first,) = decoder.decode([record(None)]).pieces
+    assert isinstance(first, Changes)
+    assert first.operation.tolist() == [Operation.TOMBSTONE]
+    (second,) = decoder.decode([record({"a": "x"})]).pieces
+    assert isinstance(second, Changes)
+    assert rows(second) == [{"id": 1, "a": "x"}]
+
+
+def with_schema(row: dict[str, Any], name: str) -> Record:
+    fields = [{"type": TYPES[type(value)], "optional": True, "field": column} for column, value in row.items()]
+    schema = {"type": "struct", "name": name, "fields": fields}
+    return Record(None, json.dumps({"schema": schema, "payload": row}, separators=(",", ":")).encode())
+
+
+def test_rows_with_schemas() -> None:
+    """Columns have the types that the schema says, and the fields that were added are none."""
+    flat = with_schema({"id": 1, "a": "x", "__deleted": "false", "__op": "c", "__lsn": 7}, "shop.public.items.Value")
+    flat.key = with_schema({"id": 1}, "shop.public.items.Key").value
+    (piece,) = TopicDecoder("t", EnvelopeOptions()).decode([flat]).pieces
+    assert isinstance(piece, Changes)
+    assert [(column.name, column.schema.type) for column in piece.columns] == [("id", "int64"), ("a", "string")]
+    assert piece.version.position.tolist() == [LSN % 7]
+
+
+def test_what_a_schema_is_of() -> None:
+    """An envelope by its name or by its op; a row may have a column of that name."""
+    op = (Field("op", Schema("string")),)
+    assert not is_flattened(Schema("struct", name="shop.public.items.Envelope", fields=op))
+    assert not is_flattened(Schema("struct", fields=op))
+    assert is_flattened(Schema("struct", name="shop.public.items.Value", fields=op))
+    assert is_flattened(Schema("struct"))
+    assert not is_flattened(Schema("string"))
+
+
+@pytest.mark.parametrize(
+    ("value", "flattened"),
+    [
+        ('{"op":"c","source":{},"after":{}}', False),
+        ('{"id":1,"op":"c"}', True),
+        ('{"ts_ms":1}', None),
+        ('{"status":"BEGIN","id":"1","event_count":null,"data_collections":null,"ts_ms":1}', None),
+        ('{"source":{},"ts_ms":1,"databaseName":"d","schemaName":null,"ddl":"x","tableChanges":[]}', None),
+        ("{}", None),
+        ("7", None),
+        ("{", None),
+    ],
+)
+def test_what_a_value_without_a_schema_is(value: str, flattened: bool | None) -> None:
+    """Neither a row nor an envelope: those move the offset only."""
+    assert plain_is_flattened(value.encode()) is flattened
