@@ -19,6 +19,7 @@ from headrace.core.errors import Stage
 from headrace.core.events import Actions, RowVersion, TableId
 from headrace.core.reselect import RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
+from headrace.core.table_layout import TableLayout
 
 
 class TopicPartition(NamedTuple):
@@ -198,11 +199,16 @@ class LakeTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What a connector says about its tables; ``properties`` are the format's own."""
+    """What a connector says about its tables; ``properties`` are the format's own.
+
+    Layout and properties are those of new tables. ``adopt`` lets a table be taken over that somebody else has made.
+    """
 
     format: str = "iceberg"
     format_version: int = 3
     properties: Mapping[str, str] = field(default_factory=dict)
+    layout: TableLayout = field(default_factory=TableLayout)
+    adopt: bool = False
 
 
 class Lakehouse(Protocol):

@@ -28,8 +28,11 @@ DAY = 24 * 3600 * 1_000_000
 class LakeHarness(Protocol):
     """A lakehouse as the suite sees it."""
 
-    def open(self, name: str) -> LakeTable:
-        """A new handle for a table."""
+    def open(self, name: str, **options: Any) -> LakeTable:
+        """A new handle for a table; ``options`` are those of ``TableOptions``."""
+
+    def create_otherwise(self, name: str, schema: pa.Schema) -> None:
+        """Make a table without Headrace."""
 
     def read(self, name: str) -> pa.Table:
         """The whole table, own columns included, in any order."""
@@ -474,6 +477,30 @@ class LakeTableSuite:
             assert table.merge(batch, commit()).upserted == len(cells)
         stored = lake.read(name).sort_by("id").column("v").combine_chunks()
         assert stored.cast(_exact(kind)) == batch.columns[1].values.cast(_exact(kind))
+
+    # -- tables of others ---------------------------------------------------------------------------------------------
+
+    def test_a_table_of_others_is_refused(self, lake: LakeHarness, name: str) -> None:
+        """Unless it is to be taken over: nobody's rows are changed by accident."""
+        lake.create_otherwise(name, ITEM)
+        with pytest.raises(Fatal, match=r"not made by Headrace.*table\.adopt=true"):
+            lake.open(name).schema()
+
+    def test_a_table_of_others_is_taken_over(self, lake: LakeHarness, name: str, rows: Callable[[], Any]) -> None:
+        """Its rows stay, every change applies to them, and then it is a table like others, with a ledger."""
+        lake.create_otherwise(name, pa.schema(list(ITEM)[:3]))
+        lake.load_otherwise(name, {"id": 1, "name": "theirs", "note": "a"})
+        lake.load_otherwise(name, {"id": 2, "name": "theirs", "note": "b"})
+        table = lake.open(name, adopt=True)
+        assert table.schema() == pa.schema(list(ITEM)[:3])
+        assert table.ledger() == {}
+        table.evolve(ITEM, ["id"])
+        assert apply(table, item(1, "ours", KEEP, 1, position=1), item(3, position=2)) == (2, 0)
+        assert rows() == {1: ("ours", "a", 1), 2: ("theirs", "b", None), 3: ("n", "o", 1)}
+        table.record_tombstones({"2": RowVersion(text(3), TOPIC, 0, 3, 30)}, NOW)
+        again = lake.open(name)
+        assert apply(again, item(1, position=1), delete({"id": 2}, position=3)) == (0, 1)
+        assert set(again.ledger()) == {"2"}
 
     # -- commits ------------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,11 @@ class MemoryHarness:
     def __init__(self) -> None:
         self._lakehouse = MemoryLakehouse()
 
-    def open(self, name: str) -> MemoryTable:
-        return self._lakehouse.table("shop", name, TableOptions())
+    def open(self, name: str, **options: Any) -> MemoryTable:
+        return self._lakehouse.table("shop", name, TableOptions(**options))
+
+    def create_otherwise(self, name: str, schema: pa.Schema) -> None:
+        self.open(name).create_otherwise(schema)
 
     def read(self, name: str) -> pa.Table:
         return self.open(name).to_arrow()

@@ -11,14 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import Row, actions, commit
-from contracts.lake_table_suite import LakeTableSuite
+from contracts.lake_actions import Row, actions, commit, delete
+from contracts.lake_table_suite import ITEM, LakeTableSuite, apply, item
 from contracts.pipeline_suite import PipelineSuite
 from delta_tables import delta_rows, delta_table
 from fix_spark import Warehouse
 
 from headrace.core.errors import Retriable
+from headrace.core.table_layout import table_layout
 from headrace.ports import TableOptions
+from headrace_connectors.lakehouse.schema import column_list
 from headrace_connectors.lakehouse.writer import SparkTable
 
 pytestmark = pytest.mark.spark
@@ -30,8 +32,13 @@ class IcebergHarness:
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
 
-    def open(self, name: str) -> SparkTable:
-        return self._warehouse.lakehouse.table("shop", name, TableOptions())
+    def open(self, name: str, **options: Any) -> SparkTable:
+        return self._warehouse.lakehouse.table("shop", name, TableOptions(**options))
+
+    def create_otherwise(self, name: str, schema: pa.Schema) -> None:
+        self.open(name)  # starts Spark
+        self._warehouse.sql("CREATE NAMESPACE IF NOT EXISTS lake.shop")
+        self._warehouse.sql(f"CREATE TABLE lake.shop.`{name}` ({column_list(schema)}) USING iceberg")
 
     def read(self, name: str) -> pa.Table:
         return self._warehouse.read("shop", name)
@@ -50,13 +57,17 @@ class DeltaHarness:
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
 
-    def open(self, name: str) -> SparkTable:
-        return self._warehouse.lakehouse.table("delta_shop", name, TableOptions("delta"))
+    def open(self, name: str, **options: Any) -> SparkTable:
+        return self._warehouse.lakehouse.table("delta_shop", name, TableOptions("delta", **options))
+
+    def create_otherwise(self, name: str, schema: pa.Schema) -> None:
+        self.open(name)  # starts Spark
+        self._warehouse.sql(f"CREATE TABLE {self.sql_name(name)} ({column_list(schema)}) USING delta")
 
     def read(self, name: str) -> pa.Table:
         table = self._table(name)
-        if "typeWidening" in table.protocol().reader_features:
-            return self._warehouse.sql(f"SELECT * FROM {self._sql_name(name)}")
+        if "typeWidening" in (table.protocol().reader_features or ()):
+            return self._warehouse.sql(f"SELECT * FROM {self.sql_name(name)}")
         return delta_rows(table)
 
     def summary(self, name: str) -> Mapping[str, str]:
@@ -64,12 +75,12 @@ class DeltaHarness:
         return dict(json.loads(told[0])) if told else {}
 
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
-        self._warehouse.sql(f"INSERT INTO {self._sql_name(name)} {_row(cells)}")
+        self._warehouse.sql(f"INSERT INTO {self.sql_name(name)} {_row(cells)}")
 
     def _table(self, name: str) -> Any:
         return delta_table(self._warehouse.path / "delta_shop" / name)
 
-    def _sql_name(self, name: str) -> str:
+    def sql_name(self, name: str) -> str:
         path = str(self._warehouse.path / "delta_shop" / name).replace("`", "``")
         return f"delta.`{path}`"
 
@@ -132,3 +143,42 @@ def test_no_statement_is_logged(
     with pytest.raises(Retriable):
         table.merge(actions(schema, [Row({"id": "secret-42"})]), commit())
     assert "secret-42" not in caplog.text
+
+
+def test_the_layout_of_iceberg_tables(
+    iceberg: IcebergHarness, warehouse: Warehouse, unique: Callable[[str], str]
+) -> None:
+    """Partitions, sort order and properties are those that the connector wants, and merges go on as ever."""
+    name = unique("laid_out")
+    layout = table_layout("iceberg", "bucket(2, id), name", "note, qty desc")
+    table = iceberg.open(name, layout=layout, properties={"write.target-file-size-bytes": "1000000"})
+    table.evolve(ITEM, ["id"])
+    apply(table, *(item(key, name=f"n{key % 2}", position=1) for key in range(4)))
+    assert apply(table, item(1, name="n0", position=2), delete({"id": 2}, position=2)) == (1, 1)
+    assert sorted((row["id"], row["name"]) for row in iceberg.read(name).to_pylist()) == [
+        (0, "n0"),
+        (1, "n0"),
+        (3, "n1"),
+    ]
+    ddl = warehouse.sql(f"SHOW CREATE TABLE lake.shop.`{name}`")[0][0].as_py()
+    assert "PARTITIONED BY (bucket(2, id), name)" in ddl
+    assert "'sort-order' = 'note ASC NULLS FIRST, qty DESC NULLS LAST'" in ddl
+    assert "'write.target-file-size-bytes' = '1000000'" in ddl
+
+
+def test_the_layout_of_delta_tables(delta: DeltaHarness, warehouse: Warehouse, unique: Callable[[str], str]) -> None:
+    """Partitions or clusters, and properties."""
+    parted, clustered = unique("parted"), unique("clustered")
+    for name, layout in ((parted, table_layout("delta", "name", "")), (clustered, table_layout("delta", "", "note"))):
+        table = delta.open(name, layout=layout, properties={"delta.checkpointInterval": "7"})
+        table.evolve(ITEM, ["id"])
+        apply(table, *(item(key, name=f"n{key % 2}", position=1) for key in range(4)))
+        assert apply(table, item(1, name="n0", position=2), delete({"id": 2}, position=2)) == (1, 1)
+        found = sorted((row["id"], row["name"]) for row in delta.read(name).to_pylist())
+        assert found == [(0, "n0"), (1, "n0"), (3, "n1")]
+    details = [warehouse.sql(f"DESCRIBE DETAIL {delta.sql_name(name)}").to_pylist()[0] for name in (parted, clustered)]
+    assert [(each["partitionColumns"], each["clusteringColumns"]) for each in details] == [
+        (["name"], []),
+        ([], ["note"]),
+    ]
+    assert dict(details[0]["properties"])["delta.checkpointInterval"] == "7"

@@ -39,6 +39,7 @@ class DeltaFormat:
 
     def __init__(self, warehouse: str, options: TableOptions) -> None:
         self._warehouse = warehouse.rstrip("/")
+        self._layout = options.layout
         self._properties = {**_DEFAULTS, **options.properties, "headrace.format-version": FORMAT_VERSION}
 
     def sql_name(self, path: TablePath) -> str:
@@ -50,9 +51,14 @@ class DeltaFormat:
         return []
 
     def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
-        """With deletion vectors and the connector's properties."""
+        """With deletion vectors, the connector's properties and layout; what is to be sorted is clustered."""
         properties = property_list({**self._properties, **key_property(key_fields)})
-        return [f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta TBLPROPERTIES ({properties})"]
+        create = f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta"
+        if self._layout.partition:
+            create += f" PARTITIONED BY ({', '.join(quoted(by.column) for by in self._layout.partition)})"
+        if self._layout.sort:
+            create += f" CLUSTER BY ({', '.join(quoted(by.column) for by in self._layout.sort)})"
+        return [f"{create} TBLPROPERTIES ({properties})"]
 
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
         """In the order of time as it comes: the files' statistics let what has expired go by whole files."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from headrace.core.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
@@ -33,6 +34,7 @@ class IcebergFormat:
 
     def __init__(self, catalog: str, options: TableOptions) -> None:
         self._catalog = catalog
+        self._layout = options.layout
         self._properties = {
             "format-version": str(options.format_version),
             **_DEFAULTS,
@@ -49,11 +51,18 @@ class IcebergFormat:
         return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self._catalog)}.{quoted(namespace)}"]
 
     def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
-        """Merge-on-read, with the connector's properties."""
-        properties = property_list({**self._properties, **key_property(key_fields)})
-        return [
-            f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING iceberg TBLPROPERTIES ({properties})"
-        ]
+        """Merge-on-read, with the connector's properties and layout."""
+        table, properties = self.sql_name(path), property_list({**self._properties, **key_property(key_fields)})
+        create = f"CREATE TABLE {table} ({column_list(schema)}) USING iceberg"
+        if self._layout.partition:
+            create += f" PARTITIONED BY ({', '.join(map(_partition, self._layout.partition))})"
+        statements = [f"{create} TBLPROPERTIES ({properties})"]
+        if self._layout.sort:
+            # Within each file that a task writes: sorting the whole table would shuffle every batch.
+            order = ", ".join(f"{quoted(by.column)} {'DESC' if by.descending else 'ASC'}" for by in self._layout.sort)
+            distribution = "DISTRIBUTED BY PARTITION " if self._layout.partition else ""
+            statements.append(f"ALTER TABLE {table} WRITE {distribution}LOCALLY ORDERED BY {order}")
+        return statements
 
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
         """By days, so that what has expired goes by whole files."""
@@ -97,6 +106,15 @@ class IcebergFormat:
     def clean(self, path: TablePath) -> Sequence[str]:
         """Nothing: snapshots are let go after each compaction."""
         return []
+
+
+def _partition(field: PartitionField) -> str:
+    match field.transform:
+        case "identity":
+            return quoted(field.column)
+        case "bucket" | "truncate":
+            return f"{field.transform}({field.size}, {quoted(field.column)})"
+    return f"{field.transform}({quoted(field.column)})"
 
 
 def _within_catalog(path: TablePath) -> str:

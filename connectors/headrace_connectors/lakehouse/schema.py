@@ -124,6 +124,11 @@ def lake_schema(table: str, schema: pa.Schema, key_fields: Sequence[str] = ()) -
     return pa.schema([_lake_field(table, column) for column in schema])
 
 
+def data_schema(table: str, stored: pa.Schema) -> pa.Schema:
+    """The data columns of a table in lake types. Raises Fatal for a type that Headrace does not write."""
+    return pa.schema([_lake_field(table, column) for column in stored if column.name not in VERSION_COLUMNS.names])
+
+
 def _refuse_names(table: str, names: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:

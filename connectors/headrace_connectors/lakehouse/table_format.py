@@ -83,6 +83,11 @@ def property_list(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
 
 
+def set_properties(table: str, properties: Mapping[str, str]) -> str:
+    """The statement that gives a table (quoted) more properties."""
+    return f"ALTER TABLE {table} SET TBLPROPERTIES ({property_list(properties)})"
+
+
 def key_property(key_fields: Sequence[str]) -> Mapping[str, str]:
     """``KEY_FIELDS`` with its value."""
     return {KEY_FIELDS: json.dumps(list(key_fields))}

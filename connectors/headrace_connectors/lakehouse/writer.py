@@ -20,22 +20,36 @@ from headrace_connectors.lakehouse.merge import append_sql, merge_sql, stored_sq
 from headrace_connectors.lakehouse.schema import (
     VERSION_COLUMNS,
     Evolution,
+    column_list,
+    data_schema,
     evolution,
     evolved,
     lake_schema,
-    lake_type,
 )
-from headrace_connectors.lakehouse.snapshot import commit_properties
+from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, commit_properties
 from headrace_connectors.lakehouse.staging import Stage, stage_keys, stages
-from headrace_connectors.lakehouse.table_format import KEY_FIELDS, WRITE_ID, Committed, TableFormat, TablePath
+from headrace_connectors.lakehouse.table_format import (
+    KEY_FIELDS,
+    WRITE_ID,
+    Committed,
+    TableFormat,
+    TablePath,
+    key_property,
+    set_properties,
+)
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.upkeep import Upkeep
 
 
 class SparkTable:
-    """A ``ports.LakeTable`` that Spark writes. One thread at a time calls it; it has a session of its own."""
+    """A ``ports.LakeTable`` that Spark writes. One thread at a time calls it; it has a session of its own.
 
-    def __init__(self, session: TableSession, table_format: TableFormat, path: TablePath) -> None:
+    ``adopt`` lets it take over a table that somebody else has made.
+    """
+
+    def __init__(
+        self, session: TableSession, table_format: TableFormat, path: TablePath, *, adopt: bool = False
+    ) -> None:
         self._label = f"{path.namespace}.{path.name}"
         self._session = session
         self._format = table_format
@@ -46,6 +60,7 @@ class SparkTable:
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
         self._fresh = False
+        self._adopt = adopt
 
     # -- what the table is --------------------------------------------------------------------------------------------
 
@@ -54,8 +69,27 @@ class SparkTable:
         if self._schema is None:
             found = self._session.schema(self._table)
             if found is not None:
-                self._schema = _data_columns(self._label, found)
+                self._schema = self._data_columns(found)
         return self._schema
+
+    def _data_columns(self, found: pa.Schema) -> pa.Schema:
+        if not set(VERSION_COLUMNS.names) <= set(found.names):
+            if not self._adopt:
+                raise Fatal(
+                    f"{self._label}: the table was not made by Headrace, it lacks {VERSION_COLUMNS.names[0]} and more; "
+                    "write to another one, or have it taken over with table.adopt=true"
+                )
+            self._take_over(found)
+        return data_schema(self._label, found)
+
+    def _take_over(self, found: pa.Schema) -> None:
+        """Its rows stay and have no version, so that every change outranks them."""
+        for column in data_schema(self._label, found):
+            if column.type != found.field(column.name).type:
+                self._run(self._format.widen(self._path, column))
+        self._ledger.create()  # before the columns: an old ledger must never meet a table that is ours
+        self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(VERSION_COLUMNS)})")
+        self._session.run(set_properties(self._table, {"headrace.format-version": FORMAT_VERSION}))
 
     def key_fields(self) -> tuple[str, ...]:
         """The columns of the row key in their order, which the table's properties tell."""
@@ -73,6 +107,13 @@ class SparkTable:
             self._create(wanted, key_fields)
         else:
             self._alter(stored, evolution(self._label, stored, wanted))
+            self._tell_key(key_fields)
+
+    def _tell_key(self, key_fields: Sequence[str]) -> None:
+        """A table that was taken over does not say yet what its key is."""
+        if self._adopt and not self.key_fields():
+            self._session.run(set_properties(self._table, key_property(key_fields)))
+            self._key_fields = tuple(key_fields)
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         self._run(self._format.create_namespace(self._path.namespace))
@@ -203,12 +244,3 @@ class SparkTable:
         """Compact, expire snapshots and old tombstones where that is due; nothing is asked of Spark where it is not."""
         if self.schema() is not None:
             self._upkeep.run(now, tombstone_retention)
-
-
-def _data_columns(table: str, schema: pa.Schema) -> pa.Schema:
-    for own in VERSION_COLUMNS.names:
-        if own not in schema.names:
-            raise Fatal(f"{table}: the table has no column {own}; it was not made by Headrace, write to another one")
-    return pa.schema(
-        [(column.name, lake_type(column.type)) for column in schema if column.name not in VERSION_COLUMNS.names]
-    )

@@ -49,6 +49,7 @@ class _Stored:
     rows: dict[str, _Row] = field(default_factory=dict)
     tombstones: dict[str, tuple[RowVersion, int]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
+    foreign: bool = False
 
 
 class MemoryLakehouse:
@@ -59,7 +60,8 @@ class MemoryLakehouse:
 
     def table(self, namespace: str, name: str, options: TableOptions) -> MemoryTable:
         """Open a table; nothing is created before ``evolve``."""
-        return MemoryTable(f"{namespace}.{name}", self._tables.setdefault((namespace, name), _Stored()))
+        stored = self._tables.setdefault((namespace, name), _Stored())
+        return MemoryTable(f"{namespace}.{name}", stored, adopt=options.adopt)
 
     def check(self) -> None:
         """Memory can always be written."""
@@ -71,9 +73,10 @@ class MemoryLakehouse:
 class MemoryTable:
     """A ``ports.LakeTable``. Every merge is one visible step, whatever cells it keeps."""
 
-    def __init__(self, name: str, stored: _Stored) -> None:
+    def __init__(self, name: str, stored: _Stored, *, adopt: bool = False) -> None:
         self._name = name
         self._stored = stored
+        self._adopt = adopt
 
     @property
     def commits(self) -> Sequence[Commit]:
@@ -95,16 +98,23 @@ class MemoryTable:
         rows = [row.cells | _version_cells(row.version) for row in self._stored.rows.values()]
         return pa.table([_column([row[column.name] for row in rows], column.type) for column in schema], schema)
 
+    def create_otherwise(self, schema: pa.Schema) -> None:
+        """Be a table that somebody else has made."""
+        self._stored.schema, self._stored.foreign = schema, True
+
     def insert_unversioned(self, key: str, cells: Mapping[str, Any]) -> None:
         """Put a row there as a bulk load by other means does: its version columns are null."""
-        schema = self._existing_schema()
+        schema = self._stored.schema or self._existing_schema()
         typed = {name: pa.scalar(cells.get(name), schema.field(name).type) for name in schema.names}
         self._stored.rows[key] = _Row(typed, None)
 
     # -- ports.LakeTable ----------------------------------------------------------------------------------------------
 
     def schema(self) -> pa.Schema | None:
-        """The data columns, or None before ``evolve``."""
+        """The data columns, or None before ``evolve``. Takes over a table that somebody else has made, or is Fatal."""
+        if self._stored.foreign and not self._adopt:
+            raise Fatal(f"{self._name}: the table was not made by Headrace; set table.adopt=true or write elsewhere")
+        self._stored.foreign = False
         return self._stored.schema
 
     def key_fields(self) -> tuple[str, ...]:

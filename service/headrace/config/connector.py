@@ -40,6 +40,27 @@ _TABLES = group(
         validator=between(2, 3),
     ),
     key(
+        "table.partition.by",
+        Type.STRING,
+        "",
+        "How new tables are partitioned: column, years|months|days|hours(column), bucket(n, column), "
+        "truncate(n, column), separated by commas. Delta takes columns only.",
+    ),
+    key(
+        "table.sort.by",
+        Type.STRING,
+        "",
+        "Columns by which the files of new tables are sorted, each with ASC or DESC behind it if you like. Delta "
+        "clusters by them.",
+    ),
+    key(
+        "table.adopt",
+        Type.BOOLEAN,
+        "false",
+        "Take over tables that are there and were not made by Headrace: its columns are added to them, their rows "
+        "stay, and every change applies to them. Otherwise such a table fails the task.",
+    ),
+    key(
         "insert.mode",
         Type.STRING,
         "upsert",
@@ -52,6 +73,28 @@ _TABLES = group(
         "",
         "Columns that make up the row key, instead of those of the database's catalog or the record key.",
     ),
+    key(
+        "field.include.list",
+        Type.LIST,
+        "",
+        "Only these columns (column, or topic:column) and those of the key get into the tables, as in Debezium's JDBC "
+        "sink.",
+    ),
+    key(
+        "field.exclude.list",
+        Type.LIST,
+        "",
+        "These columns (column, or topic:column) do not get into the tables; those of the key do all the same.",
+    ),
+    key(
+        "table.metadata.fields",
+        Type.LIST,
+        "",
+        "Metadata of the last change as columns, named as Debezium's ExtractNewRecordState does: op, source.name, "
+        "source.db, source.schema, source.table, source.txId, source.ts_us, source.ts_ms, each with :name behind it if "
+        "you like.",
+    ),
+    key("table.metadata.prefix", Type.STRING, "__", "What the names of those columns begin with."),
     key(
         "schema.evolution",
         Type.STRING,
@@ -175,8 +218,6 @@ CONNECTOR_OPTIONS = FRAMEWORK_OPTIONS + SINK_OPTIONS
 LATER = {
     "ordering.field": "ordering by a field comes with a later release",
     "signal.data.collection": "signal tables come with a later release",
-    "field.include.list": "leaving out columns comes with a later release",
-    "field.exclude.list": "leaving out columns comes with a later release",
     "reselect.cache.rocksdb.path": "a cache on disk comes with a later release",
     "reselect.cache.rocksdb.cleanup": "a cache on disk comes with a later release",
 }
@@ -187,6 +228,9 @@ LATER_VALUES = {
     ("reselect.error.handling.mode", "dlq"): "dead-lettering by reselect comes with a later release; use warn or fail",
     ("reselect.unresolved.insert.mode", "dlq"): "dead-lettering by reselect comes with a later release; use fail",
 }
+
+TABLE_PROPERTIES = "table.properties."
+"""Prefix of the format's own properties, for new tables: ``auto-create-props`` of Iceberg's Kafka Connect sink."""
 
 CLIENT_OVERRIDES = ("consumer.override.", "producer.override.", "admin.override.")
 

@@ -17,6 +17,7 @@ from headrace.config.connector import (
     CONNECTOR_OPTIONS,
     LATER,
     LATER_VALUES,
+    TABLE_PROPERTIES,
     SinkConnectorConfig,
 )
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, LATER_CONVERTERS, converter_class
@@ -31,10 +32,13 @@ from headrace.core.config_def import (
     ConfigValue,
     Importance,
     Type,
+    parse_list,
     suggestion,
 )
 from headrace.core.errors import ConfigError
+from headrace.core.field_selection import FIELD_LISTS, field_selection
 from headrace.core.reselect_options import ReselectOptions
+from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 
 Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."
@@ -106,10 +110,11 @@ def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:
 
 
 def _overrides(properties: Properties) -> Iterator[ConfigKey]:
-    """Client overrides as given; those of producer and admin only where a dead letter queue uses them."""
+    """Client overrides and table properties as given; those of producer and admin only where a dead letter queue is."""
     with_queue = bool(properties.get("errors.deadletterqueue.topic.name"))
     for prefix in CLIENT_OVERRIDES if with_queue else CLIENT_OVERRIDES[:1]:
         yield from (_free_key(name) for name in properties if name.startswith(prefix))
+    yield from (_free_key(name) for name in properties if name.startswith(TABLE_PROPERTIES))
 
 
 def _converter_definitions(properties: Properties) -> ConfigDef:
@@ -244,11 +249,21 @@ def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What the reselect post processor itself would refuse at start, such as patterns that do not compile."""
-    try:
-        ReselectOptions.from_properties(given)
-    except ConfigError as error:
-        yield error.key or "post.processors", str(error)
+    """What a task itself would refuse at start, such as patterns that do not compile."""
+    for read in (ReselectOptions.from_properties, _table_layout, _field_selection):
+        try:
+            read(given)
+        except ConfigError as error:
+            yield error.key or "post.processors", str(error)
+
+
+def _table_layout(given: Mapping[str, str]) -> None:
+    table_layout(given.get("table.format", "").lower(), given.get(PARTITION_BY, ""), given.get(SORT_BY, ""))
+
+
+def _field_selection(given: Mapping[str, str]) -> None:
+    include, exclude, add = (parse_list(given.get(name, "")) for name in FIELD_LISTS)
+    field_selection(include, exclude, add)
 
 
 def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:

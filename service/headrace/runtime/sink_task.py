@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
 from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
 from headrace.core.envelope_events import Errant
 from headrace.core.errors import Fatal, Fenced, Retriable
+from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
 from headrace.core.sequence import ChunkSequence
 from headrace.ports import (
@@ -66,6 +67,7 @@ class SinkTaskOptions:
     batches: BatchPolicy
     tables: TableOptions
     pipeline: PipelineOptions
+    fields: FieldSelection = field(default_factory=FieldSelection)
     tolerate_errors: bool = False
     log_errors: bool = False
     log_messages: bool = False
@@ -184,7 +186,9 @@ class SinkTask:
 
     def _decode(self, chunk: Chunk) -> Decoded:
         with self._observer.stage(chunk.partition.topic, "decode"):
-            return self._decoder(chunk.partition.topic).decode(chunk.records)
+            decoded = self._decoder(chunk.partition.topic).decode(chunk.records)
+            decoded.pieces = [self._options.fields.apply(piece) for piece in decoded.pieces]
+            return decoded
 
     def _note_what_no_cell_shows(self, chunk: Chunk, decoded: Decoded) -> None:
         """Records that are not applied, and snapshots that begin, change what may be remembered of rows."""

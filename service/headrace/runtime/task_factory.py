@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
+from headrace.config.connector import TABLE_PROPERTIES
 from headrace.core.batch import BatchPolicy
 from headrace.core.converter import JsonConverter
 from headrace.core.envelope import EnvelopeOptions
+from headrace.core.field_selection import field_selection
 from headrace.core.flattened import MetadataNames
 from headrace.core.naming import TableNaming
 from headrace.core.reselect import DatabaseOptions, ReselectOptions
+from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.unavailable import Placeholder
 from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, TableOptions
 from headrace.runtime.database_router import DatabaseRouter
@@ -125,7 +128,13 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
             max_bytes=config.get_int("batch.max.bytes"),
             linger=config.get_int("batch.linger.ms") / 1000,
         ),
-        tables=TableOptions(config.get_string("table.format"), config.get_int("table.format.version")),
+        fields=field_selection(
+            config.get_list("field.include.list"),
+            config.get_list("field.exclude.list"),
+            config.get_list("table.metadata.fields"),
+            config.get_string("table.metadata.prefix"),
+        ),
+        tables=_table_options(config),
         pipeline=PipelineOptions(
             unresolved_insert_mode=reselect.unresolved_insert_mode,
             evolve=config.get_string("schema.evolution") == "basic",
@@ -135,6 +144,17 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         tolerate_errors=config.get_string("errors.tolerance") == "all",
         log_errors=config.get_boolean("errors.log.enable"),
         log_messages=config.get_boolean("errors.log.include.messages"),
+    )
+
+
+def _table_options(config: SinkConnectorConfig) -> TableOptions:
+    table_format = config.get_string("table.format").lower()
+    return TableOptions(
+        table_format,
+        config.get_int("table.format.version"),
+        config.originals_with_prefix(TABLE_PROPERTIES),
+        table_layout(table_format, config.get_string(PARTITION_BY), config.get_string(SORT_BY)),
+        config.get_boolean("table.adopt"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.config.connector import CONNECTOR_OPTIONS, LATER, LATER_VALUES
+from headrace.config.connector import CONNECTOR_OPTIONS, LATER, LATER_VALUES, TABLE_PROPERTIES
 from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
 from headrace.core.reselect_options import ReselectOptions
 
@@ -90,6 +90,28 @@ def test_the_dead_letter_topic_is_not_read() -> None:
     assert list(_errors(errors__deadletterqueue__topic__name="a")) == ["topics"]
     pattern = {"topics": "", "topics.regex": "d.*", "errors.deadletterqueue.topic.name": "dead"}
     assert "may not be matched by the regex" in _errors(**pattern)["topics.regex"][0]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("table.partition.by", "bucket(id)", "bucket(n, column)"),
+        ("table.sort.by", "days(a)", "ASC or DESC"),
+        ("table.metadata.fields", "nonsense", "source.table"),
+        ("field.exclude.list", "b", "exclude each other"),
+    ],
+)
+def test_what_a_task_could_not_read(option: str, value: str, words: str) -> None:
+    """Layouts, columns and metadata are read when a connector is made, not when its first table is."""
+    assert words in _errors(**{"field.include.list": "a", option: value})[option][0]
+
+
+def test_table_properties_are_free() -> None:
+    """They are the format's own, and get to the tables without their prefix."""
+    name = "table.properties.write.parquet.compression-codec"
+    assert _errors(**{name: "zstd"}) == {}
+    config = sink_connector_config({**MINIMAL, name: "zstd"}, DEFAULTS)
+    assert config.originals_with_prefix(TABLE_PROPERTIES) == {"write.parquet.compression-codec": "zstd"}
 
 
 @pytest.mark.parametrize("option", LATER)

@@ -1,0 +1,42 @@
+"""Partition and sort expressions: what is read, and what is refused before a table is made."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.errors import ConfigError
+from headrace.core.table_layout import PartitionField, SortField, partition_fields, sort_fields, table_layout
+
+
+def test_partition_expressions() -> None:
+    """Columns of any name, and the transforms of Iceberg's Kafka Connect sink."""
+    assert partition_fields(" days(created at), bucket(16, id) ,region, TRUNCATE(4,`x`)") == (
+        PartitionField("created at", "days"),
+        PartitionField("id", "bucket", 16),
+        PartitionField("region"),
+        PartitionField("`x`", "truncate", 4),
+    )
+    assert partition_fields("") == ()
+
+
+@pytest.mark.parametrize("text", ["bucket(id)", "weeks(a)", "a,,b", "days()", "bucket(0, a)", "days(a", "a), b"])
+def test_what_is_no_partition_expression(text: str) -> None:
+    """The option is named, and the entry shown."""
+    with pytest.raises(ConfigError, match=r"table\.partition\.by") as refused:
+        partition_fields(text)
+    assert refused.value.key == "table.partition.by"
+
+
+def test_sort_expressions() -> None:
+    """Ascending unless it says otherwise."""
+    assert sort_fields("a, b c desc, d ASC") == (SortField("a"), SortField("b c", True), SortField("d"))
+    with pytest.raises(ConfigError, match=r"table\.sort\.by"):
+        sort_fields("days(a)")
+
+
+@pytest.mark.parametrize(("partition", "sort"), [("days(a)", ""), ("a", "b")])
+def test_what_delta_does_not_have(partition: str, sort: str) -> None:
+    """Transforms, and clusters beside partitions."""
+    table_layout("iceberg", partition, sort)
+    with pytest.raises(ConfigError, match="Delta"):
+        table_layout("delta", partition, sort)
