@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 CACHE = "service/headrace/core/cache.py"
 CACHE_BATCH = "service/headrace/core/reselect_cache.py"
+GUARDED_ROWS = "service/headrace/core/guarded_rows.py"
 IDENTITY = "service/headrace/core/reselect_identity.py"
 OPTIONS = "service/headrace/core/reselect_options.py"
 PLAN = "service/headrace/core/reselect.py"
@@ -58,7 +59,7 @@ _NO_DROP_OF_DELETED_ROWS = Edit(
     CACHE_BATCH, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "np.flatnonzero(actions.fresh).tolist()"
 )
 _NO_DROP = Edit(CACHE_BATCH, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "[]")
-_NO_DROP_AT_ASSIGNMENT = Edit(CACHE, '            self._drop_partition(partition, "assign")\n', "")
+_NO_DROP_AT_ASSIGNMENT = Edit(CACHE, 'self._drop_partition(partition, "assign")\n', "pass\n")
 _ANY_GENERATION = Edit(CACHE, " or cell.generation != self.generation(stamp.partition):", ":")
 _LARGE_OBJECTS_TELL_ALL = Edit(RULES, "not (masked or truncated or silent)", "not (masked or truncated)")
 
@@ -90,7 +91,7 @@ RULES_OF_CASES = (
         (
             _NO_DROP_AT_ASSIGNMENT,
             _ANY_GENERATION,
-            Edit(CACHE, '            self._drop_partition(partition, "revoke")\n', ""),
+            Edit(CACHE, 'self._drop_partition(partition, "revoke")\n', "pass\n"),
         ),
     ),
     Rule(
@@ -223,7 +224,7 @@ RULES_OF_CASES = (
     Rule(
         "S29",
         "a row that could not be dropped is poisoned",
-        (Edit(CACHE, "            self._poisoned.add(key)\n", "            pass\n"),),
+        (Edit(GUARDED_ROWS, "            self._poisoned.add(key)\n", "            pass\n"),),
     ),
     Rule(
         "S30",
@@ -361,7 +362,7 @@ RULES_OF_CASES = (
     Rule(
         "N11",
         "a time to live of 0 is without end",
-        (Edit(CACHE, "if self.limits.ttl and self._clock()", "if self._clock()"),),
+        (Edit(CACHE, "if self.limits.ttl and self._now()", "if self._now()"),),
     ),
     Rule(
         "N12",

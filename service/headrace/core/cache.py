@@ -8,6 +8,9 @@ The contract is ``reselect.md`` section 5; two laws stand above the rest: a dele
 that row a miss, and a real value in an event replaces the cached one before any lookup. A miss is always safe, a missed
 drop never is: when a store cannot drop a row, the row is poisoned until a write succeeds.
 
+A store may outlive the process. Then a partition's rows are not dropped when it goes, but wait for an assignment that
+goes on exactly where they stopped (``resume``), also after a restart in good order; after a crash they are dropped.
+
 Names are Debezium's (``ReselectColumnCache``, ``RowCache``, ``Hit``); unlike there, rows live in one LRU bounded by
 rows and bytes. Not safe for threads: the post-processor holds a lock around each use.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -36,33 +40,48 @@ from headrace.core.cache_rows import (
     StoreFailed,
     value_size,
 )
+from headrace.core.cache_state import CacheState, KnownTable, ParkedPartition, decode_state, encode_state
 from headrace.core.events import TableId
+from headrace.core.guarded_rows import GuardedRows
 
 
 class ReselectColumnCache:
-    """The rules of the cache over a store of rows. ``clock`` gives monotonic milliseconds.
+    """The rules of the cache over a store of rows. ``clock`` gives monotonic milliseconds, ``wall`` Unix time.
 
-    ``is_placeholder`` tells values that must never be cached as real ones. ``counts`` holds the outcomes of section 9:
-    requests, writes and drops, as ``(kind, result)``.
+    ``is_placeholder`` tells values that must never be cached as real ones; ``settings`` are the options on which cached
+    values depend, as one text. ``counts`` holds the outcomes of section 9: requests, writes and drops, as
+    ``(kind, result)``.
     """
 
     def __init__(
-        self, store: RowStore, limits: CacheLimits, clock: Callable[[], int], is_placeholder: Callable[[object], bool]
+        self,
+        store: RowStore,
+        limits: CacheLimits,
+        clock: Callable[[], int],
+        is_placeholder: Callable[[object], bool],
+        settings: str = "",
+        wall: Callable[[], int] = lambda: 0,
     ) -> None:
         self.limits = limits
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._store = store
+        self._rows = GuardedRows(store)
         self._clock = clock
         self._is_placeholder = is_placeholder
-        self._tables: dict[object, int] = {}
+        self._tables: dict[TableId, int] = {}
         self._shapes: dict[TableId, object] = {}
         self._epochs: Counter[int] = Counter()
         self._generations: dict[Partition, int] = {}
         self._last_generation = 0
-        self._poisoned: set[RowKey] = set()
         self._markers: dict[RowKey, int] = {}
         self._lost: dict[Partition, int] = {}
         self._open = 0
+        self._settings = settings
+        self._wall = wall
+        self._clock_base = 0
+        self._closed = False
+        self._next: dict[Partition, int] = {}
+        self._parked: dict[Partition, ParkedPartition] = {}
+        self._restore()
 
     def begin(self, table: TableId, shape: object, fingerprints: Mapping[str, object]) -> CacheBatch:
         """Start a batch of one table. A shape (key, columns) other than the last one drops the table's rows.
@@ -71,27 +90,45 @@ class ReselectColumnCache:
         """
         if self._shapes.get(table, shape) != shape:
             self.drop_table(table, "schema")
+        self._rows.retry()
         self._shapes[table] = shape
         self._open += 1
         return CacheBatch(self, self._number(table), fingerprints)
 
     def holds(self, table: TableId) -> bool:
         """Whether any row of a table is cached."""
-        return bool(self._store.keys(self._number(table)))
+        return self._rows.store.holds(self._number(table))
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """A new assignment: entries of an earlier one are dropped."""
+        """A new assignment: entries of an earlier one are dropped, or wait for ``resume``."""
         self._last_generation += 1
         for partition in partitions:
-            self._drop_partition(partition, "assign")
+            if not self._rows.store.durable:
+                self._drop_partition(partition, "assign")
             self._lost.pop(partition, None)
+            self._next.pop(partition, None)
             self._generations[partition] = self._last_generation
 
+    def resume(self, partition: Partition, position: int) -> None:
+        """The assignment's first event is the one at ``position``: entries that stop right there count again."""
+        parked = self._parked.pop(partition, None)
+        if parked is not None and parked.next_offset == position and partition in self._generations:
+            self._generations[partition] = parked.generation
+            self._lost[partition] = parked.lost
+            self._next[partition] = position
+
+    def settled(self, offsets: Mapping[Partition, int]) -> None:
+        """What stands before these offsets is in all tables, and in the cache as far as it is kept."""
+        self._next.update({each: offset for each, offset in offsets.items() if each in self._generations})
+
     def revoke(self, partitions: Iterable[Partition]) -> None:
-        """Drop the partitions' entries and refuse puts for them."""
+        """Refuse puts for the partitions, and serve none of their entries."""
         for partition in partitions:
-            self._generations.pop(partition, None)
-            self._drop_partition(partition, "revoke")
+            if self._rows.store.durable:
+                self._park(partition)
+            else:
+                self._generations.pop(partition, None)
+                self._drop_partition(partition, "revoke")
 
     def lose(self, partition: Partition, offset: int) -> None:
         """An event was not applied (undecodable, dead-lettered): whatever it may have changed is unknown from now on.
@@ -100,27 +137,43 @@ class ReselectColumnCache:
         refused as far as they are older (section 5.2).
         """
         self._lost[partition] = max(offset, self._lost.get(partition, -1))
-        self._drop_partition(partition, "lost")
+        if not self._rows.store.durable:  # elsewhere they are there, and are not served
+            self._drop_partition(partition, "lost")
 
     def drop_table(self, table: TableId, cause: str) -> None:
         """Drop all rows of a table and raise its epoch, so that reads in flight are rejected."""
         number = self._number(table)
         self._epochs[number] += 1
-        self._drop_all(self._store.keys(number), cause)
+        self.counts["drops", cause] += self._rows.drop_table(number)
 
     def drop_topic(self, topic: str, cause: str) -> None:
         """Drop the rows that came from a topic (its partition count changed, its offsets were set…)."""
-        for partition in [known for known in self._generations if known.topic == topic]:
+        for partition in [known for known in {*self._generations, *self._parked} if known.topic == topic]:
             self._drop_partition(partition, cause)
 
     def clear(self, cause: str) -> None:
         """Drop everything."""
         for number in self._tables.values():
             self._epochs[number] += 1
-        self._drop_all(self._store.keys(None), cause)
+        self.counts["drops", cause] += self._rows.drop_table(None)
+
+    def close(self) -> None:
+        """Let go of the store; idempotent. A durable one keeps its rows for the next process if no write failed."""
+        closed, self._closed = self._closed, True
+        if not closed and self._rows.store.durable and self._rows.sound:
+            for partition in list(self._generations):
+                self._park(partition)
+            with suppress(StoreFailed):
+                self._rows.store.save(encode_state(self._state()))
+        self._rows.store.close()
 
     def __len__(self) -> int:
-        return len(self._store.keys(None))
+        return len(self._rows.store)
+
+    @property
+    def size(self) -> int:
+        """Bytes in use, roughly."""
+        return self._rows.store.size
 
     # -- for CacheBatch and RowCache ------------------------------------------------------------------------
 
@@ -134,14 +187,15 @@ class ReselectColumnCache:
 
     def read(self, key: RowKey, column: str, stamp: Stamp, fingerprint: object) -> Hit | None:
         """Section 5.3 rule 3: a hit only if nothing speaks against it."""
-        cell = (self._row(key) or {}).get(column)
-        verdict = "poisoned" if key in self._poisoned else self._verdict(cell, stamp, fingerprint)
+        row = self._rows.get(key) or {}
+        cell = row.get(column)
+        verdict = "poisoned" if self._rows.is_poisoned(key) else self._verdict(cell, stamp, fingerprint)
         self.counts["requests", verdict] += 1
         if verdict == "expired":
-            self._forget_cell(key, column)
+            self._rows.write(key, {name: kept for name, kept in row.items() if name != column})
         if cell is None or verdict != "hit":
             return None
-        self._use_cell(key, column)
+        self._use_cell(key, row, column)
         return Hit(cell.value)
 
     def _verdict(self, cell: Cell | None, stamp: Stamp, fingerprint: object) -> str:
@@ -149,11 +203,13 @@ class ReselectColumnCache:
             return "miss"
         if cell.stamp.partition != stamp.partition or cell.generation != self.generation(stamp.partition):
             return "foreign_partition"
+        if cell.stamp.offset < self._lost.get(stamp.partition, -1):
+            return "lost"
         if cell.fingerprint != fingerprint:
             return "fingerprint"
         if cell.stamp.offset > stamp.offset or _goes_back(cell.stamp, stamp):
             return "ahead"
-        if self.limits.ttl and self._clock() - cell.stored >= self.limits.ttl:
+        if self.limits.ttl and self._now() - cell.stored >= self.limits.ttl:
             return "expired"
         return "hit"
 
@@ -164,7 +220,7 @@ class ReselectColumnCache:
         if refused or generation is None:
             self.counts["writes", refused or "generation"] += 1
             return None
-        return Cell(value, fingerprint, stamp, generation, origin, self._clock(), CELL_OVERHEAD + value_size(value))
+        return Cell(value, fingerprint, stamp, generation, origin, self._now(), CELL_OVERHEAD + value_size(value))
 
     def _refusal(self, value: CellValue | None, generation: int | None) -> str | None:
         if generation is None:
@@ -176,13 +232,14 @@ class ReselectColumnCache:
 
     def apply(self, key: RowKey, pending: PendingRow, valid: bool) -> None:
         """Publish what a batch says about a row; ``valid`` is False when the table was dropped meanwhile."""
-        base: Row = {} if pending.dropped is not None or not valid else (self._row(key) or {})
+        afresh = pending.dropped is not None or not valid
+        base: Row | None = {} if afresh else self._rows.base(key)
         marker = self._markers.get(key, -1)
         if pending.dropped is not None:
             self.counts["drops", "event"] += 1
             self._mark(key, pending.dropped)
-        merged = self._merge(base, pending.cells, marker) if valid else {}
-        self._write(key, merged)
+        # Of a row that cannot be read nobody knows what is newer: it is dropped.
+        self._rows.write(key, self._merge(base, pending.cells, marker) if valid and base is not None else {})
 
     def _merge(self, base: Row, cells: Mapping[str, Cell | None], marker: int) -> Row:
         merged = dict(base)
@@ -221,36 +278,12 @@ class ReselectColumnCache:
     def drop_row(self, key: RowKey, cause: str) -> None:
         """Remove a row, or poison it if the store cannot."""
         self.counts["drops", cause] += 1
-        self._write(key, {})
+        self._rows.write(key, {})
 
-    # -- the store, whose failures end here -----------------------------------------------------------------
-
-    def _row(self, key: RowKey) -> Row | None:
-        try:
-            return self._store.get(key)
-        except StoreFailed:
-            return None
-
-    def _write(self, key: RowKey, row: Row) -> None:
-        try:
-            if row:
-                self._store.put(key, row)
-            else:
-                self._store.drop(key)
-        except StoreFailed:
-            self._poisoned.add(key)
-        else:
-            self._poisoned.discard(key)
-
-    def _forget_cell(self, key: RowKey, column: str) -> None:
-        row = self._row(key) or {}
-        self._write(key, {name: cell for name, cell in row.items() if name != column})
-
-    def _use_cell(self, key: RowKey, column: str) -> None:
+    def _use_cell(self, key: RowKey, row: Row, column: str) -> None:
         """Where the bound on columns bites, the least recently used goes first: keep the order of use."""
-        row = self._row(key) or {}
         if self.limits.max_columns and len(row) >= self.limits.max_columns:
-            self._write(key, {**{name: cell for name, cell in row.items() if name != column}, column: row[column]})
+            self._rows.write(key, {**{name: cell for name, cell in row.items() if name != column}, column: row[column]})
 
     def _mark(self, key: RowKey, offset: int) -> None:
         if self._open > 1:
@@ -261,11 +294,51 @@ class ReselectColumnCache:
             self.drop_row(key, cause)
 
     def _drop_partition(self, partition: Partition, cause: str) -> None:
-        self._drop_all([key for key in self._store.keys(None) if self._belongs(key, partition)], cause)
+        """A durable store may hold too many rows to look through: there another generation hides those of before."""
+        if self._rows.store.durable:
+            self.counts["drops", cause] += 1
+            self._parked.pop(partition, None)
+            if partition in self._generations:
+                self._last_generation += 1
+                self._generations[partition] = self._last_generation
+            return
+        self._drop_all([key for key in self._rows.store.keys(None) if self._belongs(key, partition)], cause)
 
     def _belongs(self, key: RowKey, partition: Partition) -> bool:
-        row = self._row(key)
+        row = self._rows.get(key)
         return row is None or any(cell.stamp.partition == partition for cell in row.values())
+
+    # -- across assignments and restarts --------------------------------------------------------------------
+
+    def _park(self, partition: Partition) -> None:
+        generation, following = self._generations.pop(partition, None), self._next.pop(partition, None)
+        if generation is not None and following is not None:
+            lost = self._lost.get(partition, -1)
+            self._parked[partition] = ParkedPartition(partition.topic, partition.number, generation, following, lost)
+
+    def _state(self) -> CacheState:
+        shapes = {table: shape if isinstance(shape, str) else None for table, shape in self._shapes.items()}
+        tables = [KnownTable.of(table, number, shapes.get(table)) for table, number in self._tables.items()]
+        parked = list(self._parked.values())
+        return CacheState(self._settings, self._now(), self._wall(), self._last_generation, parked, tables)
+
+    def _restore(self) -> None:
+        """Go on where the last process stopped in good order, else with nothing."""
+        if not self._rows.store.durable:
+            return
+        state = decode_state(self._rows.load(), self._settings)
+        if state is None:
+            self._rows.drop_table(None)
+            return
+        self._clock_base = state.clock + max(self._wall() - state.wall, 0) - self._clock()
+        self._last_generation = state.last_generation
+        self._parked = {parked.partition: parked for parked in state.partitions}
+        self._tables = {table.id: table.number for table in state.tables}
+        self._shapes = {table.id: table.shape for table in state.tables if table.shape is not None}
+
+    def _now(self) -> int:
+        """Milliseconds by which the ages of cells are counted, restarts included; no clock that steps tells them."""
+        return self._clock_base + self._clock()
 
     def _number(self, table: TableId) -> int:
         return self._tables.setdefault(table, len(self._tables))

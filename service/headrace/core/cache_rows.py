@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import cachetools
 import pyarrow as pa
@@ -100,7 +100,13 @@ class StoreFailed(Exception):
 
 
 class RowStore(Protocol):
-    """Where rows live. Every method may raise StoreFailed."""
+    """Where rows live. Every method may raise StoreFailed.
+
+    ``durable`` tells whether rows outlive the process. ``save`` and ``load`` are for the cache's own state: what is
+    saved must have been written after all rows, and what is loaded is gone, so that a crash leaves none.
+    """
+
+    durable: bool
 
     def get(self, key: RowKey) -> Row | None:
         """The row, marked as used; None if it is not there."""
@@ -114,9 +120,32 @@ class RowStore(Protocol):
     def keys(self, table: int | None) -> Collection[RowKey]:
         """The keys of a table, or of all."""
 
+    def holds(self, table: int) -> bool:
+        """Whether there is any row of a table."""
+
+    def drop_table(self, table: int | None) -> int:
+        """Remove all rows of a table, or of all; how many there were."""
+
+    def load(self) -> bytes | None:
+        """Take the state that was saved last; None if there is none."""
+
+    def save(self, state: bytes) -> None:
+        """Keep a state for the next process."""
+
+    def close(self) -> None:
+        """Let go of what is open. Idempotent."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in use, roughly."""
+
+    def __len__(self) -> int: ...
+
 
 class MemoryRowStore:
     """Rows in this process: one LRU over all tables, bounded by rows and bytes, with an optional quota per table."""
+
+    durable = False
 
     def __init__(self, limits: CacheLimits) -> None:
         self._limits = limits
@@ -153,6 +182,27 @@ class MemoryRowStore:
         """The keys of a table, or of all."""
         return list(self._rows) if table is None else list(self._by_table.get(table, ()))
 
+    def holds(self, table: int) -> bool:
+        """Whether there is any row of a table."""
+        return bool(self._by_table.get(table))
+
+    def drop_table(self, table: int | None) -> int:
+        """Remove all rows of a table, or of all; how many there were."""
+        keys = self.keys(table)
+        for key in keys:
+            self.drop(key)
+        return len(keys)
+
+    def load(self) -> bytes | None:
+        """Nothing outlives the process."""
+        return None
+
+    def save(self, state: bytes) -> None:
+        """Nothing outlives the process."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
     @property
     def size(self) -> int:
         """Bytes in use, roughly."""
@@ -177,6 +227,12 @@ class MemoryRowStore:
     def _forgotten(self, key: RowKey, row: Row) -> None:
         self._by_table[key.table].pop(key, None)
         self._table_bytes[key.table] -= row_size(row)
+
+
+def open_memory_rows(options: Any) -> MemoryRowStore:
+    """The store that ``reselect.cache.type=memory`` names; ``options`` are ``ports.RowStoreOptions``."""
+    limits: CacheLimits = options.limits
+    return MemoryRowStore(limits)
 
 
 class _LruRows(cachetools.LRUCache[RowKey, Row]):

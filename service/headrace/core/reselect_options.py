@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from headrace.core.cache_rows import CacheLimits
 from headrace.core.catalog import Dialect, HandlingModes
 from headrace.core.errors import ConfigError
 from headrace.core.events import TableId
@@ -23,6 +24,8 @@ CACHE_ALIASES = {
     "io.debezium.processors.reselect.cache.MemoryReselectColumnCache": "memory",
     "MemoryReselectColumnCache": "memory",
 }
+CACHE_FORMAT = 1
+"""Of a cache that outlives the process; another one makes it void."""
 _ROW_OPERATIONS = frozenset("cud")
 DEFAULT_PORTS: Mapping[str, int] = {Dialect.POSTGRESQL: 5432, Dialect.ORACLE: 1521}
 JAVA_ONLY = re.compile(r"\\[QEpPhHvVRXGkzZ]|&&")
@@ -104,6 +107,7 @@ class ReselectOptions:
     cache_max_bytes: int = 256 << 20
     cache_max_value_bytes: int = 8 << 20
     cache_table_max_bytes: int = 0
+    cache_properties: Mapping[str, str] = field(default_factory=dict)
     database: DatabaseOptions | None = None
     databases: tuple[DatabaseOptions, ...] = ()
     database_query_timeout_ms: int = 30_000
@@ -120,6 +124,25 @@ class ReselectOptions:
         unproven = self.read_from == "replica" and not self.visibility_check
         hidden = bool(self.skipped_operations & _ROW_OPERATIONS)
         return self.cache_enabled and not (unproven or hidden or self.keeps_history)
+
+    @property
+    def cache_limits(self) -> CacheLimits:
+        """The bounds of the cache."""
+        return CacheLimits(
+            max_rows=self.cache_max_size,
+            max_bytes=self.cache_max_bytes,
+            max_columns=self.cache_max_columns_per_row,
+            max_value_bytes=self.cache_max_value_bytes,
+            max_table_bytes=self.cache_table_max_bytes or None,
+            ttl=self.cache_ttl_ms,
+        )
+
+    @property
+    def cache_settings(self) -> str:
+        """On what cached values depend: a cache that was filled under other options is void (section 5.4)."""
+        placeholder, modes, operations = self.unavailable_value_placeholder, self.modes, sorted(self.skipped_operations)
+        selected = self.columns_include_list, self.columns_exclude_list, self.key_columns, self.use_event_key
+        return repr((CACHE_FORMAT, placeholder, modes, operations, selected, self.unavailable_values, self.null_values))
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> ReselectOptions:
@@ -231,6 +254,10 @@ class _Properties:
     def text(self, key: str, default: str = "") -> str:
         return self._values.get(key, default).strip()
 
+    def below(self, prefix: str) -> dict[str, str]:
+        """The options under a prefix, without it."""
+        return {key.removeprefix(prefix): value for key, value in self._values.items() if key.startswith(prefix)}
+
     def flag(self, key: str, default: bool) -> bool:
         word = self.text(key, str(default)).lower()
         if word not in ("true", "false"):
@@ -314,6 +341,7 @@ def _read(given: _Properties) -> ReselectOptions:
         cache_max_bytes=given.number("reselect.cache.max.bytes", 256 << 20),
         cache_max_value_bytes=given.number("reselect.cache.max.value.bytes", 8 << 20),
         cache_table_max_bytes=given.number("reselect.cache.table.max.bytes", 0),
+        cache_properties=given.below(f"reselect.cache.{_cache_type(given.text('reselect.cache.type', 'memory'))}."),
         database=given.database(),
         databases=given.databases(),
         database_query_timeout_ms=given.number("reselect.database.query.timeout.ms", 30_000),

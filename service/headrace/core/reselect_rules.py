@@ -6,8 +6,10 @@ Made from the options, the database's catalog (when there is one) and the events
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
 
 from headrace.core.catalog import CatalogColumn, CatalogTable, Dialect
 from headrace.core.events import Column, TableId
@@ -30,7 +32,7 @@ class ColumnRule:
     cacheable: bool = False
     nulls: bool = False
     nullable: bool = True
-    fingerprint: object = None
+    fingerprint: str = ""
 
 
 NO_RULE = ColumnRule()
@@ -46,7 +48,7 @@ class TableRules:
 
     columns: Mapping[str, ColumnRule] = field(default_factory=dict)
     identity: tuple[str, ...] = ()
-    shape: object = None
+    shape: str = ""
     has_source: bool = False
     serves_nulls: bool = False
     source_reads: str = "all"
@@ -64,7 +66,7 @@ class TableRules:
         return any(rule.cacheable for rule in self.columns.values())
 
     @property
-    def fingerprints(self) -> Mapping[str, object]:
+    def fingerprints(self) -> Mapping[str, str]:
         """The fingerprints of the cached columns."""
         return {name: rule.fingerprint for name, rule in self.columns.items() if rule.cacheable}
 
@@ -95,7 +97,7 @@ def table_rules(
     return TableRules(
         rules,
         identity=identity.asked,
-        shape=(key_fields, tuple((column.name, column.schema) for column in columns), catalog),
+        shape=digest((key_fields, tuple((column.name, column.schema) for column in columns), catalog)),
         has_source=has_source,
         serves_nulls=catalog is not None and catalog.dialect is Dialect.ORACLE,
         source_reads=options.source_reads,
@@ -120,8 +122,14 @@ def _column_rule(
         cacheable=cache and omittable and not (masked or truncated or silent),
         nulls=readable and options.null_values and _nullable(column.schema, known),
         nullable=_nullable(column.schema, known),
-        fingerprint=(column.schema, known),
+        fingerprint=digest((column.schema, known)),
     )
+
+
+@lru_cache(maxsize=4096)
+def digest(described: Hashable) -> str:
+    """A text that stands for a value, the same in every process; equal values have equal ones."""
+    return blake2b(repr(described).encode(), digest_size=16).hexdigest()
 
 
 def _nullable(schema: Schema, column: CatalogColumn | None) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,8 +26,8 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from headrace.core.cache import CacheBatch, MemoryReselectColumnCache, ReselectColumnCache
-from headrace.core.cache_rows import CacheLimits, Partition
+from headrace.core.cache import CacheBatch, ReselectColumnCache
+from headrace.core.cache_rows import MemoryRowStore, Partition, RowStore
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
 from headrace.core.events import Actions, TableId
@@ -84,7 +84,8 @@ class ReselectColumnsPostProcessor:
     """Fills the cells that the source left out, from cache and database, before a batch is written.
 
     ``source`` is None when no database is configured. ``may_cache`` is False for topics that hide events (compacted, or
-    filtered before Headrace). ``clock`` gives monotonic seconds.
+    filtered before Headrace). ``clock`` gives monotonic seconds. ``rows`` is where the cache keeps its rows, in memory
+    if none is given; it is closed with the post-processor.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class ReselectColumnsPostProcessor:
         metrics: ReselectMetrics | None = None,
         may_cache: Callable[[str], bool] = MAY_CACHE,
         clock: Callable[[], float] = time.monotonic,
+        rows: RowStore | None = None,
     ) -> None:
         self._options = options
         self._source = source
@@ -102,7 +104,7 @@ class ReselectColumnsPostProcessor:
         self._may_cache = may_cache
         self._clock = clock
         self._placeholder = Placeholder(options.unavailable_value_placeholder)
-        self._cache = _cache(options, self._placeholder, lambda: int(clock() * 1000))
+        self._cache = self._open_cache(rows) if options.cache_enabled else None
         self._lock = threading.Lock()
         self._batches: dict[TableId, CacheBatch] = {}
         self._catalogs: dict[TableId, _Known] = {}
@@ -187,14 +189,29 @@ class ReselectColumnsPostProcessor:
             if self._cache is not None:
                 self._cache.revoke([Partition(*partition) for partition in partitions])
 
+    def resumed(self, topic: str, partition: int, position: int) -> None:
+        """The first event of an assignment is the one at ``position``; call it before that event is resolved."""
+        with self._lock:
+            if self._cache is not None:
+                self._cache.resume(Partition(topic, partition), position)
+
+    def settled(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """All events before these offsets of their partitions are durable, and committed as such."""
+        with self._lock:
+            if self._cache is not None:
+                self._cache.settled({Partition(*partition): offset for partition, offset in offsets.items()})
+
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause when the configured database cannot be used."""
         if self._source is not None:
             self._source.check()
 
     def close(self) -> None:
-        """End waiting retries and let go of the database. Idempotent."""
+        """End waiting retries, let go of the database and of the cache's rows. Idempotent."""
         self._closed.set()
+        with self._lock:
+            if self._cache is not None:
+                self._cache.close()
         if self._source is not None:
             self._source.close()
 
@@ -222,6 +239,17 @@ class ReselectColumnsPostProcessor:
         """The ``after`` schema that Debezium would send for a table, for JSON without schemas."""
         catalog = self.table(table)
         return None if catalog is None or self._source is None else self._source.schema(catalog)
+
+    def _open_cache(self, rows: RowStore | None) -> ReselectColumnCache:
+        limits, clock = self._options.cache_limits, self._clock
+        return ReselectColumnCache(
+            MemoryRowStore(limits) if rows is None else rows,
+            limits,
+            lambda: int(clock() * 1000),
+            self._placeholder.is_form,
+            self._options.cache_settings,
+            lambda: int(time.time() * 1000),
+        )
 
     def _rules(self, actions: Actions, catalog: CatalogTable | None) -> TableRules:
         return table_rules(
@@ -336,19 +364,3 @@ class ReselectColumnsPostProcessor:
             self._cache.counts.clear()
         for (kind, result), number in counts.items():
             self._metrics.count(table, kind, result, number)
-
-
-def _cache(options: ReselectOptions, placeholder: Placeholder, clock: Callable[[], int]) -> ReselectColumnCache | None:
-    if not options.cache_enabled:
-        return None
-    limits = CacheLimits(
-        max_rows=options.cache_max_size,
-        max_bytes=options.cache_max_bytes,
-        max_columns=options.cache_max_columns_per_row,
-        max_value_bytes=options.cache_max_value_bytes,
-        max_table_bytes=options.cache_table_max_bytes or None,
-        ttl=options.cache_ttl_ms,
-    )
-    if options.cache_type != "memory":
-        raise ConfigError(f"reselect.cache.type {options.cache_type!r} is not known; use memory", "reselect.cache.type")
-    return MemoryReselectColumnCache(limits, clock, placeholder.is_form)

@@ -103,6 +103,7 @@ class SinkTask:
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
+        self._begun: set[TopicPartition] = set()
         self._committer: asyncio.Task[None] | None = None
         self._writing = 0
         self._quiet = asyncio.Event()
@@ -166,9 +167,16 @@ class SinkTask:
         """Decode a chunk and hand its changes to the batch manager."""
         try:
             if self._sequence.admit(chunk.epoch, chunk.sequence, chunk.partition, chunk.begin, chunk.end):
+                await self._resume(chunk)
                 await self._take(chunk)
         except Exception as error:
             self.failed(error)
+
+    async def _resume(self, chunk: Chunk) -> None:
+        """The first chunk of a partition tells where the assignment begins."""
+        if chunk.partition not in self._begun:
+            self._begun.add(chunk.partition)
+            await self._in_thread(self._post_processor.resumed, *chunk.partition, chunk.begin)
 
     async def _take(self, chunk: Chunk) -> None:
         decoded = await self._in_thread(self._decode, chunk)
@@ -216,6 +224,7 @@ class SinkTask:
         self._sequence.begin(epoch)
         self._batches.reset()
         self._uncommitted.clear()
+        self._begun.clear()
         self._post_processor.assigned(partitions)
         for pipeline in self._pipelines.values():
             pipeline.assigned()
@@ -324,6 +333,7 @@ class SinkTask:
         try:
             await self._feed.commit(offsets)
             self._observer.committed(offsets)
+            await self._in_thread(self._post_processor.settled, offsets)
         except Fenced as error:
             log.warning("%s: offsets were refused, the records are read again: %s", self._options.connector, error)
         except Retriable as error:
