@@ -44,8 +44,9 @@ def test_drivers_stay_in_their_packages() -> None:
     assert all(name.startswith("lakehouse/") for name in importers("pyspark"))
     assert all(name.startswith("sql/postgres") for name in importers("psycopg") | importers("psycopg_pool"))
     assert all(name.startswith("sql/oracle") for name in importers("oracledb"))
+    assert importers("rocksdict") == {"rocksdb/row_store.py"}
     service = {package for path in modules(SERVICE) for package in imported(path)}
-    assert not service & {"faust", "aiokafka", "pyspark", "psycopg", "oracledb", "headrace_connectors"}
+    assert not service & {"faust", "aiokafka", "pyspark", "psycopg", "oracledb", "rocksdict", "headrace_connectors"}
 
 
 def test_every_error_has_a_remedy() -> None:

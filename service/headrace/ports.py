@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from headrace.core.cache_rows import CacheLimits, RowStore
 from headrace.core.catalog import CatalogTable
 from headrace.core.converter import Document
 from headrace.core.errors import Stage
@@ -272,6 +273,23 @@ class TableSource(RowSource, Protocol):
 
     def log_position(self) -> LogPosition:
         """How far the log is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowStoreOptions:
+    """What a store of the reselect cache's rows is opened with: its bounds, whose it is, and its type's own options.
+
+    ``properties`` are the connector's ``reselect.cache.<type>.*`` without that prefix.
+    """
+
+    limits: CacheLimits
+    connector: str
+    task: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+OpenRowStore = Callable[[RowStoreOptions], RowStore]
+"""What an entry point of ``headrace.reselect_caches`` names; ``core.cache_rows.RowStore`` is the port."""
 
 
 LogRecord = tuple[str, bytes | None]

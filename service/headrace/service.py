@@ -111,6 +111,7 @@ class Service:
             self._lakehouse,
             lambda database, options: plugins.load("row_sources", database.type)(options),
             self._executor,
+            lambda kind, options: plugins.load("reselect_caches", kind)(options),
             self._observe,
             self._metrics.reselects,
         )

@@ -218,8 +218,6 @@ CONNECTOR_OPTIONS = FRAMEWORK_OPTIONS + SINK_OPTIONS
 LATER = {
     "ordering.field": "ordering by a field comes with a later release",
     "signal.data.collection": "signal tables come with a later release",
-    "reselect.cache.rocksdb.path": "a cache on disk comes with a later release",
-    "reselect.cache.rocksdb.cleanup": "a cache on disk comes with a later release",
 }
 """Keys that a later release brings: refused with that reason, never silently accepted."""
 

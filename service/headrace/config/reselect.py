@@ -133,7 +133,22 @@ _CACHE = group(
         "reselect.cache.type",
         Type.STRING,
         "memory",
-        "Which cache; Debezium's class name of the memory cache is accepted.",
+        "Which cache: memory, rocksdb for keys that outgrow memory, or another plug-in. Debezium's class name of the "
+        "memory cache is accepted.",
+    ),
+    key(
+        "reselect.cache.rocksdb.path",
+        Type.STRING,
+        "",
+        "Directory for the files of reselect.cache.type=rocksdb; each task has a directory of its own in it. What is "
+        "cached outlives a restart, if the task stopped in good order and goes on where it stopped.",
+    ),
+    key(
+        "reselect.cache.rocksdb.cleanup",
+        Type.BOOLEAN,
+        "false",
+        "Whether these files are removed when the task stops.",
+        _LOW,
     ),
     key("reselect.cache.max.size", Type.INT, "10000", "Rows to remember.", validator=at_least(1)),
     key(

@@ -246,6 +246,9 @@ def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             for name in ("user", "dbname"):
                 if not given.get(prefix + name) and not given.get(f"reselect.database.{name}"):
                     yield prefix + name, f'Missing required configuration "{prefix}{name}": {prefix}hostname is set.'
+    path = "reselect.cache.rocksdb.path"
+    if given.get("reselect.cache.type") == "rocksdb" and not given.get(path):
+        yield path, f'Missing required configuration "{path}": reselect.cache.type is rocksdb.'
 
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -293,8 +296,11 @@ def _unknown_problems(bare: Properties, infos: Mapping[str, ConfigInfo]) -> Iter
 
 
 def _tolerated(name: str, bare: Properties) -> bool:
-    """Keys without effect that Connect accepts: overrides of unused clients, options of a converter nobody names."""
-    if name.startswith(CLIENT_OVERRIDES):
+    """Keys that Connect accepts without effect: overrides of unused clients, options of a converter nobody names.
+
+    And those of a cache that is a plug-in of somebody else's, which knows them.
+    """
+    if name.startswith((*CLIENT_OVERRIDES, f"reselect.cache.{bare.get('reselect.cache.type') or 'memory'}.")):
         return True
     side, dot, _ = name.partition(".converter.")
     return bool(dot) and side in _KNOWN_CONVERTERS and f"{side}.converter" not in bare

@@ -10,6 +10,7 @@ from typing import Protocol
 from headrace.config import SinkConnectorConfig
 from headrace.config.connector import TABLE_PROPERTIES
 from headrace.core.batch import BatchPolicy
+from headrace.core.cache_rows import MemoryRowStore, RowStore
 from headrace.core.converter import JsonConverter
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.field_selection import field_selection
@@ -18,7 +19,7 @@ from headrace.core.naming import TableNaming
 from headrace.core.reselect import DatabaseOptions, ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.unavailable import Placeholder
-from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, TableOptions
+from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
 from headrace.runtime.database_router import DatabaseRouter
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import NoMetrics, ReselectColumnsPostProcessor, ReselectMetrics
@@ -53,6 +54,8 @@ class Feeds(Protocol):
 
 _SCHEMAS_OF_ALL_TOPICS = 4096
 OpenRowSource = Callable[[DatabaseOptions, ReselectOptions], RowSource]
+OpenRows = Callable[[str, RowStoreOptions], RowStore]
+"""Opens the store that ``reselect.cache.type`` names."""
 Observe = Callable[[str, int], Observer]
 CountReselects = Callable[[str, int], ReselectMetrics]
 
@@ -66,6 +69,7 @@ class SinkTaskFactory:
         lakehouse: Lakehouse,
         open_row_source: OpenRowSource,
         executor: Executor,
+        open_rows: OpenRows = lambda kind, options: MemoryRowStore(options.limits),
         observe: Observe = lambda connector, task: NO_OBSERVER,
         count_reselects: CountReselects = lambda connector, task: NoMetrics(),
     ) -> None:
@@ -73,6 +77,7 @@ class SinkTaskFactory:
         self._lakehouse = lakehouse
         self._open_row_source = open_row_source
         self._executor = executor
+        self._open_rows = open_rows
         self._observe = observe
         self._count_reselects = count_reselects
 
@@ -98,6 +103,7 @@ class SinkTaskFactory:
                 self._row_source(reselect),
                 metrics=self._count_reselects(connector, number),
                 may_cache=lambda topic: not compacted(topic),
+                rows=self._rows(reselect, connector, number),
             ),
             dead_letter_queue,
             self._executor,
@@ -113,6 +119,12 @@ class SinkTaskFactory:
             ]
             return DatabaseRouter(opened)
         return None if reselect.database is None else self._open_row_source(reselect.database, reselect)
+
+    def _rows(self, reselect: ReselectOptions, connector: str, number: int) -> RowStore | None:
+        if not reselect.cache_enabled:
+            return None
+        options = RowStoreOptions(reselect.cache_limits, connector, number, reselect.cache_properties)
+        return self._open_rows(reselect.cache_type, options)
 
 
 def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> SinkTaskOptions:

@@ -149,6 +149,15 @@ def test_a_database_needs_user_and_name() -> None:
     assert list(_errors(reselect__database__hostname="db")) == ["reselect.database.user", "reselect.database.dbname"]
 
 
+def test_a_cache_on_disk_needs_a_path() -> None:
+    """And another plug-in's options are its own; those of a cache that nobody chose are misspelt."""
+    path = "reselect.cache.rocksdb.path"
+    assert list(_errors(reselect__cache__type="rocksdb")) == [path]
+    assert not _errors(reselect__cache__type="rocksdb", **{path: "/var/cache/headrace"})
+    assert not _errors(reselect__cache__type="redis", reselect__cache__redis__host="cache")
+    assert list(_errors(reselect__cache__redis__host="cache")) == ["reselect.cache.redis.host"]
+
+
 def test_the_default_options_are_those_that_reselect_reads() -> None:
     """One list of defaults: what validation shows is what the post processor takes."""
     shown = {key.name: key.default_text for key in CONNECTOR_OPTIONS.keys if key.default_text}

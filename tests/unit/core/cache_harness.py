@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
-from headrace.core.cache import CacheBatch, MemoryReselectColumnCache, ReselectColumnCache
-from headrace.core.cache_rows import CacheLimits, Hit, MemoryRowStore, Partition, Row, RowKey, Stamp, StoreFailed
+from headrace.core.cache import CacheBatch, ReselectColumnCache
+from headrace.core.cache_rows import (
+    CacheLimits,
+    Hit,
+    MemoryRowStore,
+    Partition,
+    Row,
+    RowKey,
+    RowStore,
+    Stamp,
+    StoreFailed,
+)
 from headrace.core.events import TableId
 from headrace.core.unavailable import Placeholder
 
@@ -24,8 +35,23 @@ class Clock:
         return self.now
 
 
-def make(clock: Clock | None = None, **limits: int) -> MemoryReselectColumnCache:
-    cache = MemoryReselectColumnCache(CacheLimits(**limits), clock or Clock(), Placeholder().is_form)
+OpenRows = Callable[[CacheLimits], RowStore]
+_open_rows: list[OpenRows] = [MemoryRowStore]
+
+
+@contextmanager
+def rows_in(open_rows: OpenRows) -> Iterator[None]:
+    """Meanwhile the caches that are made keep their rows there."""
+    _open_rows.append(open_rows)
+    try:
+        yield
+    finally:
+        _open_rows.pop()
+
+
+def make(clock: Clock | None = None, **limits: int) -> ReselectColumnCache:
+    bounds = CacheLimits(**limits)
+    cache = ReselectColumnCache(_open_rows[-1](bounds), bounds, clock or Clock(), Placeholder().is_form)
     cache.assign([P0, P1])
     return cache
 

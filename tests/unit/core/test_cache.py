@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from unit.core.cache_harness import OTHER, P0, TABLE, Clock, begin, drop, get, make, put
 
 from headrace.core.cache_rows import Hit, Origin, Stamp
+
+pytestmark = pytest.mark.usefixtures("cache_rows")
 
 
 def test_get_returns_empty_on_miss() -> None:
@@ -128,9 +131,9 @@ def test_bounds_of_rows_and_bytes() -> None:
     for offset, key in enumerate("123"):
         put(cache, key, offset, big="A")
     assert [get(cache, key, 9) is None for key in "123"] == [True, False, False]
-    cache = make(max_bytes=2000)
+    cache = make(max_bytes=25_000)
     for offset, key in enumerate("123"):
-        put(cache, key, offset, big="x" * 600)
+        put(cache, key, offset, big="x" * 10_000)
     assert [get(cache, key, 9) is None for key in "123"] == [True, False, False]
     cache = make(max_value_bytes=3)
     put(cache, "1", 1, big="long")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from envelopes import PLACEHOLDER, change, key
 from fix_asyncio import eventually
 
 from headrace.core.batch import BatchPolicy
+from headrace.core.cache_rows import CacheLimits, RowStore
 from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import Fatal, Retriable
@@ -27,6 +29,7 @@ from headrace.runtime.table_pipeline import PipelineOptions
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+from headrace_connectors.rocksdb import RocksRowStore
 
 pytestmark = pytest.mark.anyio
 
@@ -187,13 +190,13 @@ ITEMS = TableId("shop", "shop", "public", "items")
 INT, TEXT = SqlType(20, "pg_catalog", "int8"), SqlType(25, "pg_catalog", "text")
 
 
-def cached_reselect(name_now: str) -> ReselectColumnsPostProcessor:
+def cached_reselect(name_now: str, rows: RowStore | None = None) -> ReselectColumnsPostProcessor:
     """Reselect with a cache, from a database where row 1 has this name."""
     columns = (CatalogColumn("id", 1, INT, attlen=8), CatalogColumn("name", 2, TEXT, attstorage="x"))
     schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
     source = MemoryRowSource()
     source.add(CatalogTable(ITEMS, "r", "d", columns, (KeyColumn("id", INT),)), schema, [{"id": 1, "name": name_now}])
-    return ReselectColumnsPostProcessor(ReselectOptions(null_values=False, cache_enabled=True), source)
+    return ReselectColumnsPostProcessor(ReselectOptions(null_values=False, cache_enabled=True), source, rows=rows)
 
 
 async def test_n09_lost_record_voids_the_cache(harness: Harness) -> None:
@@ -265,3 +268,28 @@ async def test_a_gap_in_the_sequence_fails_the_task(harness: Harness) -> None:
 
 def _chunk(epoch: int, sequence: int, begin: int, end: int) -> Chunk:
     return Chunk(epoch, sequence, FIRST, [], begin, end)
+
+
+async def test_a_cache_on_disk_serves_after_a_restart(harness: Harness, tmp_path: Path) -> None:
+    """A task that goes on where it stopped asks for nothing; after another one has gone on meanwhile it asks (S9)."""
+
+    async def run(processor: ReselectColumnsPostProcessor, until: int) -> None:
+        async with running(harness.task(processor=processor)):
+            await eventually(lambda: harness.offset() == until)
+
+    def on_disk() -> ReselectColumnsPostProcessor:
+        return cached_reselect("now", RocksRowStore(tmp_path / "rows", CacheLimits()))
+
+    def update(name: str, lsn: int) -> None:
+        harness.broker.append(TOPIC, change("u", {"id": 1, "name": name}, lsn), key({"id": 1}))
+
+    harness.insert(1, 10, "A")
+    await run(on_disk(), until=1)
+    update(PLACEHOLDER, 20)
+    await run(on_disk(), until=2)
+    assert harness.rows() == {"=1": {"id": 1, "name": "A"}}
+    update("B", 30)
+    await run(cached_reselect("now"), until=3)
+    update(PLACEHOLDER, 40)
+    await run(on_disk(), until=4)
+    assert harness.rows() == {"=1": {"id": 1, "name": "now"}}

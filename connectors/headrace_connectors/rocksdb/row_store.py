@@ -1,0 +1,290 @@
+"""The rows of the reselect cache in RocksDB (``reselect.md`` section 5): a ``core.cache_rows.RowStore`` on disk.
+
+    r <table> <key>    a row: its place in the order of use, then the row as ``core/cache_codec.py`` writes it
+    o <table> <place>  the key of the row that has this place
+    s                  the cache's state and the sizes of tables; only there between two processes
+
+Numbers are big-endian, so that the keys of a table stand together and in the order of their use. One process at a time
+has the directory (RocksDB's own lock). The one file that imports rocksdict.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+import rocksdict
+
+from headrace.core.cache_codec import decode_row, encode_row
+from headrace.core.cache_rows import CacheLimits, Row, RowKey, StoreFailed
+from headrace.core.errors import ConfigError, Retriable
+from headrace.ports import RowStoreOptions
+
+_ROW, _ORDER, _STATE = b"r", b"o", b"s"
+_PLACE = 8
+_PATH = "reselect.cache.rocksdb.path"
+MEMORY_BYTES = 16 << 20
+"""What RocksDB may hold back before it writes a file; it has two of them."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Use:
+    """What a table takes, and a place before which it has no row any more."""
+
+    rows: int = 0
+    bytes: int = 0
+    floor: int = 0
+
+
+class _Saved(msgspec.Struct, array_like=True):
+    """What stands under ``_STATE``."""
+
+    state: bytes
+    last_place: int
+    uses: dict[int, tuple[int, int, int]]
+
+
+def open_rows(options: RowStoreOptions) -> RocksRowStore:
+    """The store of one task, in a directory of its own below ``reselect.cache.rocksdb.path``.
+
+    Raises ConfigError for a path that cannot be written, Retriable while another process has it.
+    """
+    path = options.properties.get("path", "").strip()
+    if not path:
+        raise ConfigError(f"{_PATH} is missing: the directory for the cache's files", _PATH)
+    cleanup = options.properties.get("cleanup", "false").strip().lower() == "true"
+    return RocksRowStore(Path(path) / f"{options.connector}-{options.task}", options.limits, cleanup=cleanup)
+
+
+class RocksRowStore:
+    """Rows on disk, bounded by rows and bytes as they are written, with an optional quota per table.
+
+    The row that was used longest ago goes first; a row that is read again and again moves up in steps, not each time.
+    ``cleanup`` removes the files when the store is closed.
+    """
+
+    durable = True
+
+    def __init__(self, path: Path, limits: CacheLimits, *, cleanup: bool = False) -> None:
+        self._path = path
+        self._limits = limits
+        self._cleanup = cleanup
+        self._uses: dict[int, _Use] = {}
+        self._last_place = 0
+        self._db: Any = _open(path)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def get(self, key: RowKey) -> Row | None:
+        """The row, marked as used. One that cannot be decoded is deleted and was not there."""
+        written = _tried(self._db.get, _row_key(key))
+        if written is None:
+            return None
+        try:
+            row = decode_row(written[_PLACE:])
+        except ValueError:
+            self.drop(key)
+            return None
+        if self._last_place - _place_of(written) >= max(len(self) // 2, 1):
+            self._write(key, written, written[_PLACE:])
+        return row
+
+    def put(self, key: RowKey, row: Row) -> None:
+        """Store the row and evict what exceeds the bounds; one that cannot be written or is too large is not there."""
+        try:
+            body = encode_row(row)
+        except ValueError:
+            self.drop(key)
+            return
+        if self._limits.max_bytes and len(body) > self._limits.max_bytes:
+            self.drop(key)
+            return
+        self._write(key, _tried(self._db.get, _row_key(key)), body)
+        self._evict(key.table)
+
+    def drop(self, key: RowKey) -> None:
+        """Remove the row if it is there."""
+        written = _tried(self._db.get, _row_key(key))
+        if written is not None:
+            self._remove(key.table, _place_of(written), key, len(written))
+
+    def keys(self, table: int | None) -> Collection[RowKey]:
+        """The keys of a table, or of all."""
+        prefix = _ROW if table is None else _ROW + _number(table)
+        return [_key_of(stored) for stored, _ in _tried(list, self._range(prefix))]
+
+    def holds(self, table: int) -> bool:
+        """Whether there is any row of a table."""
+        return table in self._uses
+
+    def drop_table(self, table: int | None) -> int:
+        """Remove all rows of a table, or of all, at once; how many there were."""
+        suffix = b"" if table is None else _number(table)
+        for prefix in (_ROW + suffix, _ORDER + suffix):
+            _tried(self._db.delete_range, prefix, _after(prefix))
+        gone = list(self._uses) if table is None else [each for each in (table,) if each in self._uses]
+        return sum(self._uses.pop(each).rows for each in gone)
+
+    def __len__(self) -> int:
+        return sum(use.rows for use in self._uses.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows as they were written; files hold them compressed, and for a while also what was dropped."""
+        return sum(use.bytes for use in self._uses.values())
+
+    # -- between processes --------------------------------------------------------------------------------------------
+
+    def load(self) -> bytes | None:
+        """The state of the last process, if it ended in good order; it is gone from the disk when this returns."""
+        written = _tried(self._db.get, _STATE)
+        _tried(self._db.delete, _STATE)
+        _tried(self._db.flush_wal, True)
+        try:
+            saved = None if written is None else msgspec.msgpack.decode(written, type=_Saved)
+        except msgspec.DecodeError:
+            return None
+        if saved is None:
+            return None
+        self._last_place = saved.last_place
+        self._uses = {table: _Use(*use) for table, use in saved.uses.items()}
+        return saved.state
+
+    def save(self, state: bytes) -> None:
+        """Write the state after all rows, through to the disk."""
+        uses = {table: (use.rows, use.bytes, use.floor) for table, use in self._uses.items()}
+        _tried(self._db.flush_wal, True)
+        _tried(self._db.put, _STATE, msgspec.msgpack.encode(_Saved(state, self._last_place, uses)))
+        _tried(self._db.flush_wal, True)
+
+    def close(self) -> None:
+        """Close the files, and remove them if that was asked for. Idempotent."""
+        with suppress(rocksdict.DbClosedError):
+            self._db.close()
+        if self._cleanup:
+            shutil.rmtree(self._path, ignore_errors=True)
+
+    # -- order and bounds ---------------------------------------------------------------------------------------------
+
+    def _write(self, key: RowKey, old: bytes | None, body: bytes) -> None:
+        """Put the row at the end of the order, in one step."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        if old is not None:
+            batch.delete(_order_key(key.table, _place_of(old)))
+        place = self._last_place + 1
+        batch.put(_order_key(key.table, place), key.key.encode())
+        batch.put(_row_key(key), _long(place) + body)
+        _tried(self._db.write, batch)
+        self._last_place = place
+        use = self._uses.setdefault(key.table, _Use())
+        use.rows += old is None
+        use.bytes += _PLACE + len(body) - (0 if old is None else len(old))
+
+    def _remove(self, table: int, place: int, key: RowKey, size: int) -> None:
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        batch.delete(_order_key(table, place))
+        batch.delete(_row_key(key))
+        _tried(self._db.write, batch)
+        use = self._uses[table]
+        use.rows -= 1
+        use.bytes -= size
+        if use.rows == 0:
+            del self._uses[table]
+
+    def _evict(self, table: int) -> None:
+        limits = self._limits
+        while limits.max_table_bytes and table in self._uses and self._uses[table].bytes > limits.max_table_bytes:
+            self._evict_first(table)
+        while self._uses and self._is_full():
+            self._evict_first(min(self._uses, key=lambda each: self._first(each)[0]))
+
+    def _is_full(self) -> bool:
+        limits = self._limits
+        return bool(
+            (limits.max_rows and len(self) > limits.max_rows) or (limits.max_bytes and self.size > limits.max_bytes)
+        )
+
+    def _evict_first(self, table: int) -> None:
+        place, key = self._first(table)
+        written = _tried(self._db.get, _row_key(key))
+        self._remove(table, place, key, len(written or b""))
+
+    def _first(self, table: int) -> tuple[int, RowKey]:
+        """The place and key of a table's row that was used longest ago."""
+        prefix, use = _ORDER + _number(table), self._uses[table]
+        stored, key = _tried(next, self._range(prefix, prefix + _long(use.floor)))
+        use.floor = int.from_bytes(stored[-_PLACE:], "big")
+        return use.floor, RowKey(table, key.decode())
+
+    def _range(self, prefix: bytes, begin: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        for stored, value in self._db.items(from_key=begin or prefix):
+            if not stored.startswith(prefix):
+                return
+            yield stored, value
+
+
+def _open(path: Path) -> Any:
+    """Files that cannot be read are thrown away: a cache may always be empty."""
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(MEMORY_BYTES)
+    options.set_max_write_buffer_number(2)
+    options.set_keep_log_file_num(2)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{_PATH}: {path.parent} cannot be made: {error.strerror}", _PATH) from error
+    try:
+        return rocksdict.Rdict(str(path), options)
+    except Exception as error:  # rocksdict raises nothing more telling
+        if "lock" in str(error).lower():
+            raise Retriable(f"the reselect cache in {path} is open in another process or task") from error
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        return rocksdict.Rdict(str(path), options)
+    except Exception as error:
+        raise ConfigError(f"{_PATH}: the reselect cache in {path} cannot be opened: {error}", _PATH) from error
+
+
+def _tried(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:  # rocksdict raises nothing more telling
+        raise StoreFailed(str(error)) from error
+
+
+def _row_key(key: RowKey) -> bytes:
+    return _ROW + _number(key.table) + key.key.encode()
+
+
+def _key_of(stored: bytes) -> RowKey:
+    return RowKey(int.from_bytes(stored[1:5], "big"), stored[5:].decode())
+
+
+def _order_key(table: int, place: int) -> bytes:
+    return _ORDER + _number(table) + _long(place)
+
+
+def _place_of(written: bytes) -> int:
+    return int.from_bytes(written[:_PLACE], "big")
+
+
+def _number(table: int) -> bytes:
+    return table.to_bytes(4, "big")
+
+
+def _long(place: int) -> bytes:
+    return place.to_bytes(_PLACE, "big")
+
+
+def _after(prefix: bytes) -> bytes:
+    """The first key behind all that begin with ``prefix``, which does not end in 0xff."""
+    return (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")
