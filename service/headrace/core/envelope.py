@@ -19,7 +19,15 @@ from headrace.core.envelope_columns import ChangesBuilder
 from headrace.core.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import Changes, Operation, TableId, Truncate
-from headrace.core.flattened import FlatCodec, FlattenedReader, MetadataNames, is_flattened, plain_is_flattened
+from headrace.core.flattened import (
+    NO_ORDER,
+    FlatCodec,
+    FlattenedReader,
+    MetadataNames,
+    has_no_order,
+    is_flattened,
+    plain_is_flattened,
+)
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
 
@@ -55,12 +63,14 @@ class Decoded:
     """What a run of records holds. ``skipped`` counts records that are no row changes (heartbeats, messages…).
 
     ``snapshots`` has the tables of which a snapshot begins among the records; None stands for all of the connector's.
+    ``notes`` are for the operator: what the topic lacks, said once.
     """
 
     pieces: list[Changes | Truncate] = field(default_factory=list)
     errant: list[Errant] = field(default_factory=list)
     skipped: int = 0
     snapshots: list[TableId | None] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 class TopicDecoder:
@@ -82,6 +92,7 @@ class TopicDecoder:
         self._codecs: LRUCache[int, tuple[Schema | None, Codec | None]] = LRUCache(_CODECS)
         self._last: Codec | None = None
         self._plain_kind: bool | None = None
+        self._noted = False
         self._table = TableId("", "", "", topic)
         self._names: Names | None = None
 
@@ -223,10 +234,17 @@ class TopicDecoder:
             self._note_snapshots(events, out)
         while len(events):
             try:
-                out.pieces.append(self._builder.changes(self._table, codec, events))
+                changes = self._builder.changes(self._table, codec, events)
+                out.pieces.append(changes)
+                self._note_missing_order(codec, changes, out)
                 return
             except BadRecord as error:
                 out.errant.append(Errant(events.remove(error.index or 0), Stage.TASK_PUT, error))
+
+    def _note_missing_order(self, codec: Codec, changes: Changes, out: Decoded) -> None:
+        if isinstance(codec, FlatCodec) and not self._noted and has_no_order(changes):
+            self._noted = True
+            out.notes.append(NO_ORDER)
 
     def _note_snapshots(self, events: Events, out: Decoded) -> None:
         told = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}

@@ -25,6 +25,7 @@ from headrace.core.codec import Codec, Names, Source
 from headrace.core.converter import parse_plain, row_type
 from headrace.core.envelope_events import OLD_KEY_HEADER, TOMBSTONE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
+from headrace.core.events import NO_POSITION, Changes, Operation
 from headrace.core.positions import POSITION_FORMATS
 from headrace.core.schema import Schema
 
@@ -77,6 +78,18 @@ _NO_ROWS = (
 )
 """Heartbeats, transaction metadata and notifications."""
 _SCHEMA_CHANGE = frozenset({"databaseName", "ddl", "tableChanges"})
+
+
+NO_ORDER = (
+    "flattened records without a position are applied in order of arrival, so that late ones count; let "
+    "ExtractNewRecordState add op and the position of the source (add.fields=op,source.lsn for PostgreSQL)"
+)
+
+
+def has_no_order(changes: Changes) -> bool:
+    """Whether there is a change that only its arrival orders. Snapshot reads and tombstones never have a position."""
+    streamed = (changes.operation == Operation.CREATE) | (changes.operation == Operation.UPDATE)
+    return bool((streamed & (changes.version.position == NO_POSITION)).any())
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,7 @@ class SinkTask:
         self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped, len(decoded.errant))
         await self._report(chunk, decoded)
         self._note_what_no_cell_shows(chunk, decoded)
+        self._log_notes(chunk.partition.topic, decoded)
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
             return
         pieces = [(self._table_name(chunk.partition.topic, piece), piece) for piece in decoded.pieces]
@@ -197,6 +198,10 @@ class SinkTask:
             decoded = self._decoder(chunk.partition.topic).decode(chunk.records)
             decoded.pieces = [self._options.fields.apply(piece) for piece in decoded.pieces]
             return decoded
+
+    def _log_notes(self, topic: str, decoded: Decoded) -> None:
+        for note in decoded.notes:
+            log.warning("%s: %s: %s", self._options.connector, topic, note)
 
     def _note_what_no_cell_shows(self, chunk: Chunk, decoded: Decoded) -> None:
         """Records that are not applied, and snapshots that begin, change what may be remembered of rows."""

@@ -86,6 +86,54 @@ def test_transactions_tell_when_a_change_is_visible() -> None:
     ]
 
 
+SOURCES = {
+    "mysql": ({"db": "d", "file": "b.000002", "pos": 4, "row": 1}, b"00000.0000000002.%020d.0000000001" % 4),
+    "mariadb": ({"db": "d", "file": "b.10", "pos": 4, "row": 0}, b"00000.0000000010.%020d.0000000000" % 4),
+    "oracle": ({"db": "d", "schema": "S", "commit_scn": "12", "txSeq": 3}, b"00000.%038d.%020d" % (12, 3)),
+    "sqlserver": (
+        {
+            "db": "d",
+            "schema": "dbo",
+            "commit_lsn": "00000027:00000ac0:0007",
+            "change_lsn": "00000027:00000ac0:0002",
+            "event_serial_no": 2,
+        },
+        b"00000.00000027:00000ac0:0007.00000027:00000ac0:0002.%020d" % 2,
+    ),
+    "vitess": ({"db": "d"}, b""),
+}
+
+
+@pytest.mark.parametrize("connector", SOURCES)
+def test_changes_of_every_source(connector: str) -> None:
+    """Their positions and tables; a snapshot read has no position."""
+    told, position = SOURCES[connector]
+    source = told | {"connector": connector, "name": "shop", "table": "items", "ts_ms": 5, "txId": "x"}
+    envelopes = [{"op": op, "source": source, "after": {"id": 1, "name": None}} for op in "ru"]
+    records = [Record(b'{"id":1}', json.dumps(envelope).encode()) for envelope in envelopes]
+    decoded = decoder(key_schemas=False, value_schemas=False).decode(numbered(*records))
+    (changes,) = decoded.pieces
+    assert isinstance(changes, Changes)
+    assert changes.version.position.tolist() == [b"", position]
+    assert changes.table == TableId("shop", "d", told.get("schema", ""), "items")
+    assert changes.version.source_time.tolist() == [5000, 5000]
+
+
+def test_a_position_that_cannot_be_read_is_that_records_fault_alone() -> None:
+    """A change, or a truncate, whose binlog file has no number."""
+
+    def binlog(op: str, file: str) -> Record:
+        source = {"connector": "mysql", "name": "shop", "db": "d", "table": "items", "file": file, "pos": 1, "row": 0}
+        after = None if op == "t" else {"id": 1}
+        return Record(b'{"id":1}', json.dumps({"op": op, "source": source, "after": after}).encode())
+
+    records = [binlog("c", "b.1"), binlog("u", "b"), binlog("t", "b"), binlog("u", "b.2")]
+    decoded = decoder(key_schemas=False, value_schemas=False).decode(numbered(*records))
+    assert [errant.index for errant in decoded.errant] == [1, 2]
+    assert all("source.file" in str(errant.error) for errant in decoded.errant)
+    assert [len(piece) for piece in decoded.pieces if isinstance(piece, Changes)] == [1, 1]
+
+
 def test_placeholders_are_unchanged_and_their_text_is_gone() -> None:
     """The cell's value is null, so that the placeholder can reach no table."""
     changes = only(numbered(row("u", 1, 10, PLACEHOLDER), row("u", 2, 20, None)))

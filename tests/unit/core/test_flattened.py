@@ -11,7 +11,7 @@ import pytest
 from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
 from headrace.core.errors import Stage
 from headrace.core.events import NO_POSITION, CellState, Changes, Operation, TableId
-from headrace.core.flattened import MetadataNames, is_flattened, plain_is_flattened
+from headrace.core.flattened import NO_ORDER, MetadataNames, is_flattened, plain_is_flattened
 from headrace.core.schema import Field, Schema
 
 LSN = b"00000.%020d"
@@ -93,6 +93,13 @@ def test_a_position_that_may_be_a_reads_does_not_count() -> None:
     assert (streamed.operation.tolist(), streamed.version.position.tolist()) == ([Operation.UPDATE], [LSN % 7])
     snapshot = only(record({"__lsn": 7, "__source_snapshot": "last"}))
     assert (snapshot.operation.tolist(), snapshot.version.position.tolist()) == ([Operation.READ], [NO_POSITION])
+
+
+def test_what_has_no_order_is_noted_once() -> None:
+    """The operator can add what is missing; reads and deletes as null never have it."""
+    decoder = TopicDecoder("t", EnvelopeOptions(False, False))
+    ordered = [record({"__op": "r", "__lsn": 1}), record({"__op": "c", "__lsn": 2}), record(None)]
+    assert [decoder.decode(records).notes for records in (ordered, [record({})], [record({})])] == [[], [NO_ORDER], []]
 
 
 def test_positions_of_other_connectors() -> None:

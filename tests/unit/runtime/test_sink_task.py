@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -107,6 +108,20 @@ async def running(task: SinkTask) -> AsyncIterator[SinkTask]:
         yield task
     finally:
         await task.stop()
+
+
+async def test_what_a_topic_lacks_is_logged(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with what to do about it; the rows arrive all the same."""
+    schema = {"type": "struct", "name": "shop.Value", "fields": [{"type": "int64", "field": "id"}]}
+    for number in (1, 2):
+        document = json.dumps({"schema": schema, "payload": {"id": number}}, separators=(",", ":"))
+        harness.broker.append(TOPIC, document.encode(), key({"id": number}))
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 2)
+    assert sorted(harness.rows()) == ["=1", "=2"]
+    notes = [entry.getMessage() for entry in caplog.records if "order of arrival" in entry.getMessage()]
+    assert len(notes) == 1
+    assert TOPIC in notes[0]
 
 
 async def test_rows_arrive_and_offsets_follow(harness: Harness) -> None:
