@@ -132,9 +132,8 @@ def test_other_settings_void_them(process: Process) -> None:
 @pytest.mark.parametrize("key_schema", ["long", "region, id"])
 def test_key_schema_change_yields_miss(process: Process, key_schema: str) -> None:
     """Also a reorder of the primary key, as upstream's primaryKeyReorderYieldsMiss, and when it changed meanwhile."""
-    cache = process.restart(11)
-    begin(cache, key_schema=key_schema).publish()
-    assert get(cache, "1", 11) is None
+    batch = begin(process.restart(11), key_schema=key_schema)
+    assert batch.for_row("1", Stamp(P0, 11)).get("big") is None
 
 
 def test_other_fingerprint_yields_miss(tmp_path: Path) -> None:
@@ -168,6 +167,17 @@ def test_age_counts_across_restarts(tmp_path: Path, away: int, hit: bool) -> Non
     process.cache.settled({P0: 11})
     process.clock.now += 49
     assert (get(process.restart(11, away=away), "1", 11) is not None) is hit
+
+
+def test_step_back_makes_nobody_younger(tmp_path: Path) -> None:
+    """S30: an hour that the wall clock took back is not given to what is cached."""
+    process = Process(tmp_path / "rows", CacheLimits(ttl=100))
+    put(process.cache, "1", 10, big="A")
+    process.cache.settled({P0: 11})
+    process.clock.now += 49
+    cache = process.restart(11, away=-3_600_000)
+    process.clock.now += 51
+    assert get(cache, "1", 11) is None
 
 
 def test_zero_ttl_never_expires(process: Process) -> None:
@@ -223,7 +233,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_history_serves_a_stale_value(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]]
 ) -> None:
