@@ -22,7 +22,7 @@ from headrace.ports import LogPosition
 from headrace_connectors.sql.cells import FoundRows, read_all
 from headrace_connectors.sql.oracle_catalog import check_flashback, read_catalog
 from headrace_connectors.sql.oracle_errors import SCN_INVALID, UNDO_GONE, error_codes
-from headrace_connectors.sql.oracle_read import OracleRead
+from headrace_connectors.sql.oracle_read import OracleRead, readable_column
 from headrace_connectors.sql.oracle_scan import log_position, table_values
 from headrace_connectors.sql.oracle_schema import connect_schema
 from headrace_connectors.sql.oracle_server import OracleServer
@@ -85,7 +85,7 @@ class OracleRowSource:
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
         """Every row, as it stood when the scan began. Raises Retriable where undo does not last that long."""
-        known = [(place, catalog.column(column.name), column.schema) for place, column in enumerate(columns)]
+        known = [(place, readable_column(catalog, column.name), column.schema) for place, column in enumerate(columns)]
         readable = [
             (place, found, reader(schema, found, self._options.modes)) for place, found, schema in known if found
         ]

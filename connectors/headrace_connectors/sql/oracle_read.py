@@ -8,7 +8,7 @@ from typing import Any
 
 import oracledb
 
-from headrace.core.catalog import CatalogTable, HandlingModes
+from headrace.core.catalog import CatalogColumn, CatalogTable, HandlingModes
 from headrace.core.reselect import RowRequest
 from headrace_connectors.sql.cells import key_column
 from headrace_connectors.sql.oracle_keys import key_bind_sql, key_values
@@ -23,6 +23,7 @@ from headrace_connectors.sql.oracle_query import (
     slots_for,
 )
 from headrace_connectors.sql.oracle_session import bind_type
+from headrace_connectors.sql.oracle_values import KNOWN_TYPES
 from headrace_connectors.sql.query import masks
 
 
@@ -37,9 +38,15 @@ class Statement:
     bind_types: dict[str, Any]
 
 
+def readable_column(catalog: CatalogTable, name: str) -> CatalogColumn | None:
+    """The catalog's entry, unless it is of a type that no expression may hold: LONG would fail the whole SELECT."""
+    known = catalog.column(name)
+    return known if known is not None and known.type.name in KNOWN_TYPES else None
+
+
 @dataclass(frozen=True, slots=True)
 class OracleRead:
-    """A request, ready to be sent. ``readable`` are the numbers of its columns that the table has.
+    """A request, ready to be sent. ``readable`` are the numbers of its columns that can be read.
 
     ``cells`` reads them, ``keys`` and ``needs`` hold the values of each key column and need mask by row.
     """
@@ -56,8 +63,11 @@ class OracleRead:
     @staticmethod
     def of(catalog: CatalogTable, request: RowRequest, modes: HandlingModes) -> OracleRead:
         """Raises Fatal where the key's columns cannot be matched exactly."""
-        known = [(number, catalog.column(column.name)) for number, column in enumerate(request.columns)]
-        readable = [(number, column) for number, column in known if column is not None]
+        readable = [
+            (number, known)
+            for number, column in enumerate(request.columns)
+            if (known := readable_column(catalog, column.name)) is not None
+        ]
         numbers = [number for number, _ in readable]
         key = [(column, key_column(catalog, column.name)) for column in request.key]
         return OracleRead(

@@ -37,6 +37,8 @@ def _number(column: CatalogColumn, modes: HandlingModes, optional: bool) -> Sche
     scale, precision = column.scale, column.precision
     if column.type.name == "FLOAT" or scale is None or precision is None:
         return _variable_scale(modes, optional)
+    if scale == 0 and modes.decimal != "precise":  # since DBZ-7882
+        return _inexact(modes, optional)
     digits = precision - scale
     if scale <= 0 and digits < INTEGER_WIDTHS[-1][0]:
         return Schema(next(kind for limit, kind in INTEGER_WIDTHS if digits < limit), optional)

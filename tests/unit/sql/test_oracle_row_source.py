@@ -17,7 +17,7 @@ from unit.sql.oracle_tables import DATABASE, NOTE, ORDERS_KEY, orders_request, o
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
-from headrace.core.reselect import ReselectOptions
+from headrace.core.reselect import UNREADABLE, ReselectOptions
 from headrace.core.schema import Schema
 from headrace_connectors.sql import OracleRowSource, oracle_catalog
 from headrace_connectors.sql.oracle_scan import CURRENT_SCN
@@ -168,6 +168,24 @@ def test_after_a_switchover_the_other_server_answers(server: OracleServer) -> No
     source = OracleRowSource(ReselectOptions(database=database), FakeDriver(server, old=old))
     source.check()
     assert source.fetch(catalog_of(source), orders_request(120)).values[0] == ["second"]
+
+
+def test_long_columns_do_not_spoil_the_others() -> None:
+    """A LONG may stand in no expression (ORA-00997), so it is not asked for; the cell stays open."""
+    server = OracleServer()
+    columns = (
+        OracleColumn("ID", "NUMBER", 9, 0),
+        OracleColumn("OLD", "LONG"),
+        OracleColumn("DOC", "CLOB", length=4000),
+    )
+    server.add(OracleTable("APP", "T", columns, ("ID",)), [{"ID": Decimal(1), "OLD": "x", "DOC": "d"}])
+    source = row_source(server)
+    catalog = catalog_of(source, TableId("ora", "SHOP", "APP", "T"))
+    text = Schema("string", True)
+    answer = source.fetch(catalog, request(catalog.table, {"ID": (Schema("int32"), [1])}, {"OLD": text, "DOC": text}))
+    assert answer.values[0][0] is UNREADABLE
+    assert answer.values[1] == ["d"]
+    assert '"OLD"' not in server.statements[-1][0]
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------

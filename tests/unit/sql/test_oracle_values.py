@@ -108,7 +108,7 @@ def test_years_before_the_first() -> None:
 KEYS: list[tuple[OracleColumn, Any, Schema, Any, HandlingModes]] = [
     (stored, value, schema, sent, modes)
     for stored, value, schema, sent, modes in [
-        (column("CHAR"), "ab ", Schema("string"), "ab ", HandlingModes()),
+        (column("CHAR"), "ab ", Schema("string"), "ab", HandlingModes()),
         (column("NCHAR"), "ü  ", Schema("string"), "ü", HandlingModes()),
         (column("VARCHAR2"), "it's", Schema("string"), "it's", HandlingModes()),
         (column("NVARCHAR2"), "ü", Schema("string"), "ü", HandlingModes()),
@@ -218,6 +218,8 @@ def test_inexact_key_is_refused(stored: OracleColumn, schema: Schema, sent: Any)
         (column("NUMBER", 19, 0), HandlingModes(), decimal(19, 0)),
         (column("NUMBER", None, 0), HandlingModes(), decimal(38, 0)),
         (column("NUMBER", 10, 2), HandlingModes(decimal="string"), TEXT),
+        (column("NUMBER", 9, 0), HandlingModes(decimal="string"), TEXT),
+        (column("NUMBER", 9, -2), HandlingModes(decimal="string"), Schema("int64", True)),
         (column("NUMBER"), HandlingModes(), VARIABLE),
         (column("NUMBER"), HandlingModes(decimal="double"), Schema("double", True)),
         (column("FLOAT", 126), HandlingModes(), VARIABLE),
