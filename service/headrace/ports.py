@@ -18,6 +18,7 @@ from headrace.core.catalog import CatalogTable
 from headrace.core.converter import Document
 from headrace.core.errors import Stage
 from headrace.core.events import Actions, RowVersion, TableId
+from headrace.core.history import History
 from headrace.core.reselect import RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.core.table_layout import TableLayout
@@ -182,6 +183,12 @@ class LakeTable(Protocol):
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks."""
 
+    def append(self, rows: History, commit: Commit) -> None:
+        """Add the rows to a history, in one commit; events whose coordinate stands there already are left out."""
+
+    def offsets(self, group: str) -> Mapping[TopicPartition, int]:
+        """The next offsets that the newest commit of a consumer group carries (a history's are what is in it)."""
+
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """The versions of the rows that stand under the actions' keys, by canonical key."""
 
@@ -203,6 +210,7 @@ class TableOptions:
     """What a connector says about its tables; ``properties`` are the format's own.
 
     Layout and properties are those of new tables. ``adopt`` lets a table be taken over that somebody else has made.
+    ``history`` tables get every event appended and are never merged into.
     """
 
     format: str = "iceberg"
@@ -210,6 +218,7 @@ class TableOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
     layout: TableLayout = field(default_factory=TableLayout)
     adopt: bool = False
+    history: bool = False
 
 
 class Lakehouse(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from contracts.history_suite import HistorySuite
 from contracts.lake_table_suite import LakeTableSuite
 from contracts.pipeline_suite import PipelineSuite
 
@@ -46,6 +47,14 @@ class TestMemoryTable(LakeTableSuite):
 
 class TestMemoryPipeline(PipelineSuite):
     """So do pipelines that write them."""
+
+    @pytest.fixture
+    def lake(self) -> MemoryHarness:
+        return MemoryHarness()
+
+
+class TestMemoryHistory(HistorySuite):
+    """So do histories."""
 
     @pytest.fixture
     def lake(self) -> MemoryHarness:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from contracts.history_suite import HistorySuite
 from contracts.lake_actions import Row, actions, commit, delete
 from contracts.lake_table_suite import ITEM, LakeTableSuite, apply, item
 from contracts.pipeline_suite import PipelineSuite
@@ -115,6 +116,14 @@ class TestIcebergPipeline(PipelineSuite):
         return iceberg
 
 
+class TestIcebergHistory(HistorySuite):
+    """So do histories."""
+
+    @pytest.fixture
+    def lake(self, iceberg: IcebergHarness) -> IcebergHarness:
+        return iceberg
+
+
 class TestDeltaTable(LakeTableSuite):
     """Delta tables pass the suite."""
 
@@ -125,6 +134,14 @@ class TestDeltaTable(LakeTableSuite):
 
 class TestDeltaPipeline(PipelineSuite):
     """So do pipelines that write them."""
+
+    @pytest.fixture
+    def lake(self, delta: DeltaHarness) -> DeltaHarness:
+        return delta
+
+
+class TestDeltaHistory(HistorySuite):
+    """So do histories."""
 
     @pytest.fixture
     def lake(self, delta: DeltaHarness) -> DeltaHarness:

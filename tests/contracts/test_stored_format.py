@@ -57,7 +57,9 @@ def table(request: pytest.FixtureRequest, warehouse: Warehouse, place: Path) -> 
         "iceberg": IcebergFormat("stored", TableOptions()),
         "delta": DeltaFormat(str(place), TableOptions("delta")),
     }
-    return SparkTable(TableSession(spark, "stored", None, 1), formats[request.param], TablePath(request.param, "item"))
+    return SparkTable(
+        TableSession(spark, "stored", None, 1), formats[request.param], TablePath(request.param, "item"), TableOptions()
+    )
 
 
 def batch(*rows: Row) -> Actions:

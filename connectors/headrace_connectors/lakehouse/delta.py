@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
-from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION
+from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
 from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -98,6 +98,14 @@ class DeltaFormat:
                 return Committed(_recorded_counts(row.operation, row.operationMetrics), first=row.version == 1)
         return None
 
+    def last_commit(self, session: TableSession, path: TablePath, group: str) -> Mapping[str, str] | None:
+        """From the newest entries of the table's history."""
+        for row in session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}"):
+            properties = _properties(row.userMetadata)
+            if properties.get(GROUP) == group:
+                return properties
+        return None
+
     def compact(self, path: TablePath) -> Sequence[str]:
         """Small files together; rows that a deletion vector hides go with the files that are rewritten."""
         return [f"OPTIMIZE {self.sql_name(path)}"]
@@ -105,6 +113,15 @@ class DeltaFormat:
     def clean(self, path: TablePath) -> Sequence[str]:
         """Delete files that no version within the table's retention refers to."""
         return [f"VACUUM {self.sql_name(path)}"]
+
+
+def _properties(text: str | None) -> Mapping[str, str]:
+    """The properties of a commit; another writer's metadata may be any text."""
+    try:
+        told = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def _returned_counts(row: Mapping[str, Any]) -> MergeCounts:

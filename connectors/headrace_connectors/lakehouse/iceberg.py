@@ -10,7 +10,7 @@ from headrace.core.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
-from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION
+from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
 from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -93,6 +93,14 @@ class IcebergFormat:
             f"SELECT parent_id, summary FROM {self.sql_name(path)}.snapshots WHERE summary['{WRITE_ID}'] = '{write_id}'"
         )
         return _committed(rows[0].summary, rows[0].parent_id) if rows else None
+
+    def last_commit(self, session: TableSession, path: TablePath, group: str) -> Mapping[str, str] | None:
+        """From the table's snapshots; those of compactions carry nothing."""
+        rows = session.rows(
+            f"SELECT summary FROM {self.sql_name(path)}.snapshots WHERE summary['{GROUP}'] = {text_literal(group)} "
+            "ORDER BY committed_at DESC LIMIT 1"
+        )
+        return dict(rows[0].summary) if rows else None
 
     def compact(self, path: TablePath) -> Sequence[str]:
         """Rewrite small files and those with deletes, then let go of snapshots as the table's properties say."""

@@ -24,6 +24,15 @@ VERSION_COLUMNS = pa.schema(
 )
 """Headrace's own columns of every table: the version of the change that the row reflects."""
 
+HISTORY_COLUMNS = pa.schema(
+    [
+        *VERSION_COLUMNS,
+        (f"{OWN_PREFIX}operation", pa.string()),
+        (f"{OWN_PREFIX}unavailable", pa.list_(pa.string())),
+    ]
+)
+"""Those of a history: what the event did as well, and the names of columns whose value nobody knew."""
+
 _SQL_NAMES = {
     pa.bool_(): "BOOLEAN",
     pa.int32(): "INT",
@@ -126,7 +135,7 @@ def lake_schema(table: str, schema: pa.Schema, key_fields: Sequence[str] = ()) -
 
 def data_schema(table: str, stored: pa.Schema) -> pa.Schema:
     """The data columns of a table in lake types. Raises Fatal for a type that Headrace does not write."""
-    return pa.schema([_lake_field(table, column) for column in stored if column.name not in VERSION_COLUMNS.names])
+    return pa.schema([_lake_field(table, column) for column in stored if not column.name.startswith(OWN_PREFIX)])
 
 
 def _refuse_names(table: str, names: Sequence[str]) -> None:

@@ -152,7 +152,7 @@ class SparkLakehouse:
             child = _child(self._started())
         master = self._settings["spark.master"]
         session = TableSession(child, label, self._scratch, local_cores(master))
-        return SparkTable(session, table_format, path, adopt=options.adopt)
+        return SparkTable(session, table_format, path, options)
 
     def _format(self, options: TableOptions) -> TableFormat:
         if options.format == "iceberg":

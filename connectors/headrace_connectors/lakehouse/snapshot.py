@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-from headrace.ports import Commit
+from headrace.ports import Commit, TopicPartition
 
 FORMAT_VERSION = "1"
 """Of what Headrace itself stores in a table: its columns, its ledger, its snapshot properties."""
+
+
+GROUP = "headrace.group"
+_OFFSETS = "headrace.offsets"
 
 
 def commit_properties(commit: Commit) -> dict[str, str]:
@@ -23,7 +28,17 @@ def commit_properties(commit: Commit) -> dict[str, str]:
         "headrace.format-version": FORMAT_VERSION,
         "headrace.batch-id": str(commit.batch_id),
         "headrace.connector": commit.connector,
-        "headrace.group": commit.group,
-        "headrace.offsets": json.dumps(offsets),
+        GROUP: commit.group,
+        _OFFSETS: json.dumps(offsets),
         "headrace.watermark": str(commit.watermark),
+    }
+
+
+def stored_offsets(properties: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """The next offsets that ``commit_properties`` wrote."""
+    topics = json.loads(properties.get(_OFFSETS, "{}"))
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, told in topics.items()
+        for partition, offset in told["offsets"].items()
     }

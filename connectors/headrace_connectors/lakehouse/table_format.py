@@ -71,6 +71,9 @@ class TableFormat(Protocol):
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
         """What the commit did that carries ``write_id``; None if there is no such commit."""
 
+    def last_commit(self, session: TableSession, path: TablePath, group: str) -> Mapping[str, str] | None:
+        """The properties of the newest commit that carries offsets of a consumer group; None where there is none."""
+
     def compact(self, path: TablePath) -> Sequence[str]:
         """Statements that rewrite small files, and those with deletes."""
 

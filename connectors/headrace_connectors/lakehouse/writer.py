@@ -11,13 +11,16 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.core.errors import Fatal, HeadraceError
-from headrace.core.events import Actions, RowVersion
-from headrace.ports import Commit, MergeCounts
+from headrace.core.events import OWN_PREFIX, Actions, RowVersion
+from headrace.core.history import History
+from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
 from headrace_connectors.lakehouse import reader
+from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, versions
 from headrace_connectors.lakehouse.merge import append_sql, merge_sql, stored_sql, truncate_sql
 from headrace_connectors.lakehouse.schema import (
+    HISTORY_COLUMNS,
     VERSION_COLUMNS,
     Evolution,
     column_list,
@@ -26,7 +29,7 @@ from headrace_connectors.lakehouse.schema import (
     evolved,
     lake_schema,
 )
-from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, commit_properties
+from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, commit_properties, stored_offsets
 from headrace_connectors.lakehouse.staging import Stage, stage_keys, stages
 from headrace_connectors.lakehouse.table_format import (
     KEY_FIELDS,
@@ -42,13 +45,10 @@ from headrace_connectors.lakehouse.upkeep import Upkeep
 
 
 class SparkTable:
-    """A ``ports.LakeTable`` that Spark writes. One thread at a time calls it; it has a session of its own.
-
-    ``adopt`` lets it take over a table that somebody else has made.
-    """
+    """A ``ports.LakeTable`` that Spark writes. One thread at a time calls it; it has a session of its own."""
 
     def __init__(
-        self, session: TableSession, table_format: TableFormat, path: TablePath, *, adopt: bool = False
+        self, session: TableSession, table_format: TableFormat, path: TablePath, options: TableOptions
     ) -> None:
         self._label = f"{path.namespace}.{path.name}"
         self._session = session
@@ -60,7 +60,8 @@ class SparkTable:
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
         self._fresh = False
-        self._adopt = adopt
+        self._adopt = options.adopt
+        self._own = HISTORY_COLUMNS if options.history else VERSION_COLUMNS
 
     # -- what the table is --------------------------------------------------------------------------------------------
 
@@ -73,12 +74,15 @@ class SparkTable:
         return self._schema
 
     def _data_columns(self, found: pa.Schema) -> pa.Schema:
-        if not set(VERSION_COLUMNS.names) <= set(found.names):
-            if not self._adopt:
-                raise Fatal(
-                    f"{self._label}: the table was not made by Headrace, it lacks {VERSION_COLUMNS.names[0]} and more; "
-                    "write to another one, or have it taken over with table.adopt=true"
-                )
+        own = {name for name in found.names if name.startswith(OWN_PREFIX)}
+        if own and own != set(self._own.names):
+            raise Fatal(f"{self._label}: the table was made with another insert.mode; write to another one")
+        if not own and not self._adopt:
+            raise Fatal(
+                f"{self._label}: the table was not made by Headrace; write to another one, or have it taken over with "
+                "table.adopt=true"
+            )
+        if not own:
             self._take_over(found)
         return data_schema(self._label, found)
 
@@ -88,7 +92,7 @@ class SparkTable:
             if column.type != found.field(column.name).type:
                 self._run(self._format.widen(self._path, column))
         self._ledger.create()  # before the columns: an old ledger must never meet a table that is ours
-        self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(VERSION_COLUMNS)})")
+        self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(self._own)})")
         self._session.run(set_properties(self._table, {"headrace.format-version": FORMAT_VERSION}))
 
     def key_fields(self) -> tuple[str, ...]:
@@ -118,7 +122,7 @@ class SparkTable:
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         self._run(self._format.create_namespace(self._path.namespace))
         self._ledger.create()  # before the table: an old ledger must never meet a new table
-        self._run(self._format.create(self._path, pa.schema([*schema, *VERSION_COLUMNS]), key_fields))
+        self._run(self._format.create(self._path, pa.schema([*schema, *self._own]), key_fields))
         self._schema, self._key_fields, self._fresh = schema, tuple(key_fields), True
 
     def _alter(self, stored: pa.Schema, change: Evolution) -> None:
@@ -186,6 +190,13 @@ class SparkTable:
         if not self._fresh:
             self._commit(truncate_sql(self._table, floor), commit_properties(commit))
 
+    def append(self, rows: History, commit: Commit) -> None:
+        """Add rows to a history; see ``append.py`` for what keeps them from standing there twice."""
+        staged = history_rows(rows, self._existing_schema())
+        with self._session.staged(staged) as view:
+            statement = append_history_sql(self._table, view, rows, staged.column_names)
+            self._commit(statement, commit_properties(commit))
+
     def _commit(self, statement: str, properties: Mapping[str, str]) -> Committed:
         """Run a statement that makes a commit with ``properties``.
 
@@ -218,6 +229,17 @@ class SparkTable:
     def _run_once(self, statement: str, write_id: str, attempt: int) -> Committed:
         done = None if attempt == 1 else self._format.committed(self._session, self._path, write_id)
         return done or self._format.commit(self._session, self._path, statement)
+
+    def offsets(self, group: str) -> Mapping[TopicPartition, int]:
+        """From the newest commit that carries them. Where none does any more (somebody else has expired it, or a log
+        was cleaned while nothing came), the rows themselves tell."""
+        if self.schema() is None or self._fresh:
+            return {}
+        properties = self._format.last_commit(self._session, self._path, group)
+        if properties is not None:
+            return stored_offsets(properties)
+        rows = self._session.rows(row_offsets_sql(self._table))
+        return {TopicPartition(row.topic, row.number): row.next for row in rows}
 
     # -- reading and upkeep -------------------------------------------------------------------------------------------
 

@@ -17,10 +17,13 @@ import pyarrow as pa
 from headrace.core.conform import conformed
 from headrace.core.errors import Fatal
 from headrace.core.events import Actions, CellState, Column, RowVersion
+from headrace.core.history import History
 from headrace.core.keys import FLOOR_KEY
 from headrace.core.ranking import UNVERSIONED, arrived_later, outranks, succeed
-from headrace.ports import Commit, MergeCounts, TableOptions
+from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
+from headrace_connectors.lakehouse.append import history_rows
 from headrace_connectors.lakehouse.schema import (
+    HISTORY_COLUMNS,
     VERSION_COLUMNS,
     evolution,
     evolved,
@@ -50,6 +53,8 @@ class _Stored:
     tombstones: dict[str, tuple[RowVersion, int]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
     foreign: bool = False
+    own: pa.Schema | None = None
+    history: list[Cells] = field(default_factory=list)
 
 
 class MemoryLakehouse:
@@ -61,7 +66,7 @@ class MemoryLakehouse:
     def table(self, namespace: str, name: str, options: TableOptions) -> MemoryTable:
         """Open a table; nothing is created before ``evolve``."""
         stored = self._tables.setdefault((namespace, name), _Stored())
-        return MemoryTable(f"{namespace}.{name}", stored, adopt=options.adopt)
+        return MemoryTable(f"{namespace}.{name}", stored, options)
 
     def check(self) -> None:
         """Memory can always be written."""
@@ -73,10 +78,11 @@ class MemoryLakehouse:
 class MemoryTable:
     """A ``ports.LakeTable``. Every merge is one visible step, whatever cells it keeps."""
 
-    def __init__(self, name: str, stored: _Stored, *, adopt: bool = False) -> None:
+    def __init__(self, name: str, stored: _Stored, options: TableOptions) -> None:
         self._name = name
         self._stored = stored
-        self._adopt = adopt
+        self._adopt = options.adopt
+        self._own = HISTORY_COLUMNS if options.history else VERSION_COLUMNS
 
     @property
     def commits(self) -> Sequence[Commit]:
@@ -94,8 +100,11 @@ class MemoryTable:
 
     def to_arrow(self) -> pa.Table:
         """The whole table, own columns included, in no particular order."""
-        schema = pa.schema([*(self._stored.schema or []), *VERSION_COLUMNS])
+        schema = pa.schema([*(self._stored.schema or []), *(self._stored.own or self._own)])
         rows = [row.cells | _version_cells(row.version) for row in self._stored.rows.values()]
+        rows += [
+            {name: cells.get(name, _null(schema, name)) for name in schema.names} for cells in self._stored.history
+        ]
         return pa.table([_column([row[column.name] for row in rows], column.type) for column in schema], schema)
 
     def create_otherwise(self, schema: pa.Schema) -> None:
@@ -112,6 +121,8 @@ class MemoryTable:
 
     def schema(self) -> pa.Schema | None:
         """The data columns, or None before ``evolve``. Takes over a table that somebody else has made, or is Fatal."""
+        if self._stored.schema is not None and self._stored.own not in (None, self._own):
+            raise Fatal(f"{self._name}: the table was made with another insert.mode; write to another one")
         if self._stored.foreign and not self._adopt:
             raise Fatal(f"{self._name}: the table was not made by Headrace; set table.adopt=true or write elsewhere")
         self._stored.foreign = False
@@ -125,7 +136,7 @@ class MemoryTable:
         """Create the table or make ``schema`` fit. Raises Fatal when it cannot be done."""
         wanted = lake_schema(self._name, schema, key_fields)
         if self._stored.schema is None:
-            self._stored.schema, self._stored.key_fields = wanted, tuple(key_fields)
+            self._stored.schema, self._stored.key_fields, self._stored.own = wanted, tuple(key_fields), self._own
             return
         change = evolution(self._name, self._stored.schema, wanted)
         self._stored.schema = evolved(self._stored.schema, change)
@@ -170,6 +181,21 @@ class MemoryTable:
         standing = self._stored.rows.items()
         self._stored.rows = {key: row for key, row in standing if not outranks(floor, row.version or UNVERSIONED)}
         self._stored.commits.append(commit)
+
+    def append(self, rows: History, commit: Commit) -> None:
+        """Add rows to a history, but those of a coordinate that stands there."""
+        table = history_rows(rows, self._existing_schema())
+        standing = {_coordinate(cells) for cells in self._stored.history}
+        for index in range(table.num_rows):
+            cells = {name: table[name][index] for name in table.column_names}
+            if _coordinate(cells) not in standing:
+                self._stored.history.append(cells)
+        self._stored.commits.append(commit)
+
+    def offsets(self, group: str) -> Mapping[TopicPartition, int]:
+        """Those of the group's newest commit."""
+        commits = [commit for commit in self._stored.commits if commit.group == group]
+        return dict(commits[-1].offsets) if commits else {}
 
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """The versions of the rows under the actions' keys."""
@@ -269,6 +295,14 @@ def _column(cells: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
 
 def _key_rows(keys: pa.Table) -> list[tuple[pa.Scalar, ...]]:
     return list(zip(*(column.combine_chunks() for column in keys.columns), strict=True))
+
+
+def _coordinate(cells: Cells) -> tuple[Any, ...]:
+    return tuple(cells[name].as_py() for name in VERSION_COLUMNS.names[1:4])
+
+
+def _null(schema: pa.Schema, name: str) -> pa.Scalar:
+    return pa.scalar(None, schema.field(name).type)
 
 
 def _version_cells(version: RowVersion | None) -> Cells:

@@ -64,7 +64,8 @@ _TABLES = group(
         "insert.mode",
         Type.STRING,
         "upsert",
-        "upsert keeps a table equal to its source; insert would keep history.",
+        "upsert keeps a table equal to its source; insert appends every event as a row of its own, and takes records "
+        "without a key.",
         validator=one_of("upsert", "insert"),
     ),
     key(
@@ -222,7 +223,6 @@ LATER = {
 """Keys that a later release brings: refused with that reason, never silently accepted."""
 
 LATER_VALUES = {
-    ("insert.mode", "insert"): "history tables come with a later release; use upsert",
     ("reselect.error.handling.mode", "dlq"): "dead-lettering by reselect comes with a later release; use warn or fail",
     ("reselect.unresolved.insert.mode", "dlq"): "dead-lettering by reselect comes with a later release; use fail",
 }

@@ -46,7 +46,8 @@ _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", "SchemaCha
 class EnvelopeOptions:
     """What a connector says about its envelopes.
 
-    ``key_fields`` overrides the record key's field names; ``added`` is what flattened records call their metadata.
+    ``key_fields`` overrides the record key's field names; ``added`` is what flattened records call their metadata;
+    ``keyless`` lets records come without a key, for tables that every event is appended to.
     """
 
     key_schemas: bool = True
@@ -56,6 +57,7 @@ class EnvelopeOptions:
     position_epoch: int = 0
     key_fields: tuple[str, ...] = ()
     added: MetadataNames = field(default_factory=MetadataNames)
+    keyless: bool = False
 
 
 @dataclass(slots=True)
@@ -79,7 +81,7 @@ class TopicDecoder:
     def __init__(self, topic: str, options: EnvelopeOptions, catalog: Catalog | None = None) -> None:
         self._options = options
         self._values = JsonConverter(options.value_schemas)
-        self._reader = EventReader(options.key_schemas)
+        self._reader = EventReader(options.key_schemas, options.keyless)
         self._flattened = FlattenedReader(options.key_schemas, topic, options.added)
         self._builder = ChangesBuilder(
             topic,
@@ -88,6 +90,7 @@ class TopicDecoder:
             options.modes,
             options.position_epoch,
             options.value_schemas,
+            options.keyless,
         )
         self._codecs: LRUCache[int, tuple[Schema | None, Codec | None]] = LRUCache(_CODECS)
         self._last: Codec | None = None

@@ -38,7 +38,9 @@ class ChangesBuilder:
         modes: HandlingModes,
         position_epoch: int,
         embedded: bool,
+        keyless: bool = False,
     ) -> None:
+        self._keyless = keyless
         self._topic = topic
         self._catalog = catalog
         self._placeholder = placeholder
@@ -57,13 +59,18 @@ class ChangesBuilder:
             table=table,
             key_fields=codec.key_fields,
             operation=operations,
-            key=_row_keys(codec.key_fields, by_name),
+            key=self._row_keys(codec.key_fields, by_name, len(events)),
             version=self.versions(events),
             transaction=_transactions(events.sources),
             columns=columns,
             old_key=codec.canonical(old_keys, by_name),
             moved=moved,
         )
+
+    def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
+        if not names and self._keyless:
+            return pa.nulls(count, pa.string())
+        return _row_keys(names, columns)
 
     def versions(self, events: Events) -> Versions:
         """Where each event stands."""

@@ -146,7 +146,8 @@ class Events:
 class EventReader:
     """Reads the runs of one topic, and keeps what is no event until it is asked for."""
 
-    def __init__(self, key_schemas: bool) -> None:
+    def __init__(self, key_schemas: bool, keyless: bool = False) -> None:
+        self._keyless = keyless
         self._errant: list[Errant] = []
         self._skipped = 0
         self._keys = JsonConverter(key_schemas)
@@ -235,6 +236,8 @@ class EventReader:
         """Add an event. False for a record that is no row change. Raises BadRecord."""
         operation, source = envelope.op, envelope.source or NO_SOURCE
         if operation is Operation.TOMBSTONE:
+            if record.key is None and self._keyless:
+                return False  # MariaDB's connector sends such a one after a delete
             if index == 0 and self._deleted.get(record.partition) == (record.offset - 1, record.key):
                 return False  # that delete itself, which ended the records before; within a batch the fold sees it
             events.add(index, record, Operation.TOMBSTONE, NO_SOURCE, self._key_row(codec, record))
@@ -249,7 +252,7 @@ class EventReader:
             raise BadRecord(f"unknown operation {operation!r} in a change event")
         elif envelope.after is None:
             raise BadRecord(f"a change event with op={operation} and no 'after'")
-        elif record.key is None and not codec.key_fields:
+        elif record.key is None and not codec.key_fields and not self._keyless:
             raise BadRecord(KEYLESS)
         else:
             events.add(index, record, _UPSERTS[operation], source, codec.row(envelope.after))
@@ -268,8 +271,10 @@ class EventReader:
         return envelopes
 
     def _key_row(self, codec: Codec, record: KafkaRecord) -> Sequence[Any]:
-        if record.key is None:
+        if record.key is None and not self._keyless:
             raise BadRecord(KEYLESS)
+        if record.key is None:
+            return codec.key_row(b"{}")
         try:
             _, payload = self._keys.split(record.key)
         except BadRecord as error:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.core.errors import ConfigError
 from headrace.core.events import Changes, Column, Truncate
+from headrace.core.history import OPERATIONS
 from headrace.core.schema import Schema
 
 METADATA = "table.metadata.fields"
@@ -22,11 +23,10 @@ FIELD_LISTS = ("field.include.list", "field.exclude.list", METADATA)
 
 Piece = Changes | Truncate
 
-_OPERATIONS = pa.array([None, "c", "u", "d", "r", "t", "d"])  # by Operation; a tombstone is a delete
 _STRING, _INT64 = Schema("string", optional=True), Schema("int64", optional=True)
 
 _FIELDS: dict[str, tuple[Schema, Callable[[Changes], pa.Array]]] = {
-    "op": (_STRING, lambda changes: _OPERATIONS.take(pa.array(changes.operation))),
+    "op": (_STRING, lambda changes: OPERATIONS.take(pa.array(changes.operation))),
     "source.name": (_STRING, lambda changes: _constant(changes, changes.table.name)),
     "source.db": (_STRING, lambda changes: _constant(changes, changes.table.database)),
     "source.schema": (_STRING, lambda changes: _constant(changes, changes.table.schema)),

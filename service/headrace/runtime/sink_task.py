@@ -40,6 +40,7 @@ from headrace.ports import (
     TopicPartition,
 )
 from headrace.runtime import failpoints
+from headrace.runtime.history_pipeline import HistoryPipeline
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.retry import retrying
@@ -98,7 +99,7 @@ class SinkTask:
         self._sequence = ChunkSequence()
         self._batches = BatchManager(options.batches)
         self._decoders: dict[str, TopicDecoder] = {}
-        self._pipelines: dict[str, TablePipeline] = {}
+        self._pipelines: dict[str, TablePipeline | HistoryPipeline] = {}
         self._topics: dict[str, set[str]] = {}
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
@@ -366,11 +367,12 @@ class SinkTask:
         self._topics.setdefault(name, set()).add(topic)
         return name
 
-    def _pipeline(self, name: str) -> TablePipeline:
+    def _pipeline(self, name: str) -> TablePipeline | HistoryPipeline:
         if name not in self._pipelines:
             options = self._options
             table = self._lakehouse.table(options.namespace, name, options.tables)
-            self._pipelines[name] = TablePipeline(
+            pipeline = HistoryPipeline if options.tables.history else TablePipeline
+            self._pipelines[name] = pipeline(
                 f"{options.namespace}.{name}",
                 table,
                 self._post_processor,

@@ -90,6 +90,8 @@ class SinkTaskFactory:
     ) -> SinkTask:
         """Make the task without starting it. Raises ConfigError for what validation could not see."""
         reselect = ReselectOptions.from_properties(config.originals)
+        if _appends(config):  # a cached value may belong to another moment than the event
+            reselect = replace(reselect, cache_enabled=False)
         values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
         feed = self._feeds.open(connector, number, config.originals, values.divide)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
@@ -159,6 +161,10 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
     )
 
 
+def _appends(config: SinkConnectorConfig) -> bool:
+    return config.get_string("insert.mode").lower() == "insert"
+
+
 def _table_options(config: SinkConnectorConfig) -> TableOptions:
     table_format = config.get_string("table.format").lower()
     return TableOptions(
@@ -167,6 +173,7 @@ def _table_options(config: SinkConnectorConfig) -> TableOptions:
         config.originals_with_prefix(TABLE_PROPERTIES),
         table_layout(table_format, config.get_string(PARTITION_BY), config.get_string(SORT_BY)),
         config.get_boolean("table.adopt"),
+        history=_appends(config),
     )
 
 
@@ -179,4 +186,5 @@ def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         position_epoch=config.get_int("source.position.epoch"),
         key_fields=tuple(config.get_list("primary.key.fields")),
         added=MetadataNames(config.get_string("add.fields.prefix"), config.get_string("add.headers.prefix")),
+        keyless=_appends(config),
     )

@@ -200,6 +200,23 @@ def test_a_record_without_a_key_needs_another_mode() -> None:
     assert "primary.key.fields" in str(errant.error)
 
 
+def test_records_without_a_key_where_they_are_wanted() -> None:
+    """Every event is one: inserts, updates, and a delete that does not say of which row. Its tombstone says nothing."""
+    records = numbered(
+        Record(None, change("c", {"id": 1, "name": "a"}, 10, columns=EXAMPLE)),
+        Record(None, change("u", {"id": 1, "name": "b"}, 20, columns=EXAMPLE)),
+        Record(None, change("d", None, 30, columns=EXAMPLE)),
+        Record(None, None),
+    )
+    decoded = decoder(keyless=True).decode(records)
+    assert (decoded.errant, decoded.skipped) == ([], 1)
+    (changes,) = decoded.pieces
+    assert isinstance(changes, Changes)
+    assert changes.key_fields == ()
+    assert changes.operation.tolist() == [Operation.CREATE, Operation.UPDATE, Operation.DELETE]
+    assert changes.columns[1].values.to_pylist() == ["a", "b", None]
+
+
 def test_a_value_of_the_wrong_type_is_that_records_fault_alone() -> None:
     """The run is decoded again record by record to find it."""
     wrong = Record(key({"id": 2}), change("c", {"id": "x", "name": "a"}, 20, columns=EXAMPLE))

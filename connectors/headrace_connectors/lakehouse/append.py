@@ -1,0 +1,62 @@
+"""Rows for a history: how they are staged and appended. Pure.
+
+An event is known by its coordinate. Offsets already keep out what is in the table; the coordinate also keeps out what
+another worker has appended meanwhile, one that does not know yet that its assignment has ended.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.errors import Fatal
+from headrace.core.history import History
+from headrace_connectors.lakehouse.merge import OFFSET, PARTITION, TOPIC, text_literal
+from headrace_connectors.lakehouse.schema import HISTORY_COLUMNS, quoted
+
+
+def history_rows(rows: History, stored: pa.Schema) -> pa.Table:
+    """The rows with all own columns; ``stored`` holds the table's data columns in lake types."""
+    columns = {column.name: _in_lake_type(column.name, column.values, stored) for column in rows.columns}
+    version = rows.version
+    own = [
+        pa.array(version.position, pa.binary(), mask=version.position == b"").cast(pa.string()),
+        pa.array([version.topic] * len(rows), pa.string()),
+        pa.array(version.partition, pa.int32()),
+        pa.array(version.offset, pa.int64()),
+        _times(version.source_time),
+        rows.operation,
+        rows.unavailable,
+    ]
+    return pa.table([*columns.values(), *own], [*columns, *HISTORY_COLUMNS.names])
+
+
+def append_history_sql(table: str, view: str, rows: History, names: list[str]) -> str:
+    """Insert the rows of ``view`` whose coordinate does not stand in ``table`` (both quoted)."""
+    low, high = int(rows.version.offset.min()), int(rows.version.offset.max())
+    columns, values = ", ".join(map(quoted, names)), ", ".join(f"s.{quoted(name)}" for name in names)
+    return (
+        f"MERGE INTO {table} AS t USING {view} AS s ON t.{TOPIC} = {text_literal(rows.version.topic)} "
+        f"AND t.{PARTITION} = s.{PARTITION} AND t.{OFFSET} = s.{OFFSET} AND t.{OFFSET} BETWEEN {low}L AND {high}L "
+        f"WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})"
+    )
+
+
+def row_offsets_sql(table: str) -> str:
+    """The next offset by topic and partition, as the rows themselves tell it."""
+    return (
+        f"SELECT {TOPIC} AS topic, {PARTITION} AS number, max({OFFSET}) + 1 AS next FROM {table} "
+        f"WHERE {OFFSET} IS NOT NULL GROUP BY {TOPIC}, {PARTITION}"
+    )
+
+
+def _in_lake_type(name: str, values: pa.Array, stored: pa.Schema) -> pa.Array:
+    if name not in stored.names:
+        raise Fatal(f"column {name!r} is not in the table; it has to be evolved first")
+    kind = stored.field(name).type
+    return values if values.type == kind else values.cast(kind)
+
+
+def _times(micros: npt.NDArray[np.int64]) -> pa.Array:
+    return pa.array(micros, pa.int64()).view(pa.timestamp("us", tz="UTC"))
