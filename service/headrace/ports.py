@@ -210,7 +210,8 @@ class TableOptions:
     """What a connector says about its tables; ``properties`` are the format's own.
 
     Layout and properties are those of new tables. ``adopt`` lets a table be taken over that somebody else has made.
-    ``history`` tables get every event appended and are never merged into.
+    ``history`` tables get every event appended and are never merged into. With ``soft_delete`` deleted rows stay and
+    are marked; to everything that a ``LakeTable`` is asked they do not stand.
     """
 
     format: str = "iceberg"
@@ -219,6 +220,7 @@ class TableOptions:
     layout: TableLayout = field(default_factory=TableLayout)
     adopt: bool = False
     history: bool = False
+    soft_delete: bool = False
 
 
 class Lakehouse(Protocol):

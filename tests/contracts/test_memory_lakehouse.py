@@ -10,6 +10,7 @@ import pytest
 from contracts.history_suite import HistorySuite
 from contracts.lake_table_suite import LakeTableSuite
 from contracts.pipeline_suite import PipelineSuite
+from contracts.soft_delete_suite import SoftDeleteSuite
 
 from headrace.ports import TableOptions
 from headrace_connectors.memory import MemoryLakehouse, MemoryTable
@@ -47,6 +48,14 @@ class TestMemoryTable(LakeTableSuite):
 
 class TestMemoryPipeline(PipelineSuite):
     """So do pipelines that write them."""
+
+    @pytest.fixture
+    def lake(self) -> MemoryHarness:
+        return MemoryHarness()
+
+
+class TestMemorySoftDeletes(SoftDeleteSuite):
+    """So do tables that mark deleted rows."""
 
     @pytest.fixture
     def lake(self) -> MemoryHarness:

@@ -15,6 +15,7 @@ from contracts.history_suite import HistorySuite
 from contracts.lake_actions import Row, actions, commit, delete
 from contracts.lake_table_suite import ITEM, LakeTableSuite, apply, item
 from contracts.pipeline_suite import PipelineSuite
+from contracts.soft_delete_suite import SoftDeleteSuite
 from delta_tables import delta_rows, delta_table
 from fix_spark import Warehouse
 
@@ -116,6 +117,14 @@ class TestIcebergPipeline(PipelineSuite):
         return iceberg
 
 
+class TestIcebergSoftDeletes(SoftDeleteSuite):
+    """So do tables that mark deleted rows."""
+
+    @pytest.fixture
+    def lake(self, iceberg: IcebergHarness) -> IcebergHarness:
+        return iceberg
+
+
 class TestIcebergHistory(HistorySuite):
     """So do histories."""
 
@@ -134,6 +143,14 @@ class TestDeltaTable(LakeTableSuite):
 
 class TestDeltaPipeline(PipelineSuite):
     """So do pipelines that write them."""
+
+    @pytest.fixture
+    def lake(self, delta: DeltaHarness) -> DeltaHarness:
+        return delta
+
+
+class TestDeltaSoftDeletes(SoftDeleteSuite):
+    """So do tables that mark deleted rows."""
 
     @pytest.fixture
     def lake(self, delta: DeltaHarness) -> DeltaHarness:

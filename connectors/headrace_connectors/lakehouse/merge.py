@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.core.events import OWN_PREFIX, RowVersion
-from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
+from headrace_connectors.lakehouse.schema import DELETED, VERSION_COLUMNS, quoted
 
 POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME = (quoted(name) for name in VERSION_COLUMNS.names)
 
+_DELETED = quoted(DELETED)
 _BELOW_EVERY_OFFSET = -9
 
 
@@ -34,7 +35,8 @@ class Shape:
     ``columns`` are the data columns of the batch, key columns included; ``absent`` those that only the table has.
     ``kept`` and ``carried`` number (by place in ``columns``) the columns whose cells some row keeps or carries.
     ``key_range`` is a condition on ``t`` that every key of the batch fulfils, or "". ``positioned``: every row has a
-    position, so that the stored one is never the higher.
+    position, so that the stored one is never the higher. ``soft``: deleted rows stay and are marked; to a MERGE such a
+    row is one that does not stand, so nothing is kept or carried from it and it holds nothing back.
     """
 
     topic: str
@@ -48,6 +50,7 @@ class Shape:
     by_arrival: bool = False
     deletes: bool = True
     upserts: bool = True
+    soft: bool = False
 
 
 def text_literal(text: str) -> str:
@@ -60,17 +63,19 @@ def merge_sql(table: str, view: str, shape: Shape) -> str:
     clauses = [f"MERGE INTO {table} AS t USING {_source(table, view, shape)} AS s ON {on_key(shape)}"]
     gate = _gate(shape)
     if shape.deletes:
-        clauses.append(f"WHEN MATCHED AND {_staged('delete')} AND {gate} THEN DELETE")
+        clauses.append(f"WHEN MATCHED AND {_all(_staged('delete'), _standing(shape, 't'), gate)} THEN {_delete(shape)}")
     if shape.upserts:
-        clauses.append(f"WHEN MATCHED AND {_all(_upsert(shape), gate)} THEN UPDATE SET {_assignments(shape)}")
+        clauses.append(
+            f"WHEN MATCHED AND {_all(_upsert(shape), _onto(shape, gate))} THEN UPDATE SET {_assignments(shape)}"
+        )
         clauses.append(f"WHEN NOT MATCHED AND {_all(_upsert(shape), _complete(shape))} THEN INSERT {_insert(shape)}")
     return "\n".join(clauses)
 
 
 def append_sql(table: str, view: str, shape: Shape) -> str:
     """Append the upserts of a batch in which no row keeps anything, to a table that has no rows."""
-    names = [*map(quoted, shape.columns), *map(quoted, VERSION_COLUMNS.names)]
-    values = [*(f"s.{quoted(name)}" for name in shape.columns), *_versions(shape, stored=False)]
+    names = [*map(quoted, shape.columns), *map(quoted, _own_names(shape))]
+    values = [*(f"s.{quoted(name)}" for name in shape.columns), *_own_values(shape)]
     condition = f" WHERE NOT {_staged('delete')}" if shape.deletes else ""
     return f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {view} AS s{condition}"
 
@@ -80,16 +85,27 @@ def stored_sql(table: str, view: str, shape: Shape) -> str:
     versions = ", ".join(f"t.{column}" for column in (POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME))
     return (
         f"SELECT /*+ BROADCAST(s) */ {_staged('key')} AS key, {versions} "
-        f"FROM {view} AS s JOIN {table} AS t ON {on_key(shape)}"
+        f"FROM {view} AS s JOIN {table} AS t ON {_all(on_key(shape), _standing(shape, 't'))}"
     )
 
 
-def truncate_sql(table: str, floor: RowVersion) -> str:
-    """Delete the rows that ``floor`` outranks (``merge.md`` section 2)."""
+def truncate_sql(table: str, floor: RowVersion, *, soft: bool = False) -> str:
+    """Delete (or mark) the rows that ``floor`` outranks (``merge.md`` section 2)."""
+    if soft:
+        return f"UPDATE {table} SET {_DELETED} = true WHERE NOT {_DELETED} <=> true AND ({_below(floor)})"
+    return f"DELETE FROM {table} WHERE {_below(floor)}"
+
+
+def live_sql(table: str) -> str:
+    """The rows of ``table`` (quoted) that are not marked as deleted, as a table expression."""
+    return f"(SELECT * FROM {table} WHERE NOT {_DELETED} <=> true)"
+
+
+def _below(floor: RowVersion) -> str:
     if floor.position:
-        return f"DELETE FROM {table} WHERE {POSITION} IS NULL OR {POSITION} < {text_literal(floor.position.decode())}"
+        return f"{POSITION} IS NULL OR {POSITION} < {text_literal(floor.position.decode())}"
     return (
-        f"DELETE FROM {table} WHERE {OFFSET} IS NULL OR "
+        f"{OFFSET} IS NULL OR "
         f"CASE WHEN {TOPIC} <=> {text_literal(floor.topic)} AND {PARTITION} <=> {floor.partition} "
         f"THEN {OFFSET} < {floor.offset}L ELSE {SOURCE_TIME} < timestamp_micros({floor.source_time}L) END"
     )
@@ -124,6 +140,25 @@ def _arrived_later(shape: Shape) -> str:
     )
 
 
+def _standing(shape: Shape, alias: str) -> str:
+    return f"NOT {alias}.{_DELETED} <=> true" if shape.soft else ""
+
+
+def _onto(shape: Shape, gate: str) -> str:
+    """The gate, where deleted rows are marked: past it, or onto such a row, which has no cells to keep."""
+    if not shape.soft:
+        return gate
+    complete = f" AND NOT {_staged('keeps')}" if shape.kept else ""
+    return f"IF(t.{_DELETED} <=> true, true{complete}, {gate})"
+
+
+def _delete(shape: Shape) -> str:
+    if not shape.soft:
+        return "DELETE"
+    marked = [*zip(VERSION_COLUMNS.names, _versions(shape, stored=True), strict=True), (DELETED, "true")]
+    return "UPDATE SET " + ", ".join(f"t.{quoted(name)} = {value}" for name, value in marked)
+
+
 def _upsert(shape: Shape) -> str:
     """Upserts; one that carries cells of a row that does not stand applies to nothing."""
     return _all(
@@ -143,9 +178,10 @@ def _complete(shape: Shape) -> str:
 def _assignments(shape: Shape) -> str:
     cells = [(name, _kept_or_new(shape, number)) for number, name in enumerate(shape.columns)]
     # A new incarnation has nothing of the old row, also in columns that its event does not know.
-    cells += [(name, f"IF({_staged('fresh')}, NULL, t.{quoted(name)})") for name in shape.absent]
-    versions = zip(VERSION_COLUMNS.names, _versions(shape, stored=True), strict=True)
-    return ", ".join(f"t.{quoted(name)} = {value}" for name, value in (*cells, *versions))
+    forgets = f"{_staged('fresh')} OR t.{_DELETED} <=> true" if shape.soft else _staged("fresh")
+    cells += [(name, f"IF({forgets}, NULL, t.{quoted(name)})") for name in shape.absent]
+    own = zip(_own_names(shape), _own_values(shape, stored=True), strict=True)
+    return ", ".join(f"t.{quoted(name)} = {value}" for name, value in (*cells, *own))
 
 
 def _kept_or_new(shape: Shape, number: int) -> str:
@@ -154,17 +190,27 @@ def _kept_or_new(shape: Shape, number: int) -> str:
 
 
 def _insert(shape: Shape) -> str:
-    names = (*shape.columns, *shape.absent, *VERSION_COLUMNS.names)
+    names = (*shape.columns, *shape.absent, *_own_names(shape))
     values = [f"s.{quoted(name)}" for name in shape.columns]
-    values += ["NULL"] * len(shape.absent) + _versions(shape, stored=False)
+    values += ["NULL"] * len(shape.absent) + _own_values(shape)
     return f"({', '.join(map(quoted, names))}) VALUES ({', '.join(values)})"
+
+
+def _own_names(shape: Shape) -> list[str]:
+    return [*VERSION_COLUMNS.names, *([DELETED] if shape.soft else [])]
+
+
+def _own_values(shape: Shape, stored: bool = False) -> list[str]:
+    """The own columns of a row that stands."""
+    return [*_versions(shape, stored), *(["false"] if shape.soft else [])]
 
 
 def _versions(shape: Shape, stored: bool) -> list[str]:
     """The version columns of a written row. A stored position is never lowered; ``greatest`` skips nulls."""
     position = f"s.{POSITION}"
     if stored and not shape.positioned:
-        position = f"greatest({position}, t.{POSITION})"
+        before = f"IF(t.{_DELETED} <=> true, NULL, t.{POSITION})" if shape.soft else f"t.{POSITION}"
+        position = f"greatest({position}, {before})"
     return [position, text_literal(shape.topic), *(f"s.{column}" for column in (PARTITION, OFFSET, SOURCE_TIME))]
 
 
@@ -201,7 +247,8 @@ def _carried_columns(shape: Shape) -> str:
 
 def _on_old_key(shape: Shape) -> str:
     fields = enumerate(shape.key_fields)
-    return _all(*(f"o.{quoted(name)} = c.{quoted(staged(f'old_key_{place}'))}" for place, name in fields))
+    keys = (f"o.{quoted(name)} = c.{quoted(staged(f'old_key_{place}'))}" for place, name in fields)
+    return _all(*keys, _standing(shape, "o"))
 
 
 def _listed(alias: str, names: Iterable[str]) -> str:

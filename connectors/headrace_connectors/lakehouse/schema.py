@@ -24,6 +24,10 @@ VERSION_COLUMNS = pa.schema(
 )
 """Headrace's own columns of every table: the version of the change that the row reflects."""
 
+DELETED = f"{OWN_PREFIX}deleted"
+SOFT_COLUMNS = pa.schema([*VERSION_COLUMNS, (DELETED, pa.bool_())])
+"""Those of a table whose deleted rows stay: whether the row is one."""
+
 HISTORY_COLUMNS = pa.schema(
     [
         *VERSION_COLUMNS,

@@ -36,32 +36,36 @@ class Stage:
     shape: Shape
 
 
-def stages(actions: Actions, schema: pa.Schema) -> list[Stage]:
-    """The statements that a batch takes, in order. ``schema`` holds the table's data columns in lake types."""
+def stages(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> list[Stage]:
+    """The statements that a batch takes, in order. ``schema`` holds the table's data columns in lake types.
+
+    ``soft`` says that deleted rows stay, see ``Shape``.
+    """
     needs_target = _any_state(actions, CellState.UNCHANGED)
     if _any_state(actions, CellState.CARRIED).any() or not needs_target.any():
-        return [stage(actions, schema)]
+        return [stage(actions, schema, soft=soft)]
     known = np.flatnonzero(~needs_target)
     if len(known) < SPLIT_ROWS:
-        return [stage(actions, schema)]
-    return [stage(actions, schema, np.flatnonzero(needs_target)), stage(actions, schema, known)]
+        return [stage(actions, schema, soft=soft)]
+    parts = (np.flatnonzero(needs_target), known)
+    return [stage(actions, schema, part, soft=soft) for part in parts]
 
 
-def stage(actions: Actions, schema: pa.Schema, index: Ints | None = None) -> Stage:
+def stage(actions: Actions, schema: pa.Schema, index: Ints | None = None, *, soft: bool = False) -> Stage:
     """The rows at ``index`` (all by default)."""
     picked = _Picked(actions, np.arange(len(actions)) if index is None else index)
-    shape = _shape(picked, schema)
+    shape = _shape(picked, schema, soft)
     arrays = [_in_lake_type(picked.values(column), column.name, schema) for column in actions.columns]
     arrays += [_staged_array(picked, shape, schema, name) for name in staged_names(shape)]
     return Stage(pa.table(arrays, [*shape.columns, *staged_names(shape)]), shape)
 
 
-def stage_keys(actions: Actions, schema: pa.Schema) -> Stage:
+def stage_keys(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> Stage:
     """Only the keys of a batch, each with its canonical text."""
     whole = _Picked(actions, np.arange(len(actions)))
     fields = actions.key_fields
     arrays = [_in_lake_type(whole.values(column), column.name, schema) for column in whole.key_columns()]
-    shape = Shape("", fields, fields, key_range=_key_range(fields[0], arrays[0]))
+    shape = Shape("", fields, fields, key_range=_key_range(fields[0], arrays[0]), soft=soft)
     return Stage(pa.table([*arrays, actions.key], [*fields, staged("key")]), shape)
 
 
@@ -98,7 +102,7 @@ def _any_state(actions: Actions, state: CellState) -> Bools:
     return found
 
 
-def _shape(picked: _Picked, schema: pa.Schema) -> Shape:
+def _shape(picked: _Picked, schema: pa.Schema, soft: bool) -> Shape:
     actions, index = picked.actions, picked.index
     names = tuple(column.name for column in actions.columns)
     first_key = picked.key_columns()[0]
@@ -116,6 +120,7 @@ def _shape(picked: _Picked, schema: pa.Schema) -> Shape:
         by_arrival=bool(actions.by_arrival[index].any()),
         deletes=bool(actions.delete[index].any()),
         upserts=not actions.delete[index].all(),
+        soft=soft,
     )
 
 

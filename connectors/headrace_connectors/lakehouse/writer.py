@@ -7,9 +7,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from headrace.core.actions import applying, take_actions
 from headrace.core.errors import Fatal, HeadraceError
 from headrace.core.events import OWN_PREFIX, Actions, RowVersion
 from headrace.core.history import History
@@ -18,9 +20,11 @@ from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, versions
-from headrace_connectors.lakehouse.merge import append_sql, merge_sql, stored_sql, truncate_sql
+from headrace_connectors.lakehouse.merge import append_sql, live_sql, merge_sql, stored_sql, truncate_sql
 from headrace_connectors.lakehouse.schema import (
+    DELETED,
     HISTORY_COLUMNS,
+    SOFT_COLUMNS,
     VERSION_COLUMNS,
     Evolution,
     column_list,
@@ -28,6 +32,7 @@ from headrace_connectors.lakehouse.schema import (
     evolution,
     evolved,
     lake_schema,
+    quoted,
 )
 from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, commit_properties, stored_offsets
 from headrace_connectors.lakehouse.staging import Stage, stage_keys, stages
@@ -61,7 +66,8 @@ class SparkTable:
         self._key_fields: tuple[str, ...] = ()
         self._fresh = False
         self._adopt = options.adopt
-        self._own = HISTORY_COLUMNS if options.history else VERSION_COLUMNS
+        self._soft = options.soft_delete and not options.history
+        self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
 
     # -- what the table is --------------------------------------------------------------------------------------------
 
@@ -75,8 +81,13 @@ class SparkTable:
 
     def _data_columns(self, found: pa.Schema) -> pa.Schema:
         own = {name for name in found.names if name.startswith(OWN_PREFIX)}
+        if self._soft and own == set(VERSION_COLUMNS.names):
+            self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({quoted(DELETED)} BOOLEAN)")
+            own.add(DELETED)
         if own and own != set(self._own.names):
-            raise Fatal(f"{self._label}: the table was made with another insert.mode; write to another one")
+            raise Fatal(
+                f"{self._label}: the table was made with another insert.mode or delete.mode; write to another one"
+            )
         if not own and not self._adopt:
             raise Fatal(
                 f"{self._label}: the table was not made by Headrace; write to another one, or have it taken over with "
@@ -165,11 +176,20 @@ class SparkTable:
         if not len(actions):
             return MergeCounts(0, 0)
         counts = MergeCounts(0, 0)
-        parts = stages(actions, self._existing_schema())
+        parts = stages(actions, self._existing_schema(), soft=self._soft)
+        marked = self._to_be_marked(actions) if self._soft else 0
         for part in parts:
             done = self._write(part, commit_properties(commit) if part is parts[-1] else {})
             counts = MergeCounts(counts.upserted + done.upserted, counts.deleted + done.deleted)
-        return counts
+        return MergeCounts(counts.upserted - marked, counts.deleted + marked)
+
+    def _to_be_marked(self, actions: Actions) -> int:
+        """How many deletes will mark a row, which a commit counts as updates."""
+        deletes = np.flatnonzero(actions.delete)
+        if self._fresh or not len(deletes):
+            return 0
+        taken = take_actions(actions, deletes)
+        return int(applying(taken, self.stored(taken)).sum())
 
     def _write(self, part: Stage, properties: Mapping[str, str]) -> MergeCounts:
         with self._session.staged(part.rows) as view:
@@ -188,7 +208,7 @@ class SparkTable:
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
         if not self._fresh:
-            self._commit(truncate_sql(self._table, floor), commit_properties(commit))
+            self._commit(truncate_sql(self._table, floor, soft=self._soft), commit_properties(commit))
 
     def append(self, rows: History, commit: Commit) -> None:
         """Add rows to a history; see ``append.py`` for what keeps them from standing there twice."""
@@ -245,7 +265,7 @@ class SparkTable:
 
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """The versions of the rows under the actions' keys; rows written by other means have UNVERSIONED."""
-        part = stage_keys(actions, self._existing_schema())
+        part = stage_keys(actions, self._existing_schema(), soft=self._soft)
         with self._session.staged(part.rows) as view:
             rows = self._session.arrow(stored_sql(self._table, view, part.shape))
         return dict(zip(rows["key"].to_pylist(), versions(rows), strict=True))
@@ -253,14 +273,17 @@ class SparkTable:
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of every row."""
         if self.schema() is not None:
-            yield from reader.scan(self._session, self._table, columns)
+            yield from reader.scan(self._session, self._live(), columns)
 
     def read(self, keys: pa.Table) -> pa.Table:
         """The rows under the keys, Headrace's own columns included."""
         schema = self.schema()
         if schema is None:
             return pa.schema([*keys.schema, *VERSION_COLUMNS]).empty_table()
-        return reader.read(self._session, self._table, [*schema.names, *VERSION_COLUMNS.names], keys)
+        return reader.read(self._session, self._live(), [*schema.names, *VERSION_COLUMNS.names], keys)
+
+    def _live(self) -> str:
+        return live_sql(self._table) if self._soft else self._table
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
         """Compact, expire snapshots and old tombstones where that is due; nothing is asked of Spark where it is not."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.conform import conformed
 from headrace.core.errors import Fatal
@@ -23,7 +24,9 @@ from headrace.core.ranking import UNVERSIONED, arrived_later, outranks, succeed
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
 from headrace_connectors.lakehouse.append import history_rows
 from headrace_connectors.lakehouse.schema import (
+    DELETED,
     HISTORY_COLUMNS,
+    SOFT_COLUMNS,
     VERSION_COLUMNS,
     evolution,
     evolved,
@@ -41,6 +44,7 @@ Cells = dict[str, pa.Scalar]
 class _Row:
     cells: Cells
     version: RowVersion | None
+    deleted: bool = False
 
 
 @dataclass(slots=True)
@@ -82,7 +86,8 @@ class MemoryTable:
         self._name = name
         self._stored = stored
         self._adopt = options.adopt
-        self._own = HISTORY_COLUMNS if options.history else VERSION_COLUMNS
+        self._soft = options.soft_delete
+        self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
 
     @property
     def commits(self) -> Sequence[Commit]:
@@ -101,7 +106,8 @@ class MemoryTable:
     def to_arrow(self) -> pa.Table:
         """The whole table, own columns included, in no particular order."""
         schema = pa.schema([*(self._stored.schema or []), *(self._stored.own or self._own)])
-        rows = [row.cells | _version_cells(row.version) for row in self._stored.rows.values()]
+        found = self._stored.rows.values()
+        rows = [row.cells | _version_cells(row.version) | {DELETED: pa.scalar(row.deleted)} for row in found]
         rows += [
             {name: cells.get(name, _null(schema, name)) for name in schema.names} for cells in self._stored.history
         ]
@@ -121,8 +127,8 @@ class MemoryTable:
 
     def schema(self) -> pa.Schema | None:
         """The data columns, or None before ``evolve``. Takes over a table that somebody else has made, or is Fatal."""
-        if self._stored.schema is not None and self._stored.own not in (None, self._own):
-            raise Fatal(f"{self._name}: the table was made with another insert.mode; write to another one")
+        if self._stored.schema is not None and not self._of_this_kind():
+            raise Fatal(f"{self._name}: the table has another insert.mode or delete.mode; write to another one")
         if self._stored.foreign and not self._adopt:
             raise Fatal(f"{self._name}: the table was not made by Headrace; set table.adopt=true or write elsewhere")
         self._stored.foreign = False
@@ -159,7 +165,7 @@ class MemoryTable:
         """Apply what ranks above the stored rows, all of it read before any of it is written."""
         if not len(actions):
             return MergeCounts(0, 0)
-        before = dict(self._stored.rows)
+        before = self._live()
         batch = _Batch(actions, self._existing_schema())
         upserted = deleted = 0
         for index, key in enumerate(batch.keys):
@@ -167,7 +173,8 @@ class MemoryTable:
             if row is not None and not batch.applies(index, row.version):
                 continue
             if actions.delete[index]:
-                deleted += self._stored.rows.pop(key, None) is not None
+                deleted += row is not None
+                self._delete(key, row, batch.version(index, row))
                 continue
             cells = batch.cells(index, row, before)
             if cells is not None:
@@ -179,8 +186,20 @@ class MemoryTable:
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
         standing = self._stored.rows.items()
-        self._stored.rows = {key: row for key, row in standing if not outranks(floor, row.version or UNVERSIONED)}
+        for key in [key for key, row in standing if outranks(floor, row.version or UNVERSIONED)]:
+            row = self._stored.rows[key]
+            self._delete(key, row, row.version)
         self._stored.commits.append(commit)
+
+    def _live(self) -> dict[str, _Row]:
+        return {key: row for key, row in self._stored.rows.items() if not row.deleted}
+
+    def _delete(self, key: str, row: _Row | None, version: RowVersion | None) -> None:
+        """Remove the row, or mark it with the version of its delete."""
+        if row is not None and self._soft:
+            self._stored.rows[key] = _Row(row.cells, version, deleted=True)
+        elif row is not None:
+            del self._stored.rows[key]
 
     def append(self, rows: History, commit: Commit) -> None:
         """Add rows to a history, but those of a coordinate that stands there."""
@@ -199,19 +218,21 @@ class MemoryTable:
 
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """The versions of the rows under the actions' keys."""
-        rows = self._stored.rows
+        rows = self._live()
         return {key: rows[key].version or UNVERSIONED for key in actions.key.to_pylist() if key in rows}
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows, a few at a time."""
         if self._stored.schema is not None:
-            yield from (pa.table(batch) for batch in self.to_arrow().select(list(columns)).to_batches(_SCANNED_AT_ONCE))
+            yield from (
+                pa.table(batch) for batch in self._standing().select(list(columns)).to_batches(_SCANNED_AT_ONCE)
+            )
 
     def read(self, keys: pa.Table) -> pa.Table:
         """The rows under the keys."""
         if self._stored.schema is None:
             return pa.schema([*keys.schema, *VERSION_COLUMNS]).empty_table()
-        rows = self.to_arrow()
+        rows = self._standing()
         wanted, found = set(_key_rows(keys)), _key_rows(rows.select(keys.column_names))
         return rows.filter(pa.array([key in wanted for key in found], pa.bool_()))
 
@@ -223,10 +244,24 @@ class MemoryTable:
             if key == FLOOR_KEY or entry[1] > now - tombstone_retention
         }
 
+    def _standing(self) -> pa.Table:
+        """The rows that are not marked as deleted, without the mark."""
+        rows = self.to_arrow()
+        if DELETED not in rows.column_names:
+            return rows
+        return rows.filter(pc.invert(rows[DELETED])).drop_columns([DELETED])
+
+    def _of_this_kind(self) -> bool:
+        """A table whose rows were deleted may go on to mark them."""
+        if self._soft and self._stored.own == VERSION_COLUMNS:
+            self._stored.own = SOFT_COLUMNS
+        return self._stored.own in (None, self._own)
+
     def _existing_schema(self) -> pa.Schema:
-        if self._stored.schema is None:
+        schema = self.schema()
+        if schema is None:
             raise Fatal(f"{self._name}: the table does not exist; evolve it first")
-        return self._stored.schema
+        return schema
 
 
 def _grown(cell: pa.Scalar, kind: pa.DataType) -> pa.Scalar:

@@ -69,6 +69,13 @@ _TABLES = group(
         validator=one_of("upsert", "insert"),
     ),
     key(
+        "delete.mode",
+        Type.STRING,
+        "hard",
+        "hard removes a deleted row; soft keeps it as it was and sets __headrace_deleted, for readers to filter by.",
+        validator=one_of("hard", "soft"),
+    ),
+    key(
         "primary.key.fields",
         Type.LIST,
         "",

@@ -253,7 +253,7 @@ def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
-    for read in (ReselectOptions.from_properties, _table_layout, _field_selection):
+    for read in (ReselectOptions.from_properties, _table_layout, _table_kind, _field_selection):
         try:
             read(given)
         except ConfigError as error:
@@ -262,6 +262,15 @@ def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _table_layout(given: Mapping[str, str]) -> None:
     table_layout(given.get("table.format", "").lower(), given.get(PARTITION_BY, ""), given.get(SORT_BY, ""))
+
+
+def _table_kind(given: Mapping[str, str]) -> None:
+    if given.get("insert.mode", "").lower() == "insert" and given.get("delete.mode", "").lower() == "soft":
+        raise ConfigError(
+            "delete.mode=soft marks rows of tables that are merged into; with insert.mode=insert a delete is a row of "
+            "its own, so leave it out",
+            "delete.mode",
+        )
 
 
 def _field_selection(given: Mapping[str, str]) -> None:

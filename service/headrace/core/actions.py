@@ -105,14 +105,21 @@ def with_decided_gates(actions: Actions, stored: Mapping[str, RowVersion]) -> Ac
     A stored row may be of a read that the batch deletes before it makes the row anew: the action stands for both, but
     its first cell does not outrank the stored row. Every other gate stays as it is.
     """
-    held = np.zeros(len(actions), np.bool_)
-    for index, key in enumerate(actions.key.to_pylist()):
-        held[index] = key in stored and not _outranks(actions, index, stored[key])
+    standing = np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
+    held = standing & ~applying(actions, stored)
     if not held.any():
         return actions
     positions = actions.first_position.copy()
     positions[held] = NO_POSITION
     return replace(actions, first_position=positions, by_arrival=actions.by_arrival & ~held)
+
+
+def applying(actions: Actions, stored: Mapping[str, RowVersion]) -> Bools:
+    """The actions that have a stored row and apply to it, by the gate that ``Actions`` describes."""
+    found = np.zeros(len(actions), np.bool_)
+    for index, key in enumerate(actions.key.to_pylist()):
+        found[index] = key in stored and _outranks(actions, index, stored[key])
+    return found
 
 
 def _outranks(actions: Actions, index: int, stored: RowVersion) -> bool:

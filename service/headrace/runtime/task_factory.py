@@ -174,6 +174,7 @@ def _table_options(config: SinkConnectorConfig) -> TableOptions:
         table_layout(table_format, config.get_string(PARTITION_BY), config.get_string(SORT_BY)),
         config.get_boolean("table.adopt"),
         history=_appends(config),
+        soft_delete=config.get_string("delete.mode").lower() == "soft",
     )
 
 

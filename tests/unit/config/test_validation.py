@@ -106,6 +106,12 @@ def test_what_a_task_could_not_read(option: str, value: str, words: str) -> None
     assert words in _errors(**{"field.include.list": "a", option: value})[option][0]
 
 
+def test_a_history_marks_nothing() -> None:
+    """delete.mode and insert.mode, where they exclude each other."""
+    assert "a row of its own" in _errors(insert__mode="insert", delete__mode="soft")["delete.mode"][0]
+    assert _errors(insert__mode="insert") == _errors(delete__mode="soft") == {}
+
+
 def test_table_properties_are_free() -> None:
     """They are the format's own, and get to the tables without their prefix."""
     name = "table.properties.write.parquet.compression-codec"
