@@ -100,7 +100,7 @@ class SparkTable:
     def _take_over(self, found: pa.Schema) -> None:
         """Its rows stay and have no version, so that every change outranks them."""
         for column in data_schema(self._label, found):
-            if column.type != found.field(column.name).type:
+            if found.field(column.name).type in (pa.int8(), pa.int16()):
                 self._run(self._format.widen(self._path, column))
         self._ledger.create()  # before the columns: an old ledger must never meet a table that is ours
         self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(self._own)})")
