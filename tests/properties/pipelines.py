@@ -46,8 +46,9 @@ class Death:
 class Table:
     """A pipeline over a memory table that can be restarted between batches."""
 
-    def __init__(self, deaths: Sequence[Death] = ()) -> None:
+    def __init__(self, deaths: Sequence[Death] = (), options: TableOptions | None = None) -> None:
         self._lakehouse = MemoryLakehouse()
+        self._options = options or TableOptions()
         self._deaths = {death.commit: death for death in deaths}
         self._commits = 0
         self.died: Death | None = None
@@ -56,7 +57,7 @@ class Table:
     def restart(self) -> None:
         """A new worker, which knows what table and ledger say."""
         self.died = None
-        table = self._lakehouse.table("n", "t", TableOptions())
+        table = self._lakehouse.table("n", "t", self._options)
         self.memory = table
         self._pipeline = TablePipeline(
             "n.t",

@@ -13,13 +13,14 @@ from properties.reference_model import Event
 from properties.searching import examples
 
 from headrace.core.events import CellState, Operation
+from headrace.ports import TableOptions
 
 DEATHS = st.lists(st.builds(Death, st.integers(1, 12), st.booleans(), st.integers(0, 6)), max_size=4)
 
 
-def delivered(delivery: Delivery, *, restarts: bool = False) -> Table:
+def delivered(delivery: Delivery, *, restarts: bool = False, options: TableOptions | None = None) -> Table:
     """The table after all batches, written by one worker or by a new one for each."""
-    table = Table()
+    table = Table(options=options)
     if restarts:
         table.create()
     for _, events in batches(delivery):
@@ -74,6 +75,14 @@ def test_killed_at_commits_the_table_ends_as_the_model(
         units = left_by_death(table, Delivery(units, delivery.cuts), delivery.units)
         table.restart()
         delivery = Delivery(delivery.units, frozenset(data.draw(cuts(len(delivery.units)))))
+    assert table.rows() == expected(delivery.units)
+
+
+@examples(300)
+@given(deliveries(), st.booleans())
+def test_marking_deleted_rows_changes_nothing_else(delivery: Delivery, restarts: bool) -> None:
+    """With ``delete.mode=soft`` the rows that stand are those of the model."""
+    table = delivered(delivery, restarts=restarts, options=TableOptions(soft_delete=True))
     assert table.rows() == expected(delivery.units)
 
 

@@ -100,8 +100,8 @@ class MemoryTable:
         return [commit_properties(commit) for commit in self._stored.commits]
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """The data columns by canonical key, as Python values."""
-        return {key: {name: cell.as_py() for name, cell in row.cells.items()} for key, row in self._stored.rows.items()}
+        """The data columns of the rows that stand by canonical key, as Python values."""
+        return {key: {name: cell.as_py() for name, cell in row.cells.items()} for key, row in self._live().items()}
 
     def to_arrow(self) -> pa.Table:
         """The whole table, own columns included, in no particular order."""
