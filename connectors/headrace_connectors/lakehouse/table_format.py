@@ -78,7 +78,7 @@ class TableFormat(Protocol):
         """Statements that rewrite small files, and those with deletes."""
 
     def clean(self, path: TablePath) -> Sequence[str]:
-        """Statements that let go of what no reader needs any more, due once a day."""
+        """Statements that let go of what no reader needs any more, due once a day at most."""
 
 
 def property_list(properties: Mapping[str, str]) -> str:

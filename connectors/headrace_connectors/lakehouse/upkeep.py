@@ -15,6 +15,9 @@ from headrace_connectors.lakehouse.table_session import TableSession
 FILES_UNTIL_COMPACTION = 24
 """Files and delete files that may come up since the last compaction."""
 
+FILES_OF_A_COMMIT = 2
+"""A file and a deletion vector, where the format does not tell with a commit how many there are."""
+
 LEDGER_COMMITS_UNTIL_COMPACTION = 100
 _DAY = 24 * 3600 * 1_000_000
 
@@ -32,11 +35,12 @@ class Upkeep:
         self._files = 0
         self._compacted = 0
         self._ledger_commits = 0
-        self._day: int | None = None
+        self._expired: int | None = None
+        self._cleaned: int | None = None
 
     def committed(self, files: int | None) -> None:
-        """A commit has left the table with these files; with one more where that is not known."""
-        self._files = self._files + 1 if files is None else files
+        """A commit has left the table with these files; None where that is not known."""
+        self._files = self._files + FILES_OF_A_COMMIT if files is None else files
         self._compacted = min(self._compacted, self._files)
 
     def ledger_grew(self) -> None:
@@ -48,17 +52,20 @@ class Upkeep:
         if self._files - self._compacted >= FILES_UNTIL_COMPACTION:
             self._run(self._format.compact(self._path))
             self._compacted = self._files
+            self._clean(now // _DAY)
         if self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
             self._run(self._format.compact(ledger_path(self._path)))
             self._ledger_commits = 0
-        if self._day != now // _DAY:
+        if self._expired != now // _DAY:
             self._ledger.expire(now - tombstone_retention)
-            self._clean()
-            self._day = now // _DAY
+            self._expired = now // _DAY
 
-    def _clean(self) -> None:
-        for path in (self._path, ledger_path(self._path)):
-            self._run(self._format.clean(path))
+    def _clean(self, day: int) -> None:
+        """Once a day at most, and not before there was something to compact: it lists all of the table's files."""
+        if self._cleaned != day:
+            for path in (self._path, ledger_path(self._path)):
+                self._run(self._format.clean(path))
+            self._cleaned = day
 
     def _run(self, statements: Sequence[str]) -> None:
         for statement in statements:
