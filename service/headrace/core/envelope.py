@@ -27,6 +27,7 @@ from headrace.core.flattened import (
     has_no_order,
     is_flattened,
     plain_is_flattened,
+    plain_is_schema_change,
 )
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
@@ -39,7 +40,13 @@ _CODECS = 64  # a topic has a handful of schemas; more means that they do not re
 _BEGIN_OF_SNAPSHOT = ("first", "first_in_data_collection")
 """``source.snapshot`` of the first row of a snapshot, and of a table's first row in it. Incremental ones have none."""
 
-_NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", "SchemaChangeValue", "MessageValue")
+_SCHEMA_CHANGE = "SchemaChangeValue"
+_NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", _SCHEMA_CHANGE, "MessageValue")
+
+NO_SCHEMA_CHANGES = (
+    "schema changes are not applied: a column that was added with a default, or renamed, stays null in rows that do "
+    "not change"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,8 @@ class TopicDecoder:
         self._codecs: LRUCache[int, tuple[Schema | None, Codec | None]] = LRUCache(_CODECS)
         self._last: Codec | None = None
         self._plain_kind: bool | None = None
-        self._noted = False
+        self._noted: set[str] = set()
+        self._notes: list[str] = []
         self._table = TableId("", "", "", topic)
         self._names: Names | None = None
 
@@ -115,6 +123,7 @@ class TopicDecoder:
             out.errant += errant
             out.skipped += skipped
         out.errant.sort(key=lambda each: each.index)
+        out.notes, self._notes = self._notes, []
         return out
 
     # -- runs of one schema ---------------------------------------------------------------------------------
@@ -161,6 +170,8 @@ class TopicDecoder:
         if key not in self._codecs:
             if schema is not None and (schema.name or "").endswith(_NOT_ROWS):
                 compiled = None
+                if (schema.name or "").endswith(_SCHEMA_CHANGE):
+                    self._note(NO_SCHEMA_CHANGES)
             elif schema is not None and schema.type != "struct":
                 raise_for = BadRecord(f"a value of schema {schema.name!r} is no Debezium change event")
                 out.errant += [Errant(index, Stage.TASK_PUT, raise_for) for index in run.indexes]
@@ -193,7 +204,14 @@ class TopicDecoder:
         for payload in run.payloads if self._plain_kind is None else ():
             if payload is not None and self._plain_kind is None:
                 self._plain_kind = plain_is_flattened(payload)
+                if self._plain_kind is None and plain_is_schema_change(payload):
+                    self._note(NO_SCHEMA_CHANGES)
         return bool(self._plain_kind)
+
+    def _note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._notes.append(text)
 
     # -- the events of one schema ---------------------------------------------------------------------------
 
@@ -239,15 +257,11 @@ class TopicDecoder:
             try:
                 changes = self._builder.changes(self._table, codec, events)
                 out.pieces.append(changes)
-                self._note_missing_order(codec, changes, out)
+                if isinstance(codec, FlatCodec) and has_no_order(changes):
+                    self._note(NO_ORDER)
                 return
             except BadRecord as error:
                 out.errant.append(Errant(events.remove(error.index or 0), Stage.TASK_PUT, error))
-
-    def _note_missing_order(self, codec: Codec, changes: Changes, out: Decoded) -> None:
-        if isinstance(codec, FlatCodec) and not self._noted and has_no_order(changes):
-            self._noted = True
-            out.notes.append(NO_ORDER)
 
     def _note_snapshots(self, events: Events, out: Decoded) -> None:
         told = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}

@@ -58,13 +58,24 @@ def is_flattened(schema: Schema) -> bool:
 
 def plain_is_flattened(payload: bytes) -> bool | None:
     """The same of a value without a schema; None if it is neither (a heartbeat, a transaction, a schema change…)."""
+    value = _parsed(payload)
+    if not value or set(value) in _NO_ROWS or value.keys() >= _SCHEMA_CHANGE:
+        return None
+    return not _is_envelope(value)
+
+
+def plain_is_schema_change(payload: bytes) -> bool:
+    """Whether a value without a schema tells how a table was altered."""
+    return _parsed(payload).keys() >= _SCHEMA_CHANGE
+
+
+def _parsed(payload: bytes) -> dict[str, Any]:
+    """The members of an object; none of anything else, which is reported where it is decoded."""
     try:
         value = parse_plain(payload)
     except BadRecord:
-        return None  # reported where it is decoded
-    if not isinstance(value, dict) or not value or set(value) in _NO_ROWS or value.keys() >= _SCHEMA_CHANGE:
-        return None
-    return not _is_envelope(value)
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _is_envelope(value: Mapping[str, Any]) -> bool:
