@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from recordings.records import POSTGRES, recording
+from recordings.records import POSTGRES, dump, recording, variant
 
 from headrace.core.arrays import arrow_type
 from headrace.core.schema import schema_from_json
@@ -78,9 +78,10 @@ def test_options_that_are_named_exist(page: Path) -> None:
 
 
 @cache
-def documented_types() -> dict[str, str]:
-    """Lake type by PostgreSQL type, as docs/types.md has them."""
-    rows = re.findall(r"^\| (`.*?) \| .*? \| (.*?) \| .*\|$", (ROOT / "docs" / "types.md").read_text(), re.MULTILINE)
+def documented_types(section: str = "Types: database, Kafka Connect, lake") -> dict[str, str]:
+    """Lake type by the database's type, as that section of docs/types.md has them."""
+    text = (ROOT / "docs" / "types.md").read_text().partition(f"# {section}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \| .*? \| (.*?) \| .*\|$", text, re.MULTILINE)
     return {name: lake for names, lake in rows for name in re.findall(r"`([^`]+)`", names)}
 
 
@@ -108,6 +109,18 @@ def test_types_are_what_a_connector_gives() -> None:
         assert lake == (f"ARRAY<{wanted}>" if declared.endswith("[]") else wanted), f"{column} {declared}"
         checked += 1
     assert checked > 90
+
+
+def test_types_of_mariadb_are_what_a_connector_gives() -> None:
+    """Each column of the recorded table of all types; widths that are shown but say nothing are left out."""
+    table = documented_types("MySQL and MariaDB")
+    declared = dump(variant("my").dump_file)["inv.types"].types
+    envelope = json.loads(recording("my")["my.inv.types"][0].value or b"")["schema"]
+    after = next(field for field in envelope["fields"] if field["field"] == "after")
+    for field in after["fields"]:
+        kind = re.sub(r"((?:int|year))\(\d+\)", r"\1", re.sub(r"\('.*'\)", "", declared[field["field"]]))
+        lake = sql_type(lake_type(arrow_type(schema_from_json(field)))).replace("`", "")
+        assert table[_general(kind)] == _general(lake), f"{field['field']} {kind}"
 
 
 def test_own_columns_are_documented() -> None:
