@@ -121,11 +121,11 @@ def _mariadb(name: str) -> Variant:
 
 
 def _oracle(name: str) -> Variant:
-    """Constructed: the connector reads LOBs and has its defaults but for the binary mode."""
+    """Constructed: the connector reads LOBs and has its defaults but for the binary mode, and topics of its own."""
     side, mode = name.split("-", 1)
     return Variant(
         name=name,
-        prefix="ora",
+        prefix=name,
         decimals="precise",
         times="adaptive",
         binary=mode,
@@ -170,7 +170,8 @@ def recording(name: str) -> Mapping[str, tuple[RecordedRecord, ...]]:
         for line in lines:
             record = _record(json.loads(line))
             if of.source == "oracle":
-                record = replace(record, value=in_binary_mode(record.value, of.binary))
+                value, topic = in_binary_mode(record.value, of.binary), record.topic.partition(".")[2]
+                record = replace(record, topic=f"{of.prefix}.{topic}", value=value)
             topics.setdefault(record.topic, []).append(record)
     return {topic: tuple(records) for topic, records in topics.items()}
 

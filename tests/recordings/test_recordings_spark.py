@@ -1,7 +1,8 @@
 """One pass of every recording through the real thing: a broker, the worker as a process, Spark, tables on disk.
 
-Variant ``a`` brings all of its tables, the others those in which variants differ: types, keys and omitted cells. Two
-variants go into Delta tables as well, by a connector of their own; with one of them the worker is killed on the way.
+Variant ``a`` and those of other sources than PostgreSQL bring all of their tables, the others those in which variants
+differ: types, keys and omitted cells. Oracle's are constructed (``tests/fixtures/oracle``). Two variants go into Delta
+tables as well, by a connector of their own; with one of them the worker is killed on the way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 from delta_tables import delta_rows, delta_table
 from recordings.comparison import Row, compared_tables, expectation, problems, records_of, rows_of
 from recordings.images import key_fields
-from recordings.records import VARIANTS, DumpedTable, Variant, publish, topic_of, variant
+from recordings.records import MARIADB, VARIANTS, DumpedTable, Variant, publish, topic_of, variant
 from recordings.replay import connector_properties
 
 from headrace_dev.demo.compare import lake_table
@@ -25,6 +26,7 @@ from headrace_dev.worker import Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 VARYING = ("public.all_types", "public.array_types", "public.toast_t", "public.toast_life", "public.key_num")
+OTHERS = (*MARIADB, "ora-bytes", "orans-bytes")
 MINUTES = 4
 ON_DELTA = ("b", "c2")
 KILLED = "b"
@@ -45,11 +47,11 @@ def worker(stack_kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
     worker.stop()
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *OTHERS])
 def test_recording(name: str, worker: Worker, stack_kafka: Kafka) -> None:
     """The tables in the lake equal the dump, but for the named differences."""
     of = variant(name)
-    tables = [table for table in compared_tables(of) if name == "a" or table.name in VARYING]
+    tables = [table for table in compared_tables(of) if name in ("a", *OTHERS) or table.name in VARYING]
     for table in tables:
         stack_kafka.create_topic(topic_of(table, of))
         publish(stack_kafka.bootstrap_servers, records_of(table, of))
