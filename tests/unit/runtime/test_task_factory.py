@@ -1,0 +1,54 @@
+"""What a connector's configuration says to its tasks."""
+
+from __future__ import annotations
+
+from headrace.config.validation import WorkerDefaults, sink_connector_config
+from headrace.core.field_selection import AddedField, FieldSelection
+from headrace.core.reselect_options import ReselectOptions
+from headrace.core.table_layout import PartitionField, SortField, TableLayout
+from headrace.ports import TableOptions
+from headrace.runtime.sink_task import SinkTaskOptions
+from headrace.runtime.task_factory import sink_task_options
+
+DEFAULTS = WorkerDefaults({"key.converter": "x", "value.converter": "x"}, "1.0")
+
+
+def options(**given: str) -> SinkTaskOptions:
+    properties = {"name": "shop", "topics": "a", **{name.replace("__", "."): value for name, value in given.items()}}
+    config = sink_connector_config(properties, DEFAULTS)
+    return sink_task_options(config, ReselectOptions.from_properties(properties))
+
+
+def test_tables_by_default() -> None:
+    """Iceberg, version 3, merged into, laid out as the format has it."""
+    assert options().tables == TableOptions()
+    assert options().fields == FieldSelection()
+    assert not options().envelope.keyless
+
+
+def test_what_a_connector_says_about_its_tables() -> None:
+    """Format, layout, properties, adoption and marks."""
+    found = options(
+        table__format="Delta",
+        table__partition__by="region",
+        table__adopt="true",
+        delete__mode="soft",
+        **{"table.properties.delta.checkpointInterval": "7"},
+    ).tables
+    layout = TableLayout((PartitionField("region"),))
+    assert found == TableOptions("delta", 3, {"delta.checkpointInterval": "7"}, layout, adopt=True, soft_delete=True)
+    assert options(table__sort__by="a desc").tables.layout == TableLayout(sort=(SortField("a", True),))
+
+
+def test_what_a_connector_says_about_its_columns() -> None:
+    """In, out, and metadata with a prefix."""
+    assert options(field__include__list="a,t:b").fields == FieldSelection(include=frozenset({"a", "t:b"}))
+    added = options(table__metadata__fields="op,table:from", table__metadata__prefix="m_").fields.added
+    assert added == (AddedField("op", "m_op"), AddedField("source.table", "m_from"))
+
+
+def test_a_history_takes_records_without_a_key() -> None:
+    """insert.mode=insert."""
+    found = options(insert__mode="insert")
+    assert found.tables.history
+    assert found.envelope.keyless
