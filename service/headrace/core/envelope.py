@@ -89,7 +89,7 @@ class TopicDecoder:
         self._options = options
         self._values = JsonConverter(options.value_schemas)
         self._reader = EventReader(options.key_schemas, options.keyless)
-        self._flattened = FlattenedReader(options.key_schemas, topic, options.added)
+        self._flattened = FlattenedReader(options.key_schemas, topic, options.added, options.keyless)
         self._builder = ChangesBuilder(
             topic,
             catalog or NoCatalog(),

@@ -234,8 +234,8 @@ class _Event:
 class FlattenedReader(EventReader):
     """Reads runs of flattened records as if they had their envelopes."""
 
-    def __init__(self, key_schemas: bool, topic: str, names: MetadataNames) -> None:
-        super().__init__(key_schemas)
+    def __init__(self, key_schemas: bool, topic: str, names: MetadataNames, keyless: bool = False) -> None:
+        super().__init__(key_schemas, keyless)
         self._topic = topic
         self._names = names
         self._connector = ""

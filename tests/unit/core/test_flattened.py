@@ -226,3 +226,16 @@ def test_what_a_schema_is_of() -> None:
 def test_what_a_value_without_a_schema_is(value: str, flattened: bool | None) -> None:
     """Neither a row nor an envelope: those move the offset only."""
     assert plain_is_flattened(value.encode()) is flattened
+
+
+def test_records_without_a_key_where_they_are_wanted() -> None:
+    """For tables that every event is appended to: inserts, and a delete that was rewritten."""
+    records = [record({"a": "x", "__op": "c"}), record({"a": "y", "__op": "d", "__deleted": "true"}), record(None)]
+    for each in records:
+        each.key = None
+    decoded = decode(*records, keyless=True)
+    assert (decoded.errant, decoded.skipped) == ([], 1)
+    (changes,) = decoded.pieces
+    assert isinstance(changes, Changes)
+    assert changes.operation.tolist() == [Operation.CREATE, Operation.DELETE]
+    assert len(decode(*records).errant) == 3
