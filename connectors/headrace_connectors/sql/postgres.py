@@ -112,14 +112,16 @@ class PostgresRowSource:
         readable = [number for number, column in enumerate(columns) if column is not None]
         text = self._select(catalog, request, [columns[number] for number in readable])
         parameters = self._parameters(catalog, request, readable)
+        waited = 0.0
         with server.connection() as connection:
             if self._options.visibility_check:
-                self._visibility.wait(connection, _known_transactions(request), server.where)
+                waited = self._visibility.wait(connection, _known_transactions(request), server.where)
             with RawCursor(connection) as cursor:
                 cursor.execute(cast(Any, text), parameters, prepare=True)
                 rows = _raw_rows(cursor, len(request), len(readable), catalog.table)
         proven = self._options.visibility_check and bool((request.transactions >= 0).all())
-        return RowAnswer(rows.found, self._values(request, columns, readable, rows.values), proven)
+        values = self._values(request, columns, readable, rows.values)
+        return RowAnswer(rows.found, values, proven, waited=waited)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 

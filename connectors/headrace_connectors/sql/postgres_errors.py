@@ -9,13 +9,15 @@ from contextlib import contextmanager
 import psycopg
 import psycopg_pool
 
-from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
 from headrace_connectors.sql.circuit_breaker import Unreachable
 
 _GONE = re.compile(r"08|57P0|53300")
 """SQLSTATEs of a server that is not there: connection, shutdown, start, too many clients."""
 _TRANSIENT = re.compile(r"53|57014|40001|40P01|55P03|25006|XX")
 """Other SQLSTATEs that pass: resources, time-outs, serialization, failover."""
+_TIMED_OUT = frozenset({"57014", "55P03"})
+"""``statement_timeout`` and ``lock_timeout``, which are ours."""
 _SETTINGS = re.compile(r"28|3D")
 """SQLSTATEs of a wrong user, password or database."""
 _REFUSED_LOGIN = re.compile(
@@ -31,7 +33,7 @@ def translated(where: str) -> Iterator[None]:
     try:
         yield
     except psycopg_pool.PoolTimeout as error:
-        raise Retriable(f"{where}: no connection became free in time; see reselect.database.pool.max.size") from error
+        raise TimedOut(f"{where}: no connection became free in time; see reselect.database.pool.max.size") from error
     except (psycopg_pool.PoolClosed, psycopg.InterfaceError) as error:
         raise Retriable(f"{where}: the connection is closed") from error
     except psycopg.Error as error:
@@ -49,7 +51,8 @@ def _translate(error: psycopg.Error, where: str) -> HeadraceError:
     if state is not None and _GONE.match(state):
         return Unreachable(f"{where} cannot be reached ({state}): {said}")
     if state is not None and _TRANSIENT.match(state):
-        return Retriable(f"{where} failed for now ({state}): {said}")
+        kind = TimedOut if state in _TIMED_OUT else Retriable
+        return kind(f"{where} failed for now ({state}): {said}")
     return Fatal(f"{where} refuses the query ({state}): {said}")
 
 

@@ -38,13 +38,14 @@ class VisibilityCheck:
 
     timeout: float
 
-    def wait(self, connection: Connection, transactions: Sequence[int], where: str) -> None:
+    def wait(self, connection: Connection, transactions: Sequence[int], where: str) -> float:
         """Return once all ``transactions`` (32-bit ids, as events carry them) are visible to later statements.
 
+        Returns the seconds that were waited because one of them was not.
         Raises NotVisible after the time-out, and ConfigError where one was aborted: then this is another server.
         """
         if not transactions:
-            return
+            return 0.0
         retrying = Retrying(
             retry=retry_if_exception_type(NotVisible),
             stop=stop_after_delay(self.timeout),
@@ -52,6 +53,7 @@ class VisibilityCheck:
             reraise=True,
         )
         retrying(_check, connection, transactions, where)
+        return float(retrying.statistics["idle_for"])
 
 
 def full_transaction_id(number: int, next_id: int) -> int:

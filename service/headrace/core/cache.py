@@ -63,7 +63,7 @@ class ReselectColumnCache:
         wall: Callable[[], int] = lambda: 0,
     ) -> None:
         self.limits = limits
-        self.counts: Counter[tuple[str, str]] = Counter()
+        self.counts: Counter[tuple[str, ...]] = Counter()
         self._rows = GuardedRows(store)
         self._clock = clock
         self._is_placeholder = is_placeholder

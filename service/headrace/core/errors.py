@@ -4,6 +4,7 @@
     ├── ConfigError        the operator must change a setting; refused before anything starts
     ├── BadRecord          this record cannot be used; tolerated, dead-lettered or fatal by ``errors.tolerance``
     ├── Retriable          try again with back-off; nothing was lost and nothing is half done
+    │   ├── TimedOut       it did not answer in time
     │   └── Fenced         the partition belongs to somebody else now: drop the batch, its records come again there
     ├── RestError          a REST request cannot be served as sent; it carries its own HTTP status
     └── Fatal              the task stops and waits for an operator; the message says what to do
@@ -41,6 +42,10 @@ class BadRecord(HeadraceError):
 
 class Retriable(HeadraceError):
     """The outside world failed in a way that passes: call again with the same arguments."""
+
+
+class TimedOut(Retriable):
+    """The outside world did not answer in time; nothing else is known to be wrong."""
 
 
 class Fenced(Retriable):

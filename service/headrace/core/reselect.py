@@ -92,12 +92,14 @@ class RowAnswer:
     Values of rows that were not found, or that were not needed, mean nothing. ``proven`` tells that the events'
     transactions were visible to the reading snapshot; what is not proven is not cached. ``flashback_fallbacks`` counts,
     by error code, the reads that could not be made as of the events' SCN and took the current state (Oracle).
+    ``waited`` are the seconds in which an event's transaction was not visible yet.
     """
 
     found: npt.NDArray[np.bool_]
     values: tuple[Sequence[Any], ...]
     proven: bool = True
     flashback_fallbacks: Mapping[str, int] = field(default_factory=dict)
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class ReselectPlan:
     rows: Rows
     requested: tuple[int, ...]
     request: RowRequest | None
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Completed:
 
 def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None) -> ReselectPlan:
     """Find the open cells, refresh the cache's overlay from the others, and say what must be read from the source."""
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     if batch is not None:
         refresh(actions, rules, batch)
     opened = [
@@ -154,7 +156,7 @@ def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None) -> Resel
 
 
 def _open(
-    actions: Actions, number: int, rules: TableRules, batch: CacheBatch | None, counts: Counter[tuple[str, str]]
+    actions: Actions, number: int, rules: TableRules, batch: CacheBatch | None, counts: Counter[tuple[str, ...]]
 ) -> _Open | None:
     column = actions.columns[number]
     rule = rules.column(column.name)
@@ -168,9 +170,9 @@ def _open(
     if not (unchanged.any() or unknown.any() or nulls.any()):
         return None
     for state, mask in (("unchanged", unchanged), ("unknown", unknown), ("null", nulls)):
-        counts["cells", state] += int(mask.sum())
+        counts["cells", state, column.name] += int(mask.sum())
     hit_rows, hit_values = _hits(actions, column, unchanged & ~actions.fresh, rules, batch)
-    counts["resolved", "cache"] += len(hit_rows)
+    counts["resolved", "cache", column.name] += len(hit_rows)
     return _Open(number, unchanged, unknown, nulls, hit_rows, hit_values)
 
 
@@ -258,7 +260,7 @@ def _complete_column(
         filling.fill(cells.hit_rows, from_cache(column.values.type, cells.hit_values))
     if answer is not None and cells.column in plan.requested:
         rows, values = _answered(plan, cells, answer)
-        plan.counts["resolved", "source"] += len(rows)
+        plan.counts["resolved", "source", column.name] += len(rows)
         filling.fill(rows, values)
         if plan.batch is not None and answer.proven and plan.rules.column(column.name).cacheable:
             put_answers(plan.actions, column.name, rows, values, plan.batch)
@@ -276,12 +278,12 @@ def _answered(plan: ReselectPlan, cells: _Open, answer: RowAnswer) -> tuple[Rows
         for place in np.flatnonzero(answer.found & plan.request.needs[:, number]).tolist()
         if given[place] is not UNREADABLE
     ]
-    schema = plan.actions.columns[cells.column].schema
+    column = plan.actions.columns[cells.column]
     while True:
         try:
-            return plan.rows[usable], build_array(schema, [given[place] for place in usable])
+            return plan.rows[usable], build_array(column.schema, [given[place] for place in usable])
         except BadRecord as error:
-            plan.counts["resolved", "unreadable"] += 1
+            plan.counts["resolved", "unreadable", column.name] += 1
             del usable[error.index or 0]
 
 
@@ -360,8 +362,9 @@ def _settle(
     carried = unknown & actions.fresh & (actions.carry_from >= 0)
     filling.set(kept, CellState.UNCHANGED)
     filling.set(carried, CellState.CARRIED)
-    plan.counts["resolved", "target"] += int(kept.sum())
-    plan.counts["resolved", "carry"] += int(carried.sum())
+    name = actions.columns[cells.column].name
+    plan.counts["resolved", "target", name] += int(kept.sum())
+    plan.counts["resolved", "carry", name] += int((filling.states == CellState.CARRIED).sum())
     _settle_inserts(plan, cells, filling, bare & ~kept & ~carried, answer, failure)
 
 
@@ -382,9 +385,10 @@ def _settle_inserts(
         return
     if isinstance(failure, Retriable):
         raise failure
-    plan.counts["resolved", "unresolved"] += int(bare.sum())
+    name = plan.actions.columns[cells.column].name
+    plan.counts["resolved", "unresolved", name] += int(bare.sum())
     filling.set(bare, CellState.UNCHANGED)
-    rule = plan.rules.column(plan.actions.columns[cells.column].name)
+    rule = plan.rules.column(name)
     if answer is not None and rule.nullable and plan.rules.unresolved_insert_mode == "auto":
         gone = np.zeros(len(bare), np.bool_)
         gone[plan.rows] = ~answer.found

@@ -26,11 +26,12 @@ class SelectSize:
         """How many rows to ask for; at least one, however large it may be."""
         return max(1, min(self._max_keys, self._max_bytes // max(self._row, 1)))
 
-    def learn(self, rows: int, columns: Sequence[Sequence[Any]]) -> None:
-        """``rows`` rows have been read; ``columns`` hold their values."""
+    def learn(self, rows: int, columns: Sequence[Sequence[Any]]) -> int:
+        """``rows`` rows have been read; ``columns`` hold their values. Returns their bytes."""
+        size = sum(value_bytes(value) for column in columns for value in column) if rows else 0
         if rows:
-            size = sum(value_bytes(value) for column in columns for value in column)
             self._row = -(-size // rows)
+        return size
 
 
 def value_bytes(value: object) -> int:

@@ -8,7 +8,7 @@ names of connectors, tasks, topics and tables, never keys or values.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -17,6 +17,7 @@ from headrace import __version__
 from headrace.core.batch import Batch
 from headrace.core.events import TableId, Truncate
 from headrace.ports import TopicPartition
+from headrace.runtime.source_reader import Query
 from headrace.runtime.state_metrics import StateCollector
 from headrace.runtime.stores import ConfigStore, StatusStore
 
@@ -25,17 +26,24 @@ _TABLE = (*_TASK, "table")
 _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _FRESHNESS = (0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
 _ROWS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 250_000, 500_000)
-_RESELECT_KINDS = {
-    "cells": ("reselect_cells", "state", "Cells seen as unchanged, unknown or null-triggered"),
-    "resolved": ("reselect_resolved", "step", "Open cells by what decided them"),
-    "requests": ("reselect_cache_requests", "result", "Lookups in the column cache"),
-    "writes": ("reselect_cache_writes", "result", "Entries offered to the column cache"),
-    "drops": ("reselect_cache_drops", "cause", "Entries dropped from the column cache"),
-    "contradictions": ("reselect_contradictions", "kind", "Signs of events that never came"),
-    "flashback_fallbacks": ("reselect_flashback_fallbacks", "code", "Oracle reads that took the current state"),
-    "guard": ("reselect_placeholder_guard", "kind", "Cells that looked like the placeholder at the last check"),
-    "rows": ("reselect_rows", "result", "Rows asked for by what was found"),
+_RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
+    "cells": ("reselect_cells", ("state", "column"), "Cells seen as unchanged, unknown or null-triggered"),
+    "resolved": ("reselect_resolved", ("step", "column"), "Open cells by what decided them"),
+    "requests": ("reselect_cache_requests", ("result",), "Lookups in the column cache"),
+    "writes": ("reselect_cache_writes", ("result",), "Entries offered to the column cache"),
+    "drops": ("reselect_cache_drops", ("cause",), "Entries dropped from the column cache"),
+    "contradictions": ("reselect_contradictions", ("kind",), "Signs of events that never came"),
+    "flashback_fallbacks": ("reselect_flashback_fallbacks", ("code",), "Oracle reads that took the current state"),
+    "guard": ("reselect_placeholder_guard", (), "Batches stopped because a placeholder would have been written"),
+    "source_equals_placeholder": (
+        "reselect_source_equals_placeholder",
+        (),
+        "Cells whose value at the source is the placeholder's text",
+    ),
+    "rows_not_found": ("reselect_rows_not_found", (), "Rows that the source did not have any more"),
+    "bytes_read": ("reselect_bytes_read", (), "Bytes of the values that SELECTs brought"),
 }
+"""What reselect counts, by kind: metric, its own labels, and what it says."""
 
 
 class Metrics:
@@ -109,10 +117,14 @@ class Metrics:
 
     def _reselect_metrics(self) -> None:
         self.reselect = {
-            kind: self._counter(name, doc, (*_TABLE, label)) for kind, (name, label, doc) in _RESELECT_KINDS.items()
+            kind: self._counter(name, doc, (*_TABLE, *labels))
+            for kind, (name, labels, doc) in _RESELECT_COUNTERS.items()
         }
         self.queries = self._counter("reselect_queries", "SELECTs by result", (*_TABLE, "result"))
         self.query_seconds = self._histogram("reselect_query_seconds", "Time of a SELECT", _TABLE, _SECONDS)
+        self.visibility_wait = self._histogram(
+            "reselect_visibility_wait_seconds", "Waiting for transactions to become visible", _TABLE, _SECONDS
+        )
         self.query_keys = self._histogram("reselect_keys_per_query", "Rows asked for by a SELECT", _TABLE, _ROWS)
 
 
@@ -180,22 +192,24 @@ class TaskMetrics:
 
 
 class ReselectTaskMetrics:
-    """``runtime/post_processor.py: ReselectMetrics`` of one task. Called from several threads."""
+    """``runtime/source_reader.py: ReselectMetrics`` of one task. Called from several threads."""
 
     def __init__(self, metrics: Metrics, labels: tuple[str, str]) -> None:
         self._metrics = metrics
         self._labels = labels
 
-    def count(self, table: TableId, kind: str, result: str, number: int) -> None:
+    def count(self, table: TableId, kind: str, labels: Sequence[str], number: int) -> None:
         """Add to the counter of ``kind``."""
-        self._metrics.reselect[kind].labels(*self._labels, _name(table), result).inc(number)
+        self._metrics.reselect[kind].labels(*self._labels, _name(table), *labels).inc(number)
 
-    def query(self, table: TableId, result: str, seconds: float, keys: int) -> None:
+    def query(self, table: TableId, query: Query) -> None:
         """One SELECT."""
         labels = (*self._labels, _name(table))
-        self._metrics.queries.labels(*labels, result).inc()
-        self._metrics.query_seconds.labels(*labels).observe(seconds)
-        self._metrics.query_keys.labels(*labels).observe(keys)
+        self._metrics.queries.labels(*labels, query.result).inc()
+        self._metrics.query_seconds.labels(*labels).observe(query.seconds)
+        self._metrics.query_keys.labels(*labels).observe(query.keys)
+        if query.waited:
+            self._metrics.visibility_wait.labels(*labels).observe(query.waited)
 
 
 def newest_source_time(batch: Batch) -> int:

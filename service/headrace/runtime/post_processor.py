@@ -12,19 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
-from tenacity import (
-    Retrying,
-    retry_if_exception_type,
-    sleep_using_event,
-    stop_after_delay,
-    stop_any,
-    stop_never,
-    stop_when_event_set,
-    wait_exponential_jitter,
-)
 
 from headrace.core.cache import CacheBatch, ReselectColumnCache
 from headrace.core.cache_rows import MemoryRowStore, Partition, RowStore
@@ -32,10 +19,10 @@ from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
 from headrace.core.events import Actions, TableId
 from headrace.core.reselect import (
+    Completed,
     ReselectOptions,
     ReselectPlan,
     RowAnswer,
-    RowRequest,
     TableRules,
     check_no_placeholder,
     complete,
@@ -43,33 +30,13 @@ from headrace.core.reselect import (
     table_rules,
 )
 from headrace.core.schema import Schema
-from headrace.core.select_size import SelectSize
 from headrace.core.unavailable import Placeholder
 from headrace.ports import RowSource
+from headrace.runtime.source_reader import NoMetrics, ReselectMetrics, SourceReader
 
 log = logging.getLogger(__name__)
 
 MAY_CACHE: Callable[[str], bool] = lambda topic: True  # noqa: E731 - a default that says what it is
-
-
-class ReselectMetrics(Protocol):
-    """Where the post-processor counts (``reselect.md`` section 9). Called from several threads."""
-
-    def count(self, table: TableId, kind: str, result: str, number: int) -> None:
-        """``kind`` is one of ``runtime/metrics.py``, such as cells or resolved; ``result`` its label."""
-
-    def query(self, table: TableId, result: str, seconds: float, keys: int) -> None:
-        """One SELECT; ``result`` is ok, transient or permanent."""
-
-
-class NoMetrics:
-    """Counts nothing."""
-
-    def count(self, table: TableId, kind: str, result: str, number: int) -> None:
-        """Nothing."""
-
-    def query(self, table: TableId, result: str, seconds: float, keys: int) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +66,8 @@ class ReselectColumnsPostProcessor:
         rows: RowStore | None = None,
     ) -> None:
         self._options = options
-        self._source = source
         self._metrics = metrics or NoMetrics()
+        self._source = None if source is None else SourceReader(source, options, self._metrics, clock)
         self._may_cache = may_cache
         self._clock = clock
         self._placeholder = Placeholder(options.unavailable_value_placeholder)
@@ -108,8 +75,6 @@ class ReselectColumnsPostProcessor:
         self._lock = threading.Lock()
         self._batches: dict[TableId, CacheBatch] = {}
         self._catalogs: dict[TableId, _Known] = {}
-        self._sizes: dict[TableId, SelectSize] = {}
-        self._closed = threading.Event()
         if options.null_values and source is not None and not options.columns_include_list:
             log.warning(
                 "reselect.null.values=true without reselect.columns.include.list reads a row again for every null of "
@@ -130,7 +95,8 @@ class ReselectColumnsPostProcessor:
         answer, failure = self._ask(planned, catalog)
         with self._lock:
             completed = complete(planned, answer, failure)
-        self._report(planned, check_no_placeholder(completed, self._placeholder))
+        self._report(planned)
+        self._guard(completed)
         return completed.actions
 
     def committed(self, table: TableId) -> None:
@@ -208,7 +174,6 @@ class ReselectColumnsPostProcessor:
 
     def close(self) -> None:
         """End waiting retries, let go of the database and of the cache's rows. Idempotent."""
-        self._closed.set()
         with self._lock:
             if self._cache is not None:
                 self._cache.close()
@@ -226,7 +191,7 @@ class ReselectColumnsPostProcessor:
         if self._source is None or (known is not None and self._clock() < known.until):
             return None if known is None else known.catalog
         try:
-            catalog = self._retrying()(self._source.catalog, table)
+            catalog = self._source.catalog(table)
         except Retriable:
             if known is None:
                 raise
@@ -282,7 +247,7 @@ class ReselectColumnsPostProcessor:
         if planned.request is None or self._source is None or catalog is None:
             return None, None
         try:
-            answer = self._fetch_all(self._source, catalog, planned.request)
+            answer = self._source.read(catalog, planned.request)
         except ConfigError:
             raise
         except (Retriable, Fatal) as error:
@@ -294,73 +259,41 @@ class ReselectColumnsPostProcessor:
         self._check_found(planned, answer)
         return answer, None
 
-    def _fetch_all(self, source: RowSource, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        size = self._sizes.setdefault(
-            request.table, SelectSize(self._options.batch_max_keys, self._options.batch_max_bytes)
-        )
-        answers: list[RowAnswer] = []
-        done = 0
-        while done < len(request):
-            part = request.slice(done, done + size.rows())
-            answers.append(self._retrying()(self._fetch, source, catalog, part))
-            size.learn(int(answers[-1].found.sum()), answers[-1].values)
-            done += len(part)
-        return RowAnswer(
-            np.concatenate([answer.found for answer in answers]),
-            tuple([value for answer in answers for value in answer.values[n]] for n in range(len(request.columns))),
-            all(answer.proven for answer in answers),
-        )
-
-    def _fetch(self, source: RowSource, catalog: CatalogTable, part: RowRequest) -> RowAnswer:
-        begin, result = self._clock(), "permanent"
-        try:
-            answer = source.fetch(catalog, part)
-            result = "ok"
-            for code, number in answer.flashback_fallbacks.items():
-                self._metrics.count(part.table, "flashback_fallbacks", code, number)
-        except Retriable:
-            result = "transient"
-            raise
-        finally:
-            self._metrics.query(part.table, result, self._clock() - begin, len(part))
-        return answer
-
     def _check_found(self, planned: ReselectPlan, answer: RowAnswer) -> None:
         missing = int((~answer.found).sum())
         if not missing:
             return
         table = planned.actions.table
-        self._metrics.count(table, "rows", "not_found", missing)
+        self._metrics.count(table, "rows_not_found", (), missing)
         if self._options.error_handling_mode == "fail":
             raise Fatal(
                 f"{missing} row(s) of {table.schema}.{table.table} are not in the source any more; they cannot be read "
                 "again. Set reselect.error.handling.mode=warn to go on with what is known"
             )
 
-    def _retrying(self) -> Retrying:
-        timeout = self._options.errors_retry_timeout_ms
-        stop = stop_never if timeout < 0 else stop_after_delay(timeout / 1000)
-        return Retrying(
-            retry=retry_if_exception_type(Retriable),
-            stop=stop_any(stop, stop_when_event_set(self._closed)),
-            wait=wait_exponential_jitter(multiplier=0.3, max=self._options.errors_retry_delay_max_ms / 1000),
-            sleep=sleep_using_event(self._closed),
-            reraise=True,
-        )
-
     # -- what happened ------------------------------------------------------------------------------------------------
 
-    def _report(self, planned: ReselectPlan, equal_to_placeholder: int) -> None:
+    def _report(self, planned: ReselectPlan) -> None:
         table = planned.actions.table
-        for (kind, result), number in planned.counts.items():
+        counts = dict(planned.counts)
+        if self._cache is not None:
+            with self._lock:
+                counts.update(self._cache.counts)
+                self._cache.counts.clear()
+        for (kind, *labels), number in counts.items():
             if number:
-                self._metrics.count(table, kind, result, number)
-        if equal_to_placeholder:
-            self._metrics.count(table, "guard", "source_equals_placeholder", equal_to_placeholder)
-        if self._cache is None:
-            return
-        with self._lock:
-            counts = dict(self._cache.counts)
-            self._cache.counts.clear()
-        for (kind, result), number in counts.items():
-            self._metrics.count(table, kind, result, number)
+                self._metrics.count(table, kind, labels, number)
+        # An event behind its row: sent again after a restart, or of a source whose positions have started again.
+        falling = counts.get(("writes", "position"), 0)
+        if falling:
+            self._metrics.count(table, "contradictions", ("position_regression",), falling)
+
+    def _guard(self, completed: Completed) -> None:
+        table = completed.actions.table
+        try:
+            equal = check_no_placeholder(completed, self._placeholder)
+        except Fatal:
+            self._metrics.count(table, "guard", (), 1)
+            raise
+        if equal:
+            self._metrics.count(table, "source_equals_placeholder", (), equal)

@@ -22,8 +22,9 @@ from headrace.core.unavailable import Placeholder
 from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
 from headrace.runtime.database_router import DatabaseRouter
 from headrace.runtime.observation import NO_OBSERVER, Observer
-from headrace.runtime.post_processor import NoMetrics, ReselectColumnsPostProcessor, ReselectMetrics
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.source_reader import NoMetrics, ReselectMetrics
 from headrace.runtime.table_pipeline import PipelineOptions
 
 

@@ -7,7 +7,7 @@ value, ``GONE`` a column that the event's schema lacks, a real ``None`` a null.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from headrace.core.keys import canonical_keys
 from headrace.core.reselect import ReselectOptions
 from headrace.core.schema import Field, Schema
 from headrace.runtime.post_processor import MAY_CACHE, ReselectColumnsPostProcessor
+from headrace.runtime.source_reader import Query
 from headrace_connectors.memory import MemoryRowSource
 
 TABLE = TableId("shop", "inventory", "public", "orders")
@@ -92,13 +93,13 @@ class Counts:
     """Metrics that add up what they are told, by kind and result."""
 
     def __init__(self) -> None:
-        self.seen: Counter[tuple[str, str]] = Counter()
+        self.seen: Counter[tuple[str, ...]] = Counter()
 
-    def count(self, table: TableId, kind: str, result: str, number: int) -> None:
-        self.seen[kind, result] += number
+    def count(self, table: TableId, kind: str, labels: Sequence[str], number: int) -> None:
+        self.seen[(kind, *labels)] += number
 
-    def query(self, table: TableId, result: str, seconds: float, keys: int) -> None:
-        self.seen["queries", result] += 1
+    def query(self, table: TableId, query: Query) -> None:
+        self.seen["queries", query.result] += 1
 
 
 @dataclass

@@ -10,6 +10,7 @@ from headrace.core.batch import Batch, Trigger
 from headrace.core.events import RowVersion, TableId, Truncate
 from headrace.ports import TopicPartition
 from headrace.runtime.metrics import Metrics
+from headrace.runtime.source_reader import Query
 
 ORDERS = TopicPartition("shop.orders", 0)
 TABLE = TableId("shop", "shop", "public", "orders")
@@ -76,12 +77,18 @@ def test_every_kind_that_reselect_counts_has_a_metric() -> None:
     """A kind without one would fail the batch."""
     metrics = Metrics()
     counter = metrics.reselects("shop", 0)
-    for kind in ("cells", "resolved", "requests", "writes", "drops", "contradictions", "guard", "rows"):
-        counter.count(TABLE, kind, "x", 2)
-    counter.query(TABLE, "ok", 0.1, 20)
+    for kind in ("requests", "writes", "drops", "contradictions", "flashback_fallbacks"):
+        counter.count(TABLE, kind, ("x",), 2)
+    for kind in ("guard", "source_equals_placeholder", "rows_not_found", "bytes_read"):
+        counter.count(TABLE, kind, (), 3)
+    for kind in ("cells", "resolved"):
+        counter.count(TABLE, kind, ("x", "big"), 4)
+    counter.query(TABLE, Query("ok", 20, 0.5, 0.25))
     labels = {"connector": "shop", "task": "0", "table": "public.orders"}
-    assert _value(metrics, "reselect_cells_total", **labels, state="x") == 2.0
+    assert _value(metrics, "reselect_cells_total", **labels, state="x", column="big") == 4.0
+    assert _value(metrics, "reselect_bytes_read_total", **labels) == 3.0
     assert _value(metrics, "reselect_queries_total", **labels, result="ok") == 1.0
+    assert _value(metrics, "reselect_visibility_wait_seconds_sum", **labels) == 0.25
 
 
 def test_stages_add_up_even_when_they_fail() -> None:

@@ -19,7 +19,7 @@ from unit.runtime.reselect_harness import (
 )
 
 from headrace.core.catalog import Dialect, HandlingModes, SqlType
-from headrace.core.errors import Fatal, Retriable
+from headrace.core.errors import Fatal, Retriable, TimedOut
 from headrace.core.events import CellState
 from headrace.core.reselect import ReselectOptions
 from headrace.core.schema import Schema
@@ -323,6 +323,30 @@ def test_states_of_decided_columns_vanish() -> None:
     assert by_name["doc"].states is None
     assert by_name["big"].states is not None
     assert by_name["big"].states.tolist() == [CellState.VALUE, CellState.UNCHANGED]
+
+
+def test_what_is_counted_about_queries() -> None:
+    """Section 9: how each ended, what it brought, what decided which column's cells, what was not there any more."""
+    lake = Lake(database(row(1, "AB")), replace(NO_CACHE, errors_retry_timeout_ms=60_000, errors_retry_delay_max_ms=1))
+    assert lake.source is not None
+    lake.source.failures += [TimedOut("slow"), Retriable("gone")]
+    lake.batch(u(1, big=P))
+    lake.batch(u(2, big=P))
+    lake.source.failures.append(Fatal("no such column"))
+    lake.batch(u(1, doc=P))
+    seen = lake.metrics.seen
+    ended = {result: seen["queries", result] for result in ("timeout", "transient", "ok", "not_found", "permanent")}
+    assert ended == dict.fromkeys(ended, 1)
+    assert (seen[("bytes_read",)], seen[("rows_not_found",)]) == (2, 1)
+    assert (seen["cells", "unchanged", "big"], seen["resolved", "source", "big"]) == (2, 1)
+    assert (seen["resolved", "target", "big"], seen["resolved", "target", "doc"]) == (1, 1)
+
+
+def test_position_that_falls_is_a_contradiction() -> None:
+    """Section 9: events that arrive again below the position of what was cached."""
+    lake = Lake(None, CACHE)
+    lake.each(u(1, position=20, big="new"), u(1, position=10, big="old"), u(1, position=30, big="next"))
+    assert lake.metrics.seen["contradictions", "position_regression"] == 1
 
 
 def test_close_lets_go_of_the_source() -> None:
