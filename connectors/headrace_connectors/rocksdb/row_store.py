@@ -79,6 +79,7 @@ class RocksRowStore:
         self._cleanup = cleanup
         self._uses: dict[int, _Use] = {}
         self._last_place = 0
+        self.evicted = 0
         self._db: Any = _open(path)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -213,6 +214,7 @@ class RocksRowStore:
         )
 
     def _evict_first(self, table: int) -> None:
+        self.evicted += 1
         place, key = self._first(table)
         written = _tried(self._db.get, _row_key(key))
         self._remove(table, place, key, len(written or b""))

@@ -27,6 +27,7 @@ import pyarrow as pa
 from headrace.core.cache_rows import (
     CELL_OVERHEAD,
     CacheLimits,
+    CacheUse,
     Cell,
     CellValue,
     Hit,
@@ -49,8 +50,8 @@ class ReselectColumnCache:
     """The rules of the cache over a store of rows. ``clock`` gives monotonic milliseconds, ``wall`` Unix time.
 
     ``is_placeholder`` tells values that must never be cached as real ones; ``settings`` are the options on which cached
-    values depend, as one text. ``counts`` holds the outcomes of section 9: requests, writes and drops, as
-    ``(kind, result)``.
+    values depend, as one text. ``counts`` holds the outcomes of section 9: ``("requests", result)``, ``("writes",
+    origin, result)`` and ``("drops", cause)``.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class ReselectColumnCache:
         self._markers: dict[RowKey, int] = {}
         self._lost: dict[Partition, int] = {}
         self._open = 0
+        self._evicted = 0
         self._settings = settings
         self._wall = wall
         self._clock_base = 0
@@ -175,6 +177,12 @@ class ReselectColumnCache:
         """Bytes in use, roughly."""
         return self._rows.store.size
 
+    def use(self) -> CacheUse:
+        """How full the cache is; adds to ``counts`` what was evicted since the last call."""
+        evicted, self._evicted = self._rows.store.evicted - self._evicted, self._rows.store.evicted
+        self.counts["drops", "evicted"] += evicted
+        return CacheUse(len(self), self.size, self._rows.poisoned)
+
     # -- for CacheBatch and RowCache ------------------------------------------------------------------------
 
     def epoch(self, table: int) -> int:
@@ -218,7 +226,7 @@ class ReselectColumnCache:
         generation = self.generation(stamp.partition)
         refused = self._refusal(value, generation)
         if refused or generation is None:
-            self.counts["writes", refused or "generation"] += 1
+            self.counts["writes", origin, refused or "generation"] += 1
             return None
         return Cell(value, fingerprint, stamp, generation, origin, self._now(), CELL_OVERHEAD + value_size(value))
 
@@ -246,7 +254,7 @@ class ReselectColumnCache:
         newest = max((cell.stamp.offset for cell in base.values()), default=-1)
         for column, cell in cells.items():
             verdict = "invalidated" if cell is None else self._put_verdict(cell, base.get(column), max(newest, marker))
-            self.counts["writes", verdict] += 1
+            self.counts["writes", Origin.EVENT if cell is None else cell.origin, verdict] += 1
             if verdict == "position":
                 return {}
             if verdict in ("stored", "invalidated"):

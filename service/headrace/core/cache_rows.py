@@ -65,6 +65,15 @@ class CacheLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheUse:
+    """How full a cache is: rows, bytes (roughly), and rows that must not be served because a write failed."""
+
+    rows: int
+    bytes: int
+    poisoned: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """An entry: the value and everything that decides whether it may be served (section 5.1); ``size`` in bytes."""
 
@@ -103,10 +112,12 @@ class RowStore(Protocol):
     """Where rows live. Every method may raise StoreFailed.
 
     ``durable`` tells whether rows outlive the process. ``save`` and ``load`` are for the cache's own state: what is
-    saved must have been written after all rows, and what is loaded is gone, so that a crash leaves none.
+    saved must have been written after all rows, and what is loaded is gone, so that a crash leaves none. ``evicted``
+    counts the rows that went because of a bound.
     """
 
     durable: bool
+    evicted: int
 
     def get(self, key: RowKey) -> Row | None:
         """The row, marked as used; None if it is not there."""
@@ -149,7 +160,7 @@ class MemoryRowStore:
 
     def __init__(self, limits: CacheLimits) -> None:
         self._limits = limits
-        self._rows = _LruRows(limits.max_bytes or float("inf"), self._forgotten)
+        self._rows = _LruRows(limits.max_bytes or float("inf"), self._was_evicted)
         self._by_table: dict[int, dict[RowKey, None]] = {}
         self._table_bytes: Counter[int] = Counter()
         self.evicted = 0
@@ -223,6 +234,10 @@ class MemoryRowStore:
         order = self._by_table.setdefault(key.table, {})
         order.pop(key, None)
         order[key] = None
+
+    def _was_evicted(self, key: RowKey, row: Row) -> None:
+        self.evicted += 1
+        self._forgotten(key, row)
 
     def _forgotten(self, key: RowKey, row: Row) -> None:
         self._by_table[key.table].pop(key, None)

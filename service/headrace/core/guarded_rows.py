@@ -22,6 +22,11 @@ class GuardedRows:
         """Whether everything in the store may be served."""
         return not self._poisoned and not self._poisoned_tables
 
+    @property
+    def poisoned(self) -> int:
+        """How many rows must not be served; of tables that could not be dropped the rows are not known."""
+        return len(self._poisoned)
+
     def is_poisoned(self, key: RowKey) -> bool:
         """Whether the row in the store must not be served."""
         if key in self._poisoned:

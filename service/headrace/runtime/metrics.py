@@ -15,6 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 
 from headrace import __version__
 from headrace.core.batch import Batch
+from headrace.core.cache_rows import CacheUse
 from headrace.core.events import TableId, Truncate
 from headrace.ports import TopicPartition
 from headrace.runtime.source_reader import Query
@@ -30,7 +31,7 @@ _RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "cells": ("reselect_cells", ("state", "column"), "Cells seen as unchanged, unknown or null-triggered"),
     "resolved": ("reselect_resolved", ("step", "column"), "Open cells by what decided them"),
     "requests": ("reselect_cache_requests", ("result",), "Lookups in the column cache"),
-    "writes": ("reselect_cache_writes", ("result",), "Entries offered to the column cache"),
+    "writes": ("reselect_cache_writes", ("origin", "result"), "Entries offered to the column cache"),
     "drops": ("reselect_cache_drops", ("cause",), "Entries dropped from the column cache"),
     "contradictions": ("reselect_contradictions", ("kind",), "Signs of events that never came"),
     "flashback_fallbacks": ("reselect_flashback_fallbacks", ("code",), "Oracle reads that took the current state"),
@@ -71,7 +72,8 @@ class Metrics:
 
     def forget_task(self, connector: str, number: int) -> None:
         """Drop what a task that has gone would still show as present; counters stay, as Prometheus wants them."""
-        for gauge in (self.lag_max, self.partitions, self.lag, self.freshness_now):
+        cache = (self.cache_rows, self.cache_bytes, self.cache_poisoned)
+        for gauge in (self.lag_max, self.partitions, self.lag, self.freshness_now, *cache):
             gauge.remove_by_labels({"connector": connector, "task": str(number)})
 
     def watch(self, configs: ConfigStore, statuses: StatusStore) -> None:
@@ -122,6 +124,9 @@ class Metrics:
         }
         self.queries = self._counter("reselect_queries", "SELECTs by result", (*_TABLE, "result"))
         self.query_seconds = self._histogram("reselect_query_seconds", "Time of a SELECT", _TABLE, _SECONDS)
+        self.cache_rows = self._gauge("reselect_cache_rows", "Rows in a task's column cache", _TASK)
+        self.cache_bytes = self._gauge("reselect_cache_bytes", "Bytes in it, roughly", _TASK)
+        self.cache_poisoned = self._gauge("reselect_cache_poisoned_rows", "Rows of it that a failed write voids", _TASK)
         self.visibility_wait = self._histogram(
             "reselect_visibility_wait_seconds", "Waiting for transactions to become visible", _TABLE, _SECONDS
         )
@@ -210,6 +215,12 @@ class ReselectTaskMetrics:
         self._metrics.query_keys.labels(*labels).observe(query.keys)
         if query.waited:
             self._metrics.visibility_wait.labels(*labels).observe(query.waited)
+
+    def cache(self, use: CacheUse) -> None:
+        """How full the cache is."""
+        self._metrics.cache_rows.labels(*self._labels).set(use.rows)
+        self._metrics.cache_bytes.labels(*self._labels).set(use.bytes)
+        self._metrics.cache_poisoned.labels(*self._labels).set(use.poisoned)
 
 
 def newest_source_time(batch: Batch) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.core.cache import CacheBatch, ReselectColumnCache
-from headrace.core.cache_rows import MemoryRowStore, Partition, RowStore
+from headrace.core.cache_rows import MemoryRowStore, Origin, Partition, RowStore
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
 from headrace.core.events import Actions, TableId
@@ -278,13 +278,14 @@ class ReselectColumnsPostProcessor:
         counts = dict(planned.counts)
         if self._cache is not None:
             with self._lock:
+                self._metrics.cache(self._cache.use())
                 counts.update(self._cache.counts)
                 self._cache.counts.clear()
         for (kind, *labels), number in counts.items():
             if number:
                 self._metrics.count(table, kind, labels, number)
         # An event behind its row: sent again after a restart, or of a source whose positions have started again.
-        falling = counts.get(("writes", "position"), 0)
+        falling = counts.get(("writes", Origin.EVENT, "position"), 0)
         if falling:
             self._metrics.count(table, "contradictions", ("position_regression",), falling)
 

@@ -22,6 +22,7 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
+from headrace.core.cache_rows import CacheUse
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import Retriable, TimedOut
 from headrace.core.events import TableId
@@ -53,6 +54,9 @@ class ReselectMetrics(Protocol):
     def query(self, table: TableId, query: Query) -> None:
         """One SELECT has ended."""
 
+    def cache(self, use: CacheUse) -> None:
+        """How full the task's cache is now."""
+
 
 class NoMetrics:
     """Counts nothing."""
@@ -61,6 +65,9 @@ class NoMetrics:
         """Nothing."""
 
     def query(self, table: TableId, query: Query) -> None:
+        """Nothing."""
+
+    def cache(self, use: CacheUse) -> None:
         """Nothing."""
 
 

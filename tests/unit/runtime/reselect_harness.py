@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.core.arrays import build_array
+from headrace.core.cache_rows import CacheUse
 from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.events import Actions, CellState, Changes, Column, Operation, TableId, Versions
 from headrace.core.fold import fold
@@ -94,12 +95,16 @@ class Counts:
 
     def __init__(self) -> None:
         self.seen: Counter[tuple[str, ...]] = Counter()
+        self.use = CacheUse(0, 0, 0)
 
     def count(self, table: TableId, kind: str, labels: Sequence[str], number: int) -> None:
         self.seen[(kind, *labels)] += number
 
     def query(self, table: TableId, query: Query) -> None:
         self.seen["queries", query.result] += 1
+
+    def cache(self, use: CacheUse) -> None:
+        self.use = use
 
 
 @dataclass

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from headrace.core.batch import Batch, Trigger
+from headrace.core.cache_rows import CacheUse
 from headrace.core.events import RowVersion, TableId, Truncate
 from headrace.ports import TopicPartition
 from headrace.runtime.metrics import Metrics
@@ -77,13 +78,15 @@ def test_every_kind_that_reselect_counts_has_a_metric() -> None:
     """A kind without one would fail the batch."""
     metrics = Metrics()
     counter = metrics.reselects("shop", 0)
-    for kind in ("requests", "writes", "drops", "contradictions", "flashback_fallbacks"):
+    for kind in ("requests", "drops", "contradictions", "flashback_fallbacks"):
         counter.count(TABLE, kind, ("x",), 2)
     for kind in ("guard", "source_equals_placeholder", "rows_not_found", "bytes_read"):
         counter.count(TABLE, kind, (), 3)
-    for kind in ("cells", "resolved"):
+    for kind in ("cells", "resolved", "writes"):
         counter.count(TABLE, kind, ("x", "big"), 4)
     counter.query(TABLE, Query("ok", 20, 0.5, 0.25))
+    counter.cache(CacheUse(5, 600, 1))
+    assert _value(metrics, "reselect_cache_bytes", connector="shop", task="0") == 600.0
     labels = {"connector": "shop", "task": "0", "table": "public.orders"}
     assert _value(metrics, "reselect_cells_total", **labels, state="x", column="big") == 4.0
     assert _value(metrics, "reselect_bytes_read_total", **labels) == 3.0

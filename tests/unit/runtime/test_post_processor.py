@@ -342,6 +342,16 @@ def test_what_is_counted_about_queries() -> None:
     assert (seen["resolved", "target", "big"], seen["resolved", "target", "doc"]) == (1, 1)
 
 
+def test_how_full_the_cache_is_and_what_was_evicted() -> None:
+    """Section 9: rows, and those that went because of a bound."""
+    lake = Lake(None, replace(CACHE, cache_max_size=2))
+    lake.batch(*(u(key, big="x") for key in range(5)))
+    lake.batch(u(9, doc="y"))
+    assert lake.metrics.use.rows == 2
+    assert lake.metrics.seen["drops", "evicted"] == 3
+    assert lake.metrics.seen["writes", "event", "stored"] == 10
+
+
 def test_position_that_falls_is_a_contradiction() -> None:
     """Section 9: events that arrive again below the position of what was cached."""
     lake = Lake(None, CACHE)
