@@ -28,6 +28,7 @@ from headrace.core.flattened import (
     is_flattened,
     plain_is_flattened,
     plain_is_schema_change,
+    tells_too_little,
 )
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
@@ -72,7 +73,8 @@ class Decoded:
     """What a run of records holds. ``skipped`` counts records that are no row changes (heartbeats, messages…).
 
     ``snapshots`` has the tables of which a snapshot begins among the records; None stands for all of the connector's.
-    ``notes`` are for the operator: what the topic lacks, said once.
+    ``notes`` are for the operator: what the topic lacks, said once. ``tells_too_little`` is set where records have too
+    little of their events for reselect and its cache.
     """
 
     pieces: list[Changes | Truncate] = field(default_factory=list)
@@ -80,6 +82,7 @@ class Decoded:
     skipped: int = 0
     snapshots: list[TableId | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    tells_too_little: bool = False
 
 
 class TopicDecoder:
@@ -257,11 +260,16 @@ class TopicDecoder:
             try:
                 changes = self._builder.changes(self._table, codec, events)
                 out.pieces.append(changes)
-                if isinstance(codec, FlatCodec) and has_no_order(changes):
-                    self._note(NO_ORDER)
+                if isinstance(codec, FlatCodec):
+                    self._judge_flattened(changes, out)
                 return
             except BadRecord as error:
                 out.errant.append(Errant(events.remove(error.index or 0), Stage.TASK_PUT, error))
+
+    def _judge_flattened(self, changes: Changes, out: Decoded) -> None:
+        out.tells_too_little |= tells_too_little(changes)
+        if has_no_order(changes):
+            self._note(NO_ORDER)
 
     def _note_snapshots(self, events: Events, out: Decoded) -> None:
         told = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}

@@ -103,6 +103,11 @@ def has_no_order(changes: Changes) -> bool:
     return bool((streamed & (changes.version.position == NO_POSITION)).any())
 
 
+def tells_too_little(changes: Changes) -> bool:
+    """Whether op, position or table are missing: nothing is reselected or cached then (``reselect.md`` section 1.1)."""
+    return not (changes.table.database and changes.table.table) or has_no_order(changes)
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a flattened record tells of its event. ``source`` has the fields of the source block that are known."""

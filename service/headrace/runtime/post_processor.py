@@ -75,6 +75,7 @@ class ReselectColumnsPostProcessor:
         self._lock = threading.Lock()
         self._batches: dict[TableId, CacheBatch] = {}
         self._catalogs: dict[TableId, _Known] = {}
+        self._left: set[str] = set()
         if options.null_values and source is not None and not options.columns_include_list:
             log.warning(
                 "reselect.null.values=true without reselect.columns.include.list reads a row again for every null of "
@@ -132,6 +133,13 @@ class ReselectColumnsPostProcessor:
                 self._cache.drop_table(table, "snapshot")
             elif self._cache is not None:
                 self._cache.clear("snapshot")
+
+    def leave(self, topic: str) -> None:
+        """Neither read nor cache anything of a topic from now on: its records do not tell their events well enough."""
+        with self._lock:
+            if topic not in self._left and self._cache is not None:
+                self._cache.drop_topic(topic, "untold")
+            self._left.add(topic)
 
     def flush(self, topic: str | None = None) -> None:
         """Forget what was cached, of one topic or of all: the operator's way after a change that no event shows."""
@@ -217,14 +225,15 @@ class ReselectColumnsPostProcessor:
         )
 
     def _rules(self, actions: Actions, catalog: CatalogTable | None) -> TableRules:
+        topic = actions.version.topic
         return table_rules(
             actions.table,
             actions.columns,
             actions.key_fields,
             self._options,
             catalog,
-            has_source=self._source is not None and catalog is not None,
-            may_cache=self._options.caches and self._may_cache(actions.version.topic),
+            has_source=self._source is not None and catalog is not None and topic not in self._left,
+            may_cache=self._options.caches and topic not in self._left and self._may_cache(topic),
         )
 
     def _batch(self, table: TableId, rules: TableRules) -> CacheBatch | None:

@@ -184,7 +184,7 @@ class SinkTask:
         self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped, len(decoded.errant))
         await self._report(chunk, decoded)
         self._note_what_no_cell_shows(chunk, decoded)
-        self._log_notes(chunk.partition.topic, decoded)
+        self._heed_what_is_not_told(chunk.partition.topic, decoded)
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
             return
         pieces = [(self._table_name(chunk.partition.topic, piece), piece) for piece in decoded.pieces]
@@ -200,7 +200,9 @@ class SinkTask:
             decoded.pieces = [self._options.fields.apply(piece) for piece in decoded.pieces]
             return decoded
 
-    def _log_notes(self, topic: str, decoded: Decoded) -> None:
+    def _heed_what_is_not_told(self, topic: str, decoded: Decoded) -> None:
+        if decoded.tells_too_little:
+            self._post_processor.leave(topic)
         for note in decoded.notes:
             log.warning("%s: %s: %s", self._options.connector, topic, note)
 

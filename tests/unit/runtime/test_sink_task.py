@@ -114,12 +114,18 @@ async def running(task: SinkTask) -> AsyncIterator[SinkTask]:
         await task.stop()
 
 
+def flattened(row: dict[str, Any]) -> bytes:
+    """A row without its envelope."""
+    types = {int: "int64", str: "string"}
+    fields = [{"type": types[type(value)], "optional": True, "field": name} for name, value in row.items()]
+    schema = {"type": "struct", "name": "shop.public.items.Value", "fields": fields}
+    return json.dumps({"schema": schema, "payload": row}, separators=(",", ":")).encode()
+
+
 async def test_what_a_topic_lacks_is_logged(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     """Once, with what to do about it; the rows arrive all the same."""
-    schema = {"type": "struct", "name": "shop.Value", "fields": [{"type": "int64", "field": "id"}]}
     for number in (1, 2):
-        document = json.dumps({"schema": schema, "payload": {"id": number}}, separators=(",", ":"))
-        harness.broker.append(TOPIC, document.encode(), key({"id": number}))
+        harness.broker.append(TOPIC, flattened({"id": number}), key({"id": number}))
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 2)
     assert sorted(harness.rows()) == ["=1", "=2"]
@@ -254,6 +260,21 @@ async def test_n09_lost_record_voids_the_cache(harness: Harness) -> None:
         harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
         await eventually(lambda: harness.offset() == 3)
     assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+
+
+@pytest.mark.parametrize(("told", "name"), [({"__op": "u", "__lsn": 30}, "B"), ({"__op": "u"}, "A"), ({}, "A")])
+async def test_flattened_records_are_reselected_only_if_they_tell_enough(
+    harness: Harness, told: dict[str, Any], name: str
+) -> None:
+    """Op, position and table; otherwise a column that is left out keeps what the table has."""
+    source = {"__name": ITEMS.name, "__db": ITEMS.database, "__schema": ITEMS.schema, "__table": ITEMS.table}
+    harness.insert(1, 10, "A")
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 1)
+    harness.broker.append(TOPIC, flattened({"id": 1, "name": PLACEHOLDER} | source | told), key({"id": 1}))
+    async with running(harness.task(processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 2)
+    assert harness.rows() == {"=1": {"id": 1, "name": name}}
 
 
 async def test_s17_snapshot_voids_the_cache(harness: Harness) -> None:
