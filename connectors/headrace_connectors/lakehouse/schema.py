@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headrace.core.cassandra_rows import CELLS
 from headrace.core.errors import Fatal
 from headrace.core.events import OWN_PREFIX
 
@@ -145,7 +146,7 @@ def data_schema(table: str, stored: pa.Schema) -> pa.Schema:
 def _refuse_names(table: str, names: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
-        if name.lower().startswith(OWN_PREFIX):
+        if name.lower().startswith(OWN_PREFIX) and name != CELLS:
             raise Fatal(f"{table}: column {name!r} starts with {OWN_PREFIX}, which is reserved; rename or exclude it")
         other = seen.get(name.lower())
         if other is not None:

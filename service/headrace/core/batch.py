@@ -12,12 +12,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.cassandra_batch import joined as joined_writes
 from headrace.core.combine import combine, joined, split
 from headrace.core.errors import Fatal
 from headrace.core.events import Changes, Truncate
 from headrace.core.offsets import OffsetTracker
 
-Piece = Changes | Truncate
+Piece = Changes | Truncate | CassandraBatch
 
 KEY_CHANGE_PATIENCE = 5.0
 """Seconds for which the first half of a key change waits for the second, which may come in another partition."""
@@ -223,7 +225,7 @@ class BatchManager:
         for item in items:
             offsets[item.partition] = max(item.end, offsets.get(item.partition, 0))
         first = items[0]
-        content: Piece = first.piece if isinstance(first.piece, Truncate) else combine([_changes(i) for i in items])
+        content = first.piece if len(items) == 1 else _whole([item.piece for item in items])
         tickets = tuple(item.ticket for item in items)
         batch = Batch(self._next_id, table, content, offsets, trigger, first.since, tickets)
         self._next_id += 1
@@ -235,16 +237,33 @@ class BatchManager:
         items = [queue.pop()]
         if isinstance(items[0].piece, Truncate):
             return items
+        if isinstance(items[0].piece, CassandraBatch):
+            return [*items, *self._writes_that_follow(queue, items[0].piece)]
         shape = joined(None, _changes(items[0]))
         records, size = _records(items[0].piece), items[0].size
         while queue.waiting and records < self._policy.max_records and size < self._policy.max_bytes:
             head = queue.waiting[0].piece
-            shape = None if isinstance(head, Truncate) else joined(shape, head)
+            shape = joined(shape, head) if isinstance(head, Changes) else None
             if shape is None:
                 break
             items.append(queue.pop())
             records, size = records + _records(head), size + items[-1].size
         return _without_held(queue, items, now)
+
+    def _writes_that_follow(self, queue: _Queue, first: CassandraBatch) -> Iterator[_Waiting]:
+        """Cassandra's writes that go into one batch with ``first``."""
+        whole = [first]
+        while queue.waiting and len(whole[0]) < self._policy.max_records and whole[0].size < self._policy.max_bytes:
+            head = queue.waiting[0].piece
+            if not isinstance(head, CassandraBatch) or len(whole := joined_writes([whole[0], head])) > 1:
+                return
+            yield queue.pop()
+
+
+def _whole(pieces: Sequence[Piece]) -> Piece:
+    """Pieces that were taken together, as one."""
+    writes = [piece for piece in pieces if isinstance(piece, CassandraBatch)]
+    return joined_writes(writes)[0] if writes else combine([piece for piece in pieces if isinstance(piece, Changes)])
 
 
 def _changes(item: _Waiting) -> Changes:
@@ -253,20 +272,22 @@ def _changes(item: _Waiting) -> Changes:
 
 
 def _records(piece: Piece) -> int:
-    return len(piece) if isinstance(piece, Changes) else 1
+    return 1 if isinstance(piece, Truncate) else len(piece)
 
 
 def piece_size(piece: Piece) -> int:
     """Bytes that a piece holds in memory, near enough for a bound."""
     if isinstance(piece, Truncate):
         return 0
+    if isinstance(piece, CassandraBatch):
+        return piece.size
     return int(sum(column.values.nbytes for column in piece.columns)) + 64 * len(piece)
 
 
 def _parts(piece: Piece) -> Iterator[tuple[Piece, bool]]:
     """A piece, cut before a key change that it leaves open; True marks that rest, which waits for its second half."""
     open_events = _open_events(piece) if isinstance(piece, Changes) else 0
-    if isinstance(piece, Truncate) or not open_events:
+    if not isinstance(piece, Changes) or not open_events:
         yield piece, False
         return
     body, rest = split(piece, len(piece) - open_events)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 NEVER = -(2**63)
@@ -114,16 +114,25 @@ Write = CellWrites | Delete
 
 
 @dataclass(slots=True)
-class _Row:
+class RowState:
+    """The newest version of every cell of a row, and of its insert marker. ``deleted`` covers the row up to there."""
+
     cells: dict[str, Cell] = field(default_factory=dict)
     marker: Cell | None = None
+    deleted: int = NEVER
+
+    def visible(self, now: int) -> dict[str, Any] | None:
+        """The cells with a value that a reader sees at ``now``; None if there is no row."""
+        cells = {name: cell.value for name, cell in self.cells.items() if cell.stands(self.deleted, now)}
+        marked = self.marker is not None and self.marker.stands(self.deleted, now)
+        return cells if cells or marked else None
 
 
 class CassandraTable:
     """The state of a table. Deletes are kept as long as the state is: a write that they cover may come at any time."""
 
     def __init__(self) -> None:
-        self._rows: dict[Key, _Row] = {}
+        self._rows: dict[Key, RowState] = {}
         self._deletes: dict[Key, dict[Range, int]] = {}
 
     def apply(self, write: Write) -> None:
@@ -132,20 +141,18 @@ class CassandraTable:
             ranges = self._deletes.setdefault(write.key, {})
             ranges[write.range] = max(write.written, ranges.get(write.range, NEVER))
             return
-        row = self._rows.setdefault(write.key, _Row())
+        row = self._rows.setdefault(write.key, RowState())
         row.marker = _later(row.marker, write.marker)
         for name, cell in write.cells.items():
             row.cells[name] = max(cell, row.cells.get(name, cell), key=lambda each: each.rank)
 
+    def rows(self) -> dict[Key, RowState]:
+        """Every row that was ever written, by primary key, with the deletes that cover it."""
+        return {key: replace(row, deleted=self._deleted(key)) for key, row in self._rows.items()}
+
     def visible(self, now: int) -> dict[Key, dict[str, Any]]:
         """The rows that a read with all replicas returns at ``now``, by primary key: their cells with a value."""
-        return {key: cells for key, row in self._rows.items() if (cells := self._seen(key, row, now)) is not None}
-
-    def _seen(self, key: Key, row: _Row, now: int) -> dict[str, Any] | None:
-        deleted = self._deleted(key)
-        cells = {name: cell.value for name, cell in row.cells.items() if cell.stands(deleted, now)}
-        marked = row.marker is not None and row.marker.stands(deleted, now)
-        return cells if cells or marked else None
+        return {key: cells for key, row in self.rows().items() if (cells := row.visible(now)) is not None}
 
     def _deleted(self, key: Key) -> int:
         """The time up to which everything of the row is deleted."""

@@ -116,7 +116,7 @@ def _bound(bound: Mapping[str, Any]) -> Bound:
     return Bound(prefix, str(bound["method"]).startswith("INCL"))
 
 
-_INTEGERS = ("Int32Type", "LongType", "ShortType", "ByteType", "IntegerType", "SimpleDateType", "TimeType")
+_INTEGERS = ("Int32Type", "LongType", "ShortType", "ByteType")
 _TEXTS = ("UTF8Type", "AsciiType")
 
 

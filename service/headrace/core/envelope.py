@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
+from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.catalog import Catalog, HandlingModes, NoCatalog
 from headrace.core.codec import Codec, Names, Source
 from headrace.core.converter import Document, JsonConverter
@@ -77,7 +78,7 @@ class Decoded:
     little of their events for reselect and its cache.
     """
 
-    pieces: list[Changes | Truncate] = field(default_factory=list)
+    pieces: list[Changes | Truncate | CassandraBatch] = field(default_factory=list)
     errant: list[Errant] = field(default_factory=list)
     skipped: int = 0
     snapshots: list[TableId | None] = field(default_factory=list)

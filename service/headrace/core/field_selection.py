@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.errors import ConfigError
 from headrace.core.events import Changes, Column, Truncate
 from headrace.core.history import OPERATIONS
@@ -21,7 +22,7 @@ from headrace.core.schema import Schema
 METADATA = "table.metadata.fields"
 FIELD_LISTS = ("field.include.list", "field.exclude.list", METADATA)
 
-Piece = Changes | Truncate
+Piece = Changes | Truncate | CassandraBatch
 
 _STRING, _INT64 = Schema("string", optional=True), Schema("int64", optional=True)
 
@@ -55,18 +56,25 @@ class FieldSelection:
     added: tuple[AddedField, ...] = ()
 
     def apply(self, changes: Piece) -> Piece:
-        """The changes with the columns that are wanted; a truncate as it is. Nothing is copied."""
+        """The changes with the columns that are wanted; a truncate as it is. Nothing is copied.
+
+        Metadata are of events, and a row of Cassandra has cells of many: there they are left out.
+        """
         if isinstance(changes, Truncate) or not (self.include or self.exclude or self.added):
             return changes
         topic = changes.version.topic
-        columns = [
-            column for column in changes.columns if column.name in changes.key_fields or self._wanted(topic, column)
-        ]
+        if isinstance(changes, CassandraBatch):
+            return changes.with_fields(
+                member.name for member in changes.fields if self.wants(topic, member.name, changes.key_fields)
+            )
+        columns = [column for column in changes.columns if self.wants(topic, column.name, changes.key_fields)]
         return replace(changes, columns=(*columns, *(_added(field, changes) for field in self.added)))
 
-    def _wanted(self, topic: str, column: Column) -> bool:
-        names = {column.name, f"{topic}:{column.name}"}
-        return not names & self.exclude and (not self.include or bool(names & self.include))
+    def wants(self, topic: str, column: str, key_fields: Sequence[str]) -> bool:
+        """Whether the table of a topic has a column of the events."""
+        names = {column, f"{topic}:{column}"}
+        listed = not names & self.exclude and (not self.include or bool(names & self.include))
+        return column in key_fields or listed
 
 
 def field_selection(

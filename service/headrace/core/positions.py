@@ -108,8 +108,7 @@ def position_format(connector: str) -> PositionFormat:
     """
     if connector in _NO_ROW_VERSION:
         raise BadRecord(
-            f"events of source.connector {connector!r} change cells, not rows, and cannot be applied yet: "
-            "take its topics out of this connector"
+            f"events of source.connector {connector!r} change cells, not rows; its topics have to hold nothing else"
         )
     return POSITION_FORMATS.get(connector, NO_FORMAT)
 

@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from headrace import __version__
 from headrace.core.batch import Batch
 from headrace.core.cache_rows import CacheUse
-from headrace.core.events import TableId, Truncate
+from headrace.core.events import Changes, TableId, Truncate
 from headrace.ports import TopicPartition
 from headrace.runtime.source_reader import Query
 from headrace.runtime.state_metrics import StateCollector
@@ -226,9 +226,9 @@ class ReselectTaskMetrics:
 def newest_source_time(batch: Batch) -> int:
     """The newest source commit time in the batch, in microseconds since the epoch; 0 if there is none."""
     content = batch.content
-    if isinstance(content, Truncate):
-        return content.version.source_time
-    return int(content.version.source_time.max(initial=0))
+    if isinstance(content, Changes):
+        return int(content.version.source_time.max(initial=0))
+    return content.version.source_time
 
 
 def _name(table: TableId) -> str:

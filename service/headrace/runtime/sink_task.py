@@ -22,7 +22,9 @@ from typing import Any, TypeVar
 from tenacity import stop_after_delay
 
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
-from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.envelope_events import Errant
 from headrace.core.errors import Fatal, Fenced, Retriable
 from headrace.core.field_selection import FieldSelection
@@ -40,6 +42,7 @@ from headrace.ports import (
     TopicPartition,
 )
 from headrace.runtime import failpoints
+from headrace.runtime.cassandra_pipeline import CassandraPipeline
 from headrace.runtime.history_pipeline import HistoryPipeline
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
@@ -49,6 +52,8 @@ from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+Pipeline = TablePipeline | HistoryPipeline | CassandraPipeline
 
 WRITE_PATIENCE = 15.0
 """Seconds for which a write that fails for a passing reason is repeated before the task itself is started again."""
@@ -98,9 +103,10 @@ class SinkTask:
         self._observer = observer
         self._sequence = ChunkSequence()
         self._batches = BatchManager(options.batches)
-        self._decoders: dict[str, TopicDecoder] = {}
-        self._pipelines: dict[str, TablePipeline | HistoryPipeline] = {}
+        self._decoders: dict[str, ConnectorDecoder] = {}
+        self._pipelines: dict[tuple[str, bool], Pipeline] = {}
         self._topics: dict[str, set[str]] = {}
+        self._told: set[str] = set()
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
@@ -195,10 +201,17 @@ class SinkTask:
         self._throttle()
 
     def _decode(self, chunk: Chunk) -> Decoded:
-        with self._observer.stage(chunk.partition.topic, "decode"):
-            decoded = self._decoder(chunk.partition.topic).decode(chunk.records)
+        topic = chunk.partition.topic
+        with self._observer.stage(topic, "decode"):
+            decoder = self._decoder(topic)
+            decoded = decoder.decode(chunk.records)
             decoded.pieces = [self._options.fields.apply(piece) for piece in decoded.pieces]
-            return decoded
+        for what in decoder.losses.keys() - self._told:
+            self._told.add(what)
+            log.warning(
+                "%s: topic %s: its connector does not tell everything: %s", self._options.connector, topic, what
+            )
+        return decoded
 
     def _heed_what_is_not_told(self, topic: str, decoded: Decoded) -> None:
         if decoded.tells_too_little:
@@ -299,7 +312,7 @@ class SinkTask:
             if epoch == self._sequence.epoch:  # otherwise fenced: the new owner writes it again, without effect
                 self._moved(self._batches.complete(batch.id))
                 await self._commit()
-            await self._in_thread(self._pipeline(batch.table).maintain)
+            await self._in_thread(self._pipeline(batch).maintain)
         finally:
             self._writing -= 1
             if self._writing == 0:
@@ -310,7 +323,7 @@ class SinkTask:
         commit = Commit(batch.id, self._options.connector, self._options.group, _partitions(batch.offsets))
         retry = retrying(WRITE_PATIENCE / 3, partial(self._write_failed, batch))
         started = time.monotonic()
-        pipeline = await self._in_thread(self._pipeline, batch.table)  # the first table starts Spark
+        pipeline = await self._in_thread(self._pipeline, batch)  # the first table starts Spark
         await retry.copy(stop=stop_after_delay(WRITE_PATIENCE))(self._in_thread, pipeline.write, batch.content, commit)
         self._observer.written(batch, time.monotonic() - started, time.time())
 
@@ -359,9 +372,9 @@ class SinkTask:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _decoder(self, topic: str) -> TopicDecoder:
+    def _decoder(self, topic: str) -> ConnectorDecoder:
         if topic not in self._decoders:
-            self._decoders[topic] = TopicDecoder(topic, self._options.envelope, self._post_processor)
+            self._decoders[topic] = ConnectorDecoder(topic, self._options.envelope, self._post_processor)
         return self._decoders[topic]
 
     def _table_name(self, topic: str, piece: Piece) -> str:
@@ -369,20 +382,23 @@ class SinkTask:
         self._topics.setdefault(name, set()).add(topic)
         return name
 
-    def _pipeline(self, name: str) -> TablePipeline | HistoryPipeline:
-        if name not in self._pipelines:
-            options = self._options
-            table = self._lakehouse.table(options.namespace, name, options.tables)
-            pipeline = HistoryPipeline if options.tables.history else TablePipeline
-            self._pipelines[name] = pipeline(
-                f"{options.namespace}.{name}",
-                table,
-                self._post_processor,
-                options.pipeline,
-                now=lambda: time.time_ns() // 1000,
-                stages=partial(self._observer.stage, name),
-            )
-        return self._pipelines[name]
+    def _pipeline(self, batch: Batch) -> Pipeline:
+        cassandra = isinstance(batch.content, CassandraBatch)
+        if (batch.table, cassandra) not in self._pipelines:
+            self._pipelines[batch.table, cassandra] = self._open_pipeline(batch.table, cassandra)
+        return self._pipelines[batch.table, cassandra]
+
+    def _open_pipeline(self, name: str, cassandra: bool) -> Pipeline:
+        options = self._options
+        table = self._lakehouse.table(options.namespace, name, options.tables)
+        label, now = f"{options.namespace}.{name}", lambda: time.time_ns() // 1000
+        if cassandra and options.tables.history:
+            raise Fatal(f"{label}: Cassandra's events are writes of cells, not rows to append; use insert.mode=upsert")
+        if cassandra:
+            return CassandraPipeline(label, table, options.pipeline.tombstone_retention, now)
+        pipeline = HistoryPipeline if options.tables.history else TablePipeline
+        stages = partial(self._observer.stage, name)
+        return pipeline(label, table, self._post_processor, options.pipeline, now=now, stages=stages)
 
     async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args))

@@ -1,0 +1,104 @@
+"""Records of a Cassandra topic as batches, and which topics are Cassandra's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from envelopes import change, key
+
+from headrace.core.cassandra import CellWrites
+from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.errors import Stage
+from headrace.core.events import Changes
+from headrace.core.field_selection import field_selection
+
+
+@dataclass(frozen=True)
+class Given:
+    """A record."""
+
+    value: bytes | None
+    key: bytes | None = b'{"id":1}'
+    partition: int = 0
+    offset: int = 0
+    timestamp: int = 0
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def write(**cells: Any) -> bytes:
+    """An update without schemas."""
+    source = {"connector": "cassandra", "name": "c", "ts_us": 5, "keyspace": "hr", "table": "t"}
+    after = {name: {"value": value} for name, value in cells.items()}
+    return json.dumps({"op": "u", "source": source, "after": after}, separators=(",", ":")).encode()
+
+
+def decoded(*values: Given) -> Decoded:
+    return ConnectorDecoder("c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False)).decode(values)
+
+
+def batches(*values: Given) -> list[CassandraBatch]:
+    return [piece for piece in decoded(*values).pieces if isinstance(piece, CassandraBatch)]
+
+
+def test_events_of_one_table_are_one_batch() -> None:
+    """With the types that all of its values have, and the version of the last."""
+    [batch] = batches(Given(write(id=1, v=1)), Given(write(id=2, v=1.5, w="a"), offset=3))
+    assert [(member.name, member.schema.type) for member in batch.fields] == [
+        ("id", "int64"),
+        ("v", "double"),
+        ("w", "string"),
+    ]
+    assert [each.key for each in batch.writes] == [(1,), (2,)]
+    assert (batch.table.schema, batch.table.table, batch.version.offset, len(batch)) == ("hr", "t", 3, 2)
+
+
+def test_types_that_do_not_go_together_are_kept_apart() -> None:
+    """The table says which of them fits."""
+    assert len(batches(Given(write(id=1, v=1)), Given(write(id=1, v="a")))) == 2
+
+
+def test_a_topic_is_its_connectors() -> None:
+    """Told by its first record with a value; tombstones tell nothing and are no writes."""
+    decoder = ConnectorDecoder("c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False))
+    assert isinstance(decoder.decode([Given(write(id=1, v=1))]).pieces[0], CassandraBatch)
+    assert decoder.decode([Given(None)]).skipped == 1
+
+
+def test_other_connectors_go_their_way() -> None:
+    """Rows of PostgreSQL are changes as ever."""
+    given = Given(change("c", {"id": 1, "name": "a"}, 1), key({"id": 1}))
+    assert isinstance(ConnectorDecoder("shop.t", EnvelopeOptions()).decode([given]).pieces[0], Changes)
+
+
+@pytest.mark.parametrize(
+    ("bad", "stage"),
+    [
+        (Given(b'{"connector":"cassandra"'), Stage.VALUE_CONVERTER),
+        (Given(b"[]"), Stage.TASK_PUT),
+        (Given(write(id=1), key=None), Stage.TASK_PUT),
+        (Given(write(id=1), key=b"7"), Stage.KEY_CONVERTER),
+        (Given(write(v=1)), Stage.TASK_PUT),
+    ],
+)
+def test_a_bad_record_is_reported_and_the_others_go_on(bad: Given, stage: Stage) -> None:
+    """By its place, with the stage at which it failed."""
+    out = decoded(Given(write(id=1, v=1)), bad, Given(write(id=2, v=2)))
+    [errant] = out.errant
+    assert (errant.index, errant.stage) == (1, stage)
+    [batch] = [piece for piece in out.pieces if isinstance(piece, CassandraBatch)]
+    assert [each.key for each in batch.writes if isinstance(each, CellWrites)] == [(1,), (2,)]
+
+
+def test_columns_that_are_left_out_have_no_cells() -> None:
+    """Whatever the connector excludes is neither a column nor a cell; the key stays."""
+    [batch] = batches(Given(write(id=1, v=1, w="a")))
+    kept = field_selection(include=["w"], exclude=[], add=[]).apply(batch)
+    assert isinstance(kept, CassandraBatch)
+    assert [member.name for member in kept.fields] == ["id", "w"]
+    [left] = [each for each in kept.writes if isinstance(each, CellWrites)]
+    assert list(left.cells) == ["w"]

@@ -1,0 +1,113 @@
+"""Cassandra's writes in a lake table: whatever the batches, it is the table that a read with all replicas returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.cassandra import (
+    MARKED,
+    Bound,
+    CassandraTable,
+    Cell,
+    CellWrites,
+    Delete,
+    Key,
+    Range,
+    Write,
+    octets,
+)
+from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.events import RowVersion, TableId
+from headrace.core.schema import Field, Schema
+from headrace.ports import Commit, TableOptions
+from headrace.runtime.cassandra_pipeline import CassandraPipeline
+from headrace_connectors.memory import MemoryLakehouse, MemoryTable
+
+TABLE = TableId("shop", "", "hr", "kv")
+INT, TEXT = Schema("int32"), Schema("string", optional=True)
+FIELDS = (Field("p", INT), Field("c", INT), Field("x", TEXT), Field("y", TEXT))
+COMMIT = Commit(1, "sink", "connect-sink", {})
+TIMES = st.integers(0, 6)
+
+
+def value(text: str | None, written: int, expires: int | None = None) -> Cell:
+    return Cell(written, text, b"" if text is None else octets("string", text), expires)
+
+
+@st.composite
+def writes(draw: st.DrawFn) -> Write:
+    written, key = draw(TIMES), (draw(st.integers(0, 1)), draw(st.integers(0, 2)))
+    kind = draw(st.sampled_from(["insert", "insert", "update", "update", "row", "partition", "range"]))
+    if kind in ("insert", "update"):
+        expires = draw(st.sampled_from([None, None, 3]))
+        texts = draw(st.dictionaries(st.sampled_from("xy"), st.sampled_from(["a", "b", None]), max_size=2))
+        cells = {name: value(text, written, None if text is None else expires) for name, text in texts.items()}
+        return CellWrites(key, cells, Cell(written, MARKED, expires=expires) if kind == "insert" else None)
+    if kind == "range":
+        return Delete(key[:1], written, Range(Bound((key[1],)), Bound((key[1] + 1,), draw(st.booleans()))))
+    return Delete(key if kind == "row" else key[:1], written)
+
+
+class Lake:
+    """A lake table and its pipeline, which may be restarted."""
+
+    def __init__(self, now: int) -> None:
+        self._lakehouse = MemoryLakehouse()
+        self._now = now
+        self._offset = 0
+        self.restart()
+
+    def restart(self) -> None:
+        self._table: MemoryTable = self._lakehouse.table("hr", "kv", TableOptions())
+        self._pipeline = CassandraPipeline("hr.kv", self._table, 10**15, lambda: self._now)
+
+    def batch(self, *some: Write) -> None:
+        self._offset += len(some)
+        version = RowVersion(b"", "shop.hr.kv", 0, self._offset, 9)
+        self._pipeline.write(CassandraBatch(TABLE, ("p", "c"), FIELDS, some, version), COMMIT)
+
+    def rows(self) -> dict[Key, dict[str, Any]]:
+        if self._table.schema() is None:
+            return {}
+        return {
+            (row["p"], row["c"]): {name: row[name] for name in "xy" if row[name] is not None}
+            for row in self._table.rows().values()
+        }
+
+
+@given(made=st.lists(writes(), min_size=1, max_size=14), now=TIMES, data=st.data())
+def test_any_batches_give_what_all_replicas_would(made: list[Write], now: int, data: st.DataObject) -> None:
+    """Any order, any batch boundaries, anything again, a restart between any two batches."""
+    delivered = data.draw(st.permutations([*made, *data.draw(st.lists(st.sampled_from(made), max_size=5))]))
+    lake, model = Lake(now), CassandraTable()
+    for write in made:
+        model.apply(write)
+    while delivered:
+        size = data.draw(st.integers(1, len(delivered)))
+        batch, delivered = delivered[:size], delivered[size:]
+        lake.batch(*batch)
+        if data.draw(st.booleans()):
+            lake.restart()
+    assert lake.rows() == model.visible(now)
+
+
+def test_a_late_write_does_not_bring_back_a_deleted_cell() -> None:
+    """Not even when its row has gone with it: the ledger remembers the cell."""
+    lake = Lake(now=0)
+    lake.batch(CellWrites((1, 1), {"x": value("new", 3)}))
+    lake.batch(CellWrites((1, 1), {"x": value(None, 5)}))
+    assert lake.rows() == {}
+    lake.restart()
+    lake.batch(CellWrites((1, 1), {"x": value("late", 4), "y": value("lives", 4)}))
+    assert lake.rows() == {(1, 1): {"y": "lives"}}
+
+
+def test_cells_that_a_batch_does_not_touch_are_kept() -> None:
+    """Of the row itself, and of the other rows of a partition in which a range is deleted."""
+    lake = Lake(now=0)
+    lake.batch(*(CellWrites((1, c), {"x": value("a", 1), "y": value("b", 1)}) for c in range(3)))
+    lake.batch(CellWrites((1, 0), {"x": value("z", 2)}), Delete((1,), 2, Range(Bound((1,)), Bound((1,)))))
+    assert lake.rows() == {(1, 0): {"x": "z", "y": "b"}, (1, 2): {"x": "a", "y": "b"}}
