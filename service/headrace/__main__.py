@@ -21,6 +21,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.properties import parse_properties, properties_from_environment
 from headrace.rest.root import KAFKA_VERSION
 from headrace.service import Service, exit_after
+from headrace.verify import DESCRIPTION, EPILOG, VerifyArguments, add_arguments, verify
 
 log = logging.getLogger("headrace")
 
@@ -50,9 +51,26 @@ All options: docs/configuration.md.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker until it is told to stop. Returns the exit status: 0, or 1 with the reason in the log."""
+    """Run a worker until it is told to stop, or compare tables. Returns the exit status.
+
+    Of a worker: 0, or 1 with the reason in the log.
+    """
     options = _parser().parse_args(arguments)
     _configure_logging(options.log_level)
+    return _verify(options) if options.mode == "verify" else _serve(options)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    """0 equal, 1 differences, 2 not compared."""
+    asked = VerifyArguments(options.connector, options.table, options.repair, options.show_values, options.wait)
+    try:
+        return verify(worker_config(options.worker, distributed=False), asked)
+    except HeadraceError as error:
+        print(f"headrace verify: {error}", file=sys.stderr)
+        return 2
+
+
+def _serve(options: argparse.Namespace) -> int:
     try:
         config = worker_config(options.worker, distributed=options.mode == "connect-distributed")
         connectors = getattr(options, "connectors", [])
@@ -100,9 +118,17 @@ def _parser() -> argparse.ArgumentParser:
         "connect-standalone",
         help="keep them in memory; connectors come from the files named here",
     )
-    for mode in (distributed, standalone):
+    compare = modes.add_parser(
+        "verify",
+        help="compare the source's tables with the lake's while changes flow, and mend what differs",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for mode, level in ((distributed, "INFO"), (standalone, "INFO"), (compare, "ERROR")):
         mode.add_argument("worker", type=Path, metavar="worker.properties", help="a Kafka Connect worker file")
-        mode.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+        mode.add_argument("--log-level", default=level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    add_arguments(compare)
     standalone.add_argument(
         "connectors",
         type=Path,

@@ -264,8 +264,8 @@ def judge(before: Sighting | None, now: Sighting, passed: bool, again: int | Non
 
 
 def judge_at_the_end(before: Sighting | None, now: Sighting, end: bytes) -> Verdict:
-    """What to say of an open row when time is up; ``end`` is the position at which the source was read."""
-    if now.position > end:
+    """What to say of an open row when time is up; ``end`` is where the source was read, b"" if that is unknown."""
+    if end and now.position > end:
         return Verdict.EXPLAINED
     if before is not None and (before.lake, before.source) == (now.lake, now.source):
         return Verdict.UNPROVEN

@@ -123,7 +123,12 @@ def test_only_a_proof_makes_a_difference(
 
 @pytest.mark.parametrize(
     ("before", "end", "verdict"),
-    [(OLD, b"4", Verdict.EXPLAINED), (OLD, b"5", Verdict.UNPROVEN), (None, b"5", Verdict.UNSETTLED)],
+    [
+        (OLD, b"4", Verdict.EXPLAINED),
+        (OLD, b"5", Verdict.UNPROVEN),
+        (None, b"5", Verdict.UNSETTLED),
+        (OLD, b"", Verdict.UNPROVEN),
+    ],
 )
 def test_what_is_open_at_the_end_says_why(before: Sighting | None, end: bytes, verdict: Verdict) -> None:
     """Changed since, never passed, or never the same twice."""

@@ -1,0 +1,282 @@
+"""``headrace verify``: from a worker file and a connector file to what differs between source and lake.
+
+Wires the parts as ``service.py`` does for a worker, but reads: nothing is written unless ``--repair`` asks for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+import pyarrow as pa
+
+from headrace.config import SinkConnectorConfig, WorkerConfig
+from headrace.core.errors import ConfigError, HeadraceError
+from headrace.core.events import TableId
+from headrace.core.naming import TableNaming, table_of_topic
+from headrace.core.reselect import DatabaseOptions, ReselectOptions
+from headrace.core.verification import Verdict, comparison
+from headrace.ports import Lakehouse, Stores, TableSource, TopicPartition
+from headrace.runtime import plugins
+from headrace.runtime.lake_progress import LakeProgress
+from headrace.runtime.table_repair import Sink, TableRepair
+from headrace.runtime.table_verifier import (
+    KEYS_AT_ONCE,
+    Clock,
+    Difference,
+    TableVerifier,
+    VerifiedTable,
+    VerifyOptions,
+    key_digests,
+)
+from headrace.runtime.task_factory import sink_task_options
+from headrace.runtime.verify_report import Report
+from headrace.runtime.worker import worker_defaults
+from headrace.service import read_connector
+
+DESCRIPTION = """\
+Compares the tables of a connector's source database with their tables in the lake, while both change, and prints which
+rows differ: table, key, columns, never a cell's value unless --show-values asks for it.
+
+Each side is read once. What differs then is looked at again until it is equal, or proven different: the lake must have
+passed the position at which the source was read. Proof needs the source connector to confirm its progress; without it
+(Debezium stopped, or no heartbeat on an idle database) the verdict says so after --wait seconds.
+"""
+EPILOG = """\
+examples:
+  headrace verify worker.properties shop.json
+  headrace verify worker.properties shop.json --table public.orders --show-values
+  headrace verify worker.properties shop.json --table public.orders --repair
+
+--repair reads exactly the rows that differ again and writes them as changes without a position, at the offset that the
+topic has now: whatever the connector applies later wins. The connector may run meanwhile.
+
+exit status: 0 equal, or all differences repaired; 1 differences; 2 could not be compared (usage, configuration, a
+system that does not answer)
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("connector", type=Path, metavar="CONNECTOR.json", help="the connector, as it was created")
+    parser.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="SCHEMA.TABLE",
+        help="compare only this source table (or topic); may be given several times",
+    )
+    parser.add_argument("--repair", action="store_true", help="write the rows that differ again, then compare them")
+    parser.add_argument("--show-values", action="store_true", help="print the cells that differ as well")
+    parser.add_argument(
+        "--wait", type=float, default=180.0, metavar="SECONDS", help="how long the lake may take to pass a position"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyArguments:
+    """What the command line asks for."""
+
+    connector: Path
+    tables: Sequence[str] = ()
+    repair: bool = False
+    show_values: bool = False
+    wait: float = 180.0
+
+
+def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.stdout, err: TextIO = sys.stderr) -> int:
+    """Compare the connector's tables; the exit status. Raises HeadraceError when that is not possible."""
+    connector = _connector(config, arguments.connector)
+    report = Report(out, err, show_values=arguments.show_values)
+    with tempfile.TemporaryDirectory(prefix="headrace-verify-") as folder, asyncio.Runner() as runner:
+        verification = Verification(config, connector, arguments, report, runner, Path(folder))
+        try:
+            verification.run()
+        finally:
+            verification.close()
+    return report.finish()
+
+
+def _connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
+    """The connector's configuration, checked as the worker checks it. Raises ConfigError."""
+    name, given, _ = read_connector(path)
+    properties = {key: value for key, value in {**given, "name": name}.items() if value is not None}
+    plugin = plugins.installed().find(properties.get("connector.class", ""))
+    if plugin is None:
+        raise ConfigError(f"{path}: connector.class is not one of Headrace's", "connector.class")
+    defaults = worker_defaults(config)
+    if errors := plugin.validate(properties, defaults).errors():
+        raise ConfigError(f"{path}: " + "; ".join(errors))
+    return plugin.config(properties, defaults)
+
+
+class KafkaOffsets:
+    """What Kafka says, asked from a program without a loop of its own."""
+
+    def __init__(self, stores: Stores, group: str, runner: asyncio.Runner) -> None:
+        self._stores = stores
+        self._group = group
+        self._runner = runner
+
+    def topics(self, pattern: str) -> list[str]:
+        """The topics whose whole name matches."""
+        return sorted({place.topic for place in self._runner.run(self._stores.topic_offsets.ends(pattern))})
+
+    def ends(self, topic: str) -> Mapping[TopicPartition, int]:
+        """The next offset of every partition of the topic."""
+        return self._runner.run(self._stores.topic_offsets.ends(re.escape(topic)))
+
+    def committed(self) -> Mapping[TopicPartition, int]:
+        """The next offsets that the group has committed."""
+        return self._runner.run(self._stores.group_offsets.committed(self._group))
+
+
+class Verification:
+    """One run over the tables of a connector."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        connector: SinkConnectorConfig,
+        arguments: VerifyArguments,
+        report: Report,
+        runner: asyncio.Runner,
+        folder: Path,
+    ) -> None:
+        """Make the parts; nothing is asked yet. Raises ConfigError."""
+        reselect = ReselectOptions.from_properties(connector.originals)
+        self._databases = _databases(reselect)
+        self._connector = connector
+        self._task = sink_task_options(connector, reselect)
+        if self._task.tables.history:
+            raise ConfigError("a history has a row for every event, so it equals no table of the source", "insert.mode")
+        self._arguments = arguments
+        self._report = report
+        self._folder = folder
+        stores = plugins.load("stores", "standalone")(config.complete_properties())
+        self._offsets = KafkaOffsets(stores, connector.group_id, runner)
+        self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
+            config.get_string("warehouse"), config.spark_properties()
+        )
+
+    def run(self) -> None:
+        """Compare table by table. A table that cannot be compared does not keep the others from it."""
+        for _, source in self._databases:
+            source.check()
+        for topic, table, source in self._tables():
+            self._report.begin(f"{table.schema}.{table.table}")
+            try:
+                self._table(topic, table, source)
+            except HeadraceError as error:
+                self._report.failed(str(error))
+
+    def close(self) -> None:
+        """Let go of Spark and the database."""
+        for _, source in self._databases:
+            source.close()
+        self._lakehouse.close()
+
+    def _tables(self) -> list[tuple[str, TableId, TableSource]]:
+        """The connector's topics, their source tables and databases. Raises ConfigError for a name that is no table."""
+        names = "|".join(map(re.escape, self._connector.topics))
+        topics = self._offsets.topics(self._connector.topics_regex or names)
+        found = [(topic, *place) for topic in topics if (place := self._place(topic))]
+        asked = self._arguments.tables
+        for name in asked:
+            if not any(name in _names(topic, table) for topic, table, _ in found):
+                known = ", ".join(f"{table.schema}.{table.table}" for _, table, _ in found) or "none"
+                raise ConfigError(f"--table {name}: the connector has no such table; it has: {known}")
+        return [each for each in found if not asked or set(asked) & _names(*each[:2])]
+
+    def _place(self, topic: str) -> tuple[TableId, TableSource] | None:
+        """The table of a topic, in the first database that may have it; None for topics that are no tables."""
+        for database, source in self._databases:
+            table = table_of_topic(topic, database.source_db or database.dbname)
+            if table is not None and database.holds(table):
+                return table, source
+        return None
+
+    def _table(self, topic: str, id: TableId, source: TableSource) -> None:
+        table, name = self._opened(topic, id, source)
+        verifier = self._verifier(table, topic)
+        sink = Sink(self._task.connector, self._task.group, topic, name, self._task.pipeline)
+        repair = TableRepair(table, verifier, sink, self._offsets, lambda: time.time_ns() // 1000)
+        for differences in _together(self._report.told(verifier.differences())):
+            if self._arguments.repair and repair.mend(differences):
+                self._compare_again(topic, table, differences)
+        self._report.end(verifier.rows, table.wanted.kept)
+
+    def _opened(self, topic: str, id: TableId, source: TableSource) -> tuple[VerifiedTable, str]:
+        catalog = source.catalog(id)
+        if catalog is None:
+            raise ConfigError(f"the database has no table {id.schema}.{id.table}")
+        options = self._task
+        name = TableNaming.name(options.naming, topic, id)
+        lake = self._lakehouse.table(options.namespace, name, replace(options.tables, adopt=False))
+        key_fields = options.envelope.key_fields or lake.key_fields() or tuple(part.name for part in catalog.key)
+        told = source.schema(catalog)
+        fields = tuple(each for each in told.fields if options.fields.wants(topic, each.name, key_fields))
+        wanted = comparison(replace(told, fields=fields), lake.schema(), key_fields)
+        return VerifiedTable(id, catalog, wanted, source, lake), f"{options.namespace}.{name}"
+
+    def _verifier(self, table: VerifiedTable, topic: str) -> TableVerifier:
+        clock = Clock(time.monotonic, time.sleep)
+        progress = LakeProgress(table.source, self._offsets, topic, clock.now, clock.sleep)
+        options = VerifyOptions(self._arguments.wait, self._task.envelope.position_epoch, self._arguments.show_values)
+        return TableVerifier(table, progress, options, clock, self._folder, self._report.progress)
+
+    def _compare_again(self, topic: str, before: VerifiedTable, differences: Sequence[Difference]) -> None:
+        """Against a table opened anew: the repair may have added columns."""
+        table, _ = self._opened(topic, before.id, before.source)
+        keys = pa.concat_tables([each.key for each in differences]).combine_chunks()
+        settled = self._verifier(table, topic).settle(keys)
+        left = {key for each in settled if each.verdict is not Verdict.EXPLAINED for key in key_digests(each.key)}
+        for difference in differences:
+            if left.isdisjoint(key_digests(difference.key)):
+                self._report.repaired(difference)
+
+
+def _databases(reselect: ReselectOptions) -> list[tuple[DatabaseOptions, TableSource]]:
+    """The source databases, opened at their primaries. Raises ConfigError where there is none to compare with."""
+    options = reselect.databases or ((reselect.database,) if reselect.database else ())
+    if not options:
+        raise ConfigError(
+            "the connector has no database to compare with: set reselect.database.*", "reselect.database.hostname"
+        )
+    return [(each, _opened(each, reselect)) for each in options]
+
+
+def _opened(database: DatabaseOptions, reselect: ReselectOptions) -> TableSource:
+    """A standby may be behind the position that it is read at, so only the primary is asked."""
+    own = replace(reselect, database=database, databases=(), read_from="primary")
+    source = plugins.load("row_sources", database.type)(own)
+    if not isinstance(source, TableSource):
+        raise ConfigError(
+            f"tables of a database of type {database.type} cannot be read whole yet, which comparing them takes",
+            "reselect.database.type",
+        )
+    return source
+
+
+def _names(topic: str, table: TableId) -> set[str]:
+    return {topic, f"{table.schema}.{table.table}"}
+
+
+def _together(differences: Iterator[Difference]) -> Iterator[list[Difference]]:
+    """As many at a time as are repaired at a time."""
+    some: list[Difference] = []
+    for difference in differences:
+        some.append(difference)
+        if len(some) == KEYS_AT_ONCE:
+            yield some
+            some = []
+    if some:
+        yield some

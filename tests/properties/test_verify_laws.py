@@ -1,0 +1,50 @@
+"""Laws of `headrace verify`: it never accuses a pipeline that is right, and finds every cell that is wrong."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from verify_world import World
+
+from headrace.core.verification import Verdict
+
+SCRIPTS = st.lists(st.integers(0, 8 * 4 * 3 - 1), max_size=120)
+
+
+@given(before=SCRIPTS, meanwhile=SCRIPTS)
+def test_a_correct_lake_is_never_accused(before: list[int], meanwhile: list[int]) -> None:
+    """Whatever changes, lags and stays open while it is compared: rows are equal, or explained by a later change."""
+    world = World()
+    for choice in before:
+        world.script = [choice]
+        world.step()
+    world.script = list(meanwhile)
+    with tempfile.TemporaryDirectory() as folder:
+        found = world.differences(Path(folder), patience=10_000.0)
+    assert [each for each in found if each.verdict is not Verdict.EXPLAINED] == []
+
+
+@given(meanwhile=SCRIPTS, wrong=st.sampled_from(["cell", "null", "lost"]))
+def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: str) -> None:
+    """One row that no change mends is named, and nothing else; repaired, nothing is left."""
+    world = World(keys=3)
+    for key in range(4):
+        world.change(key, "right")
+    world.settle()
+    if wrong == "lost":
+        world.lose(3)
+    else:
+        world.corrupt(3, None if wrong == "null" else "wrong")
+    world.script = list(meanwhile)
+    with tempfile.TemporaryDirectory() as folder:
+        found = world.differences(Path(folder), patience=10_000.0)
+        real = [each for each in found if each.verdict is not Verdict.EXPLAINED]
+        assert [(each.verdict, each.key["id"].to_pylist()) for each in real] == [(Verdict.DIFFERENT, [3])]
+        world.script = list(meanwhile)
+        assert world.repair(Path(folder), real) == 1
+        world.script = []
+        world.settle()
+        assert world.stored() == world.rows

@@ -1,0 +1,90 @@
+"""What is printed: names, never values unless asked for, and an exit status that a script can use."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pytest
+
+from headrace.core.verification import Verdict, Where
+from headrace.runtime.table_verifier import Difference
+from headrace.runtime.verify_report import Report
+
+
+def difference(
+    verdict: Verdict = Verdict.DIFFERENT,
+    where: Where = Where.BOTH,
+    columns: tuple[str, ...] = ("name",),
+    values: Mapping[str, tuple[str, str]] | None = None,
+) -> Difference:
+    key = pa.table({"id": [7], "part": [b"\x01"]})
+    return Difference(verdict, where, key, columns, values or {"name": ("'secret'", "null")})
+
+
+def printed(*found: Difference, show: bool = False, repaired: bool = False) -> tuple[list[str], int]:
+    """The lines for one table, and the exit status."""
+    out = io.StringIO()
+    report = Report(out, io.StringIO(), show_values=show)
+    report.begin("public.item")
+    for each in report.told(iter(found)):
+        if repaired:
+            report.repaired(each)
+    report.end(1200, ("old",))
+    return out.getvalue().splitlines(), report.finish()
+
+
+def test_a_difference_is_named_by_key_and_column() -> None:
+    """Its values stay inside."""
+    lines, status = printed(difference(columns=("name", "qty")))
+    assert lines == [
+        "public.item id=7, part=01: name, qty differ",
+        "public.item: 1,200 rows, 1 differ (not at the source, not compared: old)",
+    ]
+    assert status == 1
+
+
+def test_values_are_printed_when_asked_for() -> None:
+    """Below the row that they are of."""
+    assert printed(difference(), show=True)[0][1] == "    name: source 'secret', lake null"
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [(Where.SOURCE, "only in the source"), (Where.LAKE, "only in the lake"), (Where.TWICE, "stands twice in the lake")],
+)
+def test_a_row_of_one_side_says_which(where: Where, said: str) -> None:
+    """And what a merge cannot mend."""
+    assert said in printed(difference(where=where))[0][0]
+
+
+def test_what_is_not_proven_says_so() -> None:
+    """It counts as a difference all the same."""
+    lines, status = printed(difference(Verdict.UNPROVEN))
+    assert "was not seen to pass" in lines[0]
+    assert status == 1
+
+
+def test_rows_that_a_later_change_explains_are_counted_only() -> None:
+    """They are no differences."""
+    lines, status = printed(difference(Verdict.EXPLAINED))
+    assert lines[0].startswith("public.item: 1,200 rows, equal (1 explained")
+    assert status == 0
+
+
+def test_repaired_rows_are_equal_again() -> None:
+    """The exit status is that of what is left."""
+    lines, status = printed(difference(), repaired=True)
+    assert lines[1] == "public.item id=7, part=01: repaired"
+    assert "equal (1 repaired" in lines[2]
+    assert status == 0
+
+
+def test_a_table_that_cannot_be_compared_is_neither() -> None:
+    """Nor is a connector without tables."""
+    report = Report(io.StringIO(), io.StringIO())
+    assert report.finish() == 2
+    report.begin("public.item")
+    report.failed("no key")
+    assert report.finish() == 2

@@ -1,0 +1,224 @@
+"""A source, its log, Kafka and the lake in memory, moving on by themselves while they are being compared.
+
+Whenever the verifier asks anything, or waits, the world takes a step of its script: a row changes, a transaction stays
+open, events are published, the lake applies some. What is applied goes through lake tables as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from contracts.lake_actions import SOURCE, TOPIC, Row, actions, commit, delete
+
+from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.reselect import RowAnswer, RowRequest
+from headrace.core.schema import Field, Schema
+from headrace.core.verification import comparison
+from headrace.ports import LogPosition, TableOptions, TopicPartition
+from headrace.runtime.lake_progress import LakeProgress
+from headrace.runtime.table_pipeline import PipelineOptions
+from headrace.runtime.table_repair import Sink, TableRepair
+from headrace.runtime.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, VerifyOptions
+from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
+
+INT, TEXT = SqlType(20, "pg_catalog", "int8"), SqlType(25, "pg_catalog", "text")
+CATALOG = CatalogTable(
+    SOURCE,
+    "r",
+    "d",
+    (CatalogColumn("id", 1, INT, not_null=True), CatalogColumn("name", 2, TEXT)),
+    (KeyColumn("id", INT),),
+)
+SCHEMA = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string", True))))
+LAKE = pa.schema([("id", pa.int64()), ("name", pa.string())])
+PLACE = TopicPartition(TOPIC, 0)
+
+
+@dataclass
+class Event:
+    """A change of one row; ``name`` is None for a delete."""
+
+    position: int
+    key: int
+    name: str | None
+
+
+@dataclass
+class World:
+    """``script`` holds the steps to take; when it is used up, everything that has happened gets through."""
+
+    script: list[int] = field(default_factory=list)
+    keys: int = 4
+    confirms: bool = True
+    rows: dict[int, str] = field(default_factory=dict)
+    log: list[Event] = field(default_factory=list)
+    open: list[Event] = field(default_factory=list)
+    published: int = 0
+    confirmed: int = 0
+    applied: int = 0
+    end: int = 1
+    time: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.source = WorldSource(self)
+        self.lake = MemoryLakehouse().table("shop", "item", TableOptions())
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """The next step of the script."""
+        if not self.script:
+            self.settle()
+            return
+        choice = self.script.pop(0)
+        kind, key = choice % 8, choice // 8 % self.keys
+        if kind in (1, 2):
+            self.change(key, f"n{choice // 32 % 3}" if kind == 1 else None)
+        elif kind == 3:
+            self.begin(key, f"n{choice // 32 % 3}")
+        elif kind == 4:
+            self.commit()
+        elif kind == 5:
+            self.publish()
+        elif kind == 6:
+            self.apply()
+
+    def change(self, key: int, name: str | None) -> None:
+        """A transaction of one change."""
+        if any(event.key == key for event in self.open) or (name is None and key not in self.rows):
+            return
+        self.begin(key, name)
+        self.commit()
+
+    def begin(self, key: int, name: str | None) -> None:
+        """A change whose transaction stays open: its position is lower than those of what commits before it."""
+        if all(event.key != key for event in self.open):
+            self.open.append(Event(self._position(), key, name))
+
+    def commit(self) -> None:
+        """The last open transaction commits."""
+        if self.open:
+            event = self.open.pop()
+            self._position()
+            self.log.append(event)
+            if event.name is None:
+                self.rows.pop(event.key, None)
+            else:
+                self.rows[event.key] = event.name
+
+    def publish(self) -> None:
+        """Everything that was committed is in Kafka, and the source connector says so."""
+        self.published, self.confirmed = len(self.log), self.end
+
+    def apply(self, count: int = 1) -> None:
+        """The lake applies some of what is in Kafka."""
+        for event in self.log[self.applied : min(self.applied + count, self.published)]:
+            if self.lake.schema() is None:
+                self.lake.evolve(LAKE, ["id"])
+            cells = {"id": event.key, "name": event.name}
+            how: dict[str, Any] = {"position": event.position, "at": self.applied}
+            row = delete(cells, **how) if event.name is None else Row(cells, **how)
+            self.lake.merge(replace(actions(LAKE, [row]), key=pa.array([f"={event.key}"])), commit())
+            self.applied += 1
+
+    def settle(self) -> None:
+        """Everything gets through."""
+        while self.open:
+            self.commit()
+        self.publish()
+        self.apply(len(self.log))
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        self.step()
+
+    def _position(self) -> int:
+        self.end += 1
+        return self.end - 1
+
+    # -- Offsets ------------------------------------------------------------------------------------------------------
+
+    def ends(self, topic: str) -> Mapping[TopicPartition, int]:
+        self.step()
+        return {PLACE: self.published}
+
+    def committed(self) -> Mapping[TopicPartition, int]:
+        self.step()
+        return {PLACE: self.applied}
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def table(self) -> VerifiedTable:
+        wanted = comparison(SCHEMA, self.lake.schema(), ["id"])
+        return VerifiedTable(SOURCE, CATALOG, wanted, self.source, _Moving(self))
+
+    def verifier(self, folder: Path, *, show: bool = False, patience: float = 60.0) -> TableVerifier:
+        clock = Clock(lambda: self.time, self.sleep)
+        progress = LakeProgress(self.source, self, TOPIC, clock.now, clock.sleep)
+        return TableVerifier(self.table(), progress, VerifyOptions(patience, keep_values=show), clock, folder)
+
+    def differences(self, folder: Path, **how: Any) -> list[Difference]:
+        return list(self.verifier(folder, **how).differences())
+
+    def repair(self, folder: Path, differences: Sequence[Difference]) -> int:
+        sink = Sink("sink", "connect-sink", TOPIC, "shop.item", PipelineOptions())
+        return TableRepair(self.table(), self.verifier(folder), sink, self, lambda: 10**15).mend(differences)
+
+    def corrupt(self, key: int, name: str | None) -> None:
+        """Change a stored cell behind everybody's back; its stored version stays."""
+        cells = self.lake._stored.rows[f"={key}"].cells
+        cells["name"] = pa.scalar(name, pa.string())
+
+    def lose(self, key: int) -> None:
+        """Remove a stored row behind everybody's back."""
+        del self.lake._stored.rows[f"={key}"]
+
+    def stored(self) -> dict[int, str]:
+        """What the lake has."""
+        return {row["id"]: row["name"] for row in self.lake.rows().values()}
+
+
+class WorldSource(MemoryRowSource):
+    """The source's side of the world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self.add(CATALOG, SCHEMA)
+
+    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        self._now()
+        for piece in super().scan(catalog, columns):
+            yield piece
+            self._world.step()
+
+    def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+        self._now()
+        answer = super().fetch(catalog, request)
+        self._world.step()
+        return answer
+
+    def log_position(self) -> LogPosition:
+        self._world.step()
+        confirmed = (self._world.confirmed,) if self._world.confirms else None
+        return LogPosition("postgresql", (self._world.end,), confirmed)
+
+    def _now(self) -> None:
+        self._world.step()
+        self.set_rows(SOURCE, *({"id": key, "name": name} for key, name in self._world.rows.items()))
+
+
+class _Moving:
+    """The lake table, before each read of which the world moves on."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("scan", "read"):
+            self._world.step()
+        return getattr(self._world.lake, name)
