@@ -201,7 +201,10 @@ class TopicDecoder:
         key_fields = self._options.key_fields or names
         if is_flattened(schema) if schema is not None else self._plain_is_flattened(run):
             return FlatCodec(schema, key_schema, key_fields, self._options.added)
-        return Codec(None if schema is None else schema.field("after"), key_schema, key_fields)
+        after = None if schema is None else schema.field("after")
+        if after is not None and after.type != "struct":
+            raise BadRecord(f"'after' is a {after.type} and no row: let ExtractNewDocumentState make rows of documents")
+        return Codec(after, key_schema, key_fields)
 
     def _plain_is_flattened(self, run: Run) -> bool:
         """The first value that tells decides for the topic."""

@@ -217,6 +217,16 @@ def test_records_without_a_key_where_they_are_wanted() -> None:
     assert changes.columns[1].values.to_pylist() == ["a", "b", None]
 
 
+def test_documents_are_no_rows() -> None:
+    """MongoDB's connector sends them as text; the message says what to do."""
+    fields = [{"field": "after", "type": "string", "optional": True}, {"field": "op", "type": "string"}]
+    schema = {"type": "struct", "name": "m.db.items.Envelope", "fields": fields}
+    value = json.dumps({"schema": schema, "payload": {"op": "c", "after": "{}"}}, separators=(",", ":")).encode()
+    (errant,) = decoder().decode(numbered(Record(key({"id": 1}), value))).errant
+    assert "'after' is a string" in str(errant.error)
+    assert "ExtractNewDocumentState" in str(errant.error)
+
+
 def test_a_value_of_the_wrong_type_is_that_records_fault_alone() -> None:
     """The run is decoded again record by record to find it."""
     wrong = Record(key({"id": 2}), change("c", {"id": "x", "name": "a"}, 20, columns=EXAMPLE))
