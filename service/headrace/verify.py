@@ -251,10 +251,10 @@ def _databases(reselect: ReselectOptions) -> list[tuple[DatabaseOptions, TableSo
         raise ConfigError(
             "the connector has no database to compare with: set reselect.database.*", "reselect.database.hostname"
         )
-    return [(each, _opened(each, reselect)) for each in options]
+    return [(each, _open_primary(each, reselect)) for each in options]
 
 
-def _opened(database: DatabaseOptions, reselect: ReselectOptions) -> TableSource:
+def _open_primary(database: DatabaseOptions, reselect: ReselectOptions) -> TableSource:
     """A standby may be behind the position that it is read at, so only the primary is asked."""
     own = replace(reselect, database=database, databases=(), read_from="primary")
     source = plugins.load("row_sources", database.type)(own)
