@@ -111,3 +111,12 @@ def test_cells_that_a_batch_does_not_touch_are_kept() -> None:
     lake.batch(*(CellWrites((1, c), {"x": value("a", 1), "y": value("b", 1)}) for c in range(3)))
     lake.batch(CellWrites((1, 0), {"x": value("z", 2)}), Delete((1,), 2, Range(Bound((1,)), Bound((1,)))))
     assert lake.rows() == {(1, 0): {"x": "z", "y": "b"}, (1, 2): {"x": "a", "y": "b"}}
+
+
+def test_a_late_insert_does_not_bring_back_a_row_that_has_ended() -> None:
+    """The later INSERT had a TTL, and its marker hides the earlier one for good."""
+    lake = Lake(now=5)
+    lake.batch(CellWrites((1, 1), {}, Cell(3, MARKED, expires=4)))
+    lake.restart()
+    lake.batch(CellWrites((1, 1), {}, Cell(2, MARKED)))
+    assert lake.rows() == {}
