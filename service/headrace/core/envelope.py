@@ -45,6 +45,9 @@ _BEGIN_OF_SNAPSHOT = ("first", "first_in_data_collection")
 _SCHEMA_CHANGE = "SchemaChangeValue"
 _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", _SCHEMA_CHANGE, "MessageValue")
 
+NO_POSITIONS = (
+    "the source block has no position that orders changes, so they are applied in order of arrival, and late ones count"
+)
 NO_SCHEMA_CHANGES = (
     "schema changes are not applied: a column that was added with a default, or renamed, stays null in rows that do "
     "not change"
@@ -264,16 +267,17 @@ class TopicDecoder:
             try:
                 changes = self._builder.changes(self._table, codec, events)
                 out.pieces.append(changes)
-                if isinstance(codec, FlatCodec):
-                    self._judge_flattened(changes, out)
+                self._judge(changes, isinstance(codec, FlatCodec), out)
                 return
             except BadRecord as error:
                 out.errant.append(Errant(events.remove(error.index or 0), Stage.TASK_PUT, error))
 
-    def _judge_flattened(self, changes: Changes, out: Decoded) -> None:
-        out.tells_too_little |= tells_too_little(changes)
+    def _judge(self, changes: Changes, flattened: bool, out: Decoded) -> None:
+        """Say what the changes lack."""
+        if flattened:
+            out.tells_too_little |= tells_too_little(changes)
         if has_no_order(changes):
-            self._note(NO_ORDER)
+            self._note(NO_ORDER if flattened else NO_POSITIONS)
 
     def _note_snapshots(self, events: Events, out: Decoded) -> None:
         told = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}

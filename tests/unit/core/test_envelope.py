@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.converter import Document, JsonConverter
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
 from headrace.core.errors import Stage
 from headrace.core.events import CellState, Changes, Operation, TableId, Truncate
 
@@ -117,6 +117,7 @@ def test_changes_of_every_source(connector: str) -> None:
     assert changes.version.position.tolist() == [b"", position]
     assert changes.table == TableId("shop", "d", told.get("schema", ""), "items")
     assert changes.version.source_time.tolist() == [5000, 5000]
+    assert decoded.notes == ([] if position else [NO_POSITIONS])
 
 
 def test_a_position_that_cannot_be_read_is_that_records_fault_alone() -> None:
