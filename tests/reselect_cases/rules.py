@@ -108,7 +108,7 @@ RULES_OF_CASES = (
     Rule(
         "S10",
         "topics that hide events are not cached",
-        (Edit(POST_PROCESSOR, "self._options.caches and self._may_cache(actions.version.topic)", "True"),),
+        (Edit(POST_PROCESSOR, " and self._may_cache(topic),", ","),),
     ),
     Rule(
         "S11",
