@@ -1,7 +1,8 @@
 """The rule behind each case of ``reselect.md`` section 6, as the change to the sources that takes it out.
 
 ``take_out.py`` applies them one by one and requires that the case's tests fail. A rule that two lines enforce is taken
-out of both. ``test_rules.py`` keeps every edit applicable, so that a rule cannot leave this table unnoticed.
+out of both. ``tests/unit/test_reselect_cases.py`` keeps every edit applicable, so that no rule leaves this table
+unnoticed.
 """
 
 from __future__ import annotations

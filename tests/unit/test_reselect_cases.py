@@ -1,4 +1,4 @@
-"""Every case has a test of its name and a rule that can be taken out (``take_out.py``)."""
+"""Every case of reselect has a test of its name and a rule that can be taken out (``reselect_cases/take_out.py``)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from reselect_cases.rules import RULES_OF_CASES, Edit
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
+CASE_TESTS = ROOT / "tests" / "reselect_cases"
 CASES = [f"S{number}" for number in range(1, 36)] + ["S1b"] + [f"N{number}" for number in range(1, 15)]
 
 
@@ -17,7 +17,7 @@ CASES = [f"S{number}" for number in range(1, 36)] + ["S1b"] + [f"N{number}" for 
 def test_every_case_has_a_test(case: str) -> None:
     """``test_s01_…`` for S1, in one of the files here."""
     letter, number = case[0].lower(), re.sub(r"(\d+)", lambda found: found[0].zfill(2), case[1:])
-    sources = "".join(path.read_text() for path in HERE.glob("test_*.py"))
+    sources = "".join(path.read_text() for path in CASE_TESTS.glob("test_*.py"))
     assert f"def test_{letter}{number}_" in sources
 
 
@@ -28,5 +28,5 @@ def test_every_case_has_a_rule() -> None:
 
 @pytest.mark.parametrize("edit", [edit for rule in RULES_OF_CASES for edit in rule.edits], ids=lambda edit: edit.path)
 def test_every_rule_stands_in_its_place(edit: Edit) -> None:
-    """A change of the sources takes its line of the table along."""
+    """A change of the sources takes its line of the table along: correct ``reselect_cases/rules.py``."""
     assert (ROOT / edit.path).read_text().count(edit.old) == 1
