@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -41,9 +42,61 @@ class FoundRows:
             column[place] = value
 
 
-def read_all(read: Reader, values: Sequence[Any]) -> list[Any]:
-    """The Connect values of a column; UNREADABLE where there is none."""
-    return [_read(read, value) for value in values]
+class Wanted(Protocol):
+    """A column as its event names and types it: ``events.Column`` or ``schema.Field``."""
+
+    @property
+    def name(self) -> str:
+        """The event's name for it."""
+
+    @property
+    def schema(self) -> Schema:
+        """What its values become."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableColumn:
+    """A wanted column that the table has: its place among the wanted ones, and the conversion of its values."""
+
+    place: int
+    known: CatalogColumn
+    read: Reader
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableColumns:
+    """Those of the wanted columns that can be read; ``wanted`` counts all of them."""
+
+    wanted: int
+    columns: tuple[ReadableColumn, ...]
+
+    @staticmethod
+    def of(
+        wanted: Sequence[Wanted],
+        find: Callable[[str], CatalogColumn | None],
+        reader: Callable[[Schema, CatalogColumn], Reader],
+    ) -> ReadableColumns:
+        """``find`` gives a name's catalog entry, ``reader`` the conversion to its event's schema."""
+        found = [(place, find(column.name), column.schema) for place, column in enumerate(wanted)]
+        columns = [ReadableColumn(place, known, reader(schema, known)) for place, known, schema in found if known]
+        return ReadableColumns(len(wanted), tuple(columns))
+
+    @property
+    def places(self) -> list[int]:
+        """Their places among the wanted columns."""
+        return [column.place for column in self.columns]
+
+    @property
+    def names(self) -> list[str]:
+        """Their names in the table."""
+        return [column.known.name for column in self.columns]
+
+    def values(self, given: Sequence[Sequence[Any]], rows: int) -> tuple[Sequence[Any], ...]:
+        """The Connect values of all wanted columns, of what the driver gave for the readable ones."""
+        values: list[Sequence[Any]] = [[UNREADABLE] * rows] * self.wanted
+        for column, read in zip(self.columns, given, strict=True):
+            values[column.place] = [_read(column.read, value) for value in read]
+        return tuple(values)
 
 
 def _read(read: Reader, value: Any) -> Any:

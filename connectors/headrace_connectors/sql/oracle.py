@@ -16,17 +16,16 @@ import oracledb
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
-from headrace.core.reselect import UNREADABLE, ReselectOptions, RowAnswer, RowRequest
+from headrace.core.reselect import ReselectOptions, RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.ports import LogPosition
-from headrace_connectors.sql.cells import FoundRows, read_all
+from headrace_connectors.sql.cells import FoundRows
 from headrace_connectors.sql.oracle_catalog import check_flashback, read_catalog
 from headrace_connectors.sql.oracle_errors import SCN_INVALID, UNDO_GONE, error_codes
-from headrace_connectors.sql.oracle_read import OracleRead, readable_column
+from headrace_connectors.sql.oracle_read import OracleRead, readable_columns
 from headrace_connectors.sql.oracle_scan import log_position, table_values
 from headrace_connectors.sql.oracle_schema import connect_schema
 from headrace_connectors.sql.oracle_server import OracleServer
-from headrace_connectors.sql.oracle_values import reader
 
 log = logging.getLogger(__name__)
 
@@ -75,26 +74,15 @@ class OracleRowSource:
         """
         read = OracleRead.of(catalog, request, self._options.modes)
         rows, fallbacks = self._ask(lambda server: self._fetch_from(server, read))
-        values: list[Sequence[Any]] = [[UNREADABLE] * len(request) for _ in request.columns]
-        for number, given in zip(read.readable, rows.values, strict=True):
-            known = catalog.column(request.columns[number].name)
-            if known is not None:
-                convert = reader(request.columns[number].schema, known, self._options.modes)
-                values[number] = read_all(convert, given)
-        return RowAnswer(rows.found, tuple(values), proven=read.scn >= 0, flashback_fallbacks=fallbacks)
+        values = read.readable.values(rows.values, len(request))
+        return RowAnswer(rows.found, values, proven=read.scn >= 0, flashback_fallbacks=fallbacks)
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
         """Every row, as it stood when the scan began. Raises Retriable where undo does not last that long."""
-        known = [(place, readable_column(catalog, column.name), column.schema) for place, column in enumerate(columns)]
-        readable = [
-            (place, found, reader(schema, found, self._options.modes)) for place, found, schema in known if found
-        ]
+        readable = readable_columns(catalog, columns, self._options.modes)
         with self._ask(self._usable).connection() as connection:
-            for given in table_values(connection, catalog, [found for _, found, _ in readable]):
-                values: list[Sequence[Any]] = [[UNREADABLE] * len(given[0])] * len(columns)
-                for (place, _, read), column in zip(readable, given, strict=True):
-                    values[place] = read_all(read, column)
-                yield values
+            for given in table_values(connection, catalog, readable):
+                yield readable.values(given, len(given[0]))
 
     def log_position(self) -> LogPosition:
         """The current SCN of the primary, or of the standby that is read."""

@@ -10,7 +10,7 @@ import oracledb
 
 from headrace.core.catalog import CatalogColumn, CatalogTable, HandlingModes
 from headrace.core.reselect import RowRequest
-from headrace_connectors.sql.cells import key_column
+from headrace_connectors.sql.cells import ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.oracle_keys import key_bind_sql, key_values
 from headrace_connectors.sql.oracle_query import (
     SCN,
@@ -23,7 +23,7 @@ from headrace_connectors.sql.oracle_query import (
     slots_for,
 )
 from headrace_connectors.sql.oracle_session import bind_type
-from headrace_connectors.sql.oracle_values import KNOWN_TYPES
+from headrace_connectors.sql.oracle_values import KNOWN_TYPES, reader
 from headrace_connectors.sql.query import masks
 
 
@@ -38,22 +38,26 @@ class Statement:
     bind_types: dict[str, Any]
 
 
-def readable_column(catalog: CatalogTable, name: str) -> CatalogColumn | None:
-    """The catalog's entry, unless it is of a type that no expression may hold: LONG would fail the whole SELECT."""
-    known = catalog.column(name)
-    return known if known is not None and known.type.name in KNOWN_TYPES else None
+def readable_columns(catalog: CatalogTable, wanted: Sequence[Wanted], modes: HandlingModes) -> ReadableColumns:
+    """None of a type that no expression may hold: a LONG would fail the whole SELECT."""
+
+    def find(name: str) -> CatalogColumn | None:
+        known = catalog.column(name)
+        return known if known is not None and known.type.name in KNOWN_TYPES else None
+
+    return ReadableColumns.of(wanted, find, lambda schema, column: reader(schema, column, modes))
 
 
 @dataclass(frozen=True, slots=True)
 class OracleRead:
-    """A request, ready to be sent. ``readable`` are the numbers of its columns that can be read.
+    """A request, ready to be sent: ``cells`` read its ``readable`` columns.
 
-    ``cells`` reads them, ``keys`` and ``needs`` hold the values of each key column and need mask by row.
+    ``keys`` and ``needs`` hold the values of each key column and need mask by row.
     """
 
     catalog: CatalogTable
     request: RowRequest
-    readable: tuple[int, ...]
+    readable: ReadableColumns
     cells: tuple[str, ...]
     key: tuple[KeyBind, ...]
     key_types: tuple[Any, ...]
@@ -63,22 +67,17 @@ class OracleRead:
     @staticmethod
     def of(catalog: CatalogTable, request: RowRequest, modes: HandlingModes) -> OracleRead:
         """Raises Fatal where the key's columns cannot be matched exactly."""
-        readable = [
-            (number, known)
-            for number, column in enumerate(request.columns)
-            if (known := readable_column(catalog, column.name)) is not None
-        ]
-        numbers = [number for number, _ in readable]
+        readable = readable_columns(catalog, request.columns, modes)
         key = [(column, key_column(catalog, column.name)) for column in request.key]
         return OracleRead(
             catalog,
             request,
-            tuple(numbers),
-            cells=tuple(cell_expression(column.name, column.type.name) for _, column in readable),
+            readable,
+            cells=tuple(cell_expression(each.known.name, each.known.type.name) for each in readable.columns),
             key=tuple(key_bind_sql(*pair) for pair in key),
             key_types=tuple(bind_type(column.type.name) for _, column in key),
             keys=tuple(key_values(*pair, modes) for pair in key),
-            needs=tuple(mask.tolist() for mask in masks(request.needs[:, numbers])),
+            needs=tuple(mask.tolist() for mask in masks(request.needs[:, readable.places])),
         )
 
     @property

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.core.catalog import CatalogColumn, CatalogTable
+from headrace.core.catalog import CatalogTable
 from headrace.ports import LogPosition
+from headrace_connectors.sql.cells import ReadableColumns
 from headrace_connectors.sql.oracle_query import cell_expression
 from headrace_connectors.sql.query import quoted
 
@@ -18,11 +19,9 @@ CURRENT_SCN = "SELECT current_scn FROM v$database"
 """The connector's own user may read it; the exact SCN is nowhere else without a grant."""
 
 
-def table_values(
-    connection: Any, catalog: CatalogTable, columns: Sequence[CatalogColumn]
-) -> Iterator[list[Sequence[Any]]]:
-    """The driver's values of ``columns`` for every row, column by column, some hundred rows at a time."""
-    cells = ", ".join(cell_expression(column.name, column.type.name) for column in columns) or "NULL"
+def table_values(connection: Any, catalog: CatalogTable, readable: ReadableColumns) -> Iterator[list[Sequence[Any]]]:
+    """The driver's values for every row, column by column, some hundred rows at a time."""
+    cells = ", ".join(cell_expression(each.known.name, each.known.type.name) for each in readable.columns) or "NULL"
     with connection.cursor() as cursor:
         cursor.arraysize = FETCH_ROWS
         cursor.execute(

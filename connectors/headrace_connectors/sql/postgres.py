@@ -15,13 +15,13 @@ from typing import Any, cast
 import psycopg
 from psycopg import RawCursor
 
-from headrace.core.catalog import CatalogColumn, CatalogTable
+from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
-from headrace.core.reselect import UNREADABLE, DatabaseOptions, ReselectOptions, RowAnswer, RowRequest
+from headrace.core.reselect import DatabaseOptions, ReselectOptions, RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.ports import LogPosition
-from headrace_connectors.sql.cells import FoundRows, key_column, read_all
+from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.postgres_catalog import read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
 from headrace_connectors.sql.postgres_scan import log_position, table_texts
@@ -74,16 +74,10 @@ class PostgresRowSource:
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
         """Every row in one snapshot, which stays open until the last one has been taken."""
-        known = [(place, catalog.column(column.name), column.schema) for place, column in enumerate(columns)]
-        readable = [
-            (place, found.name, reader(schema, found, self._options.modes)) for place, found, schema in known if found
-        ]
+        readable = self._readable(catalog, columns)
         with self._servers[-1].connection() as connection:
-            for texts in table_texts(connection, catalog, [name for _, name, _ in readable]):
-                values: list[Sequence[Any]] = [[UNREADABLE] * len(texts[0])] * len(columns)
-                for (place, _, read), column_texts in zip(readable, texts, strict=True):
-                    values[place] = read_all(read, column_texts)
-                yield values
+            for texts in table_texts(connection, catalog, readable.names):
+                yield readable.values(texts, len(texts[0]))
 
     def log_position(self) -> LogPosition:
         """The end of the log, and what logical replication slots of the database have confirmed."""
@@ -108,48 +102,31 @@ class PostgresRowSource:
         return primaries
 
     def _fetch_from(self, server: PostgresServer, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        columns = [catalog.column(column.name) for column in request.columns]
-        readable = [number for number, column in enumerate(columns) if column is not None]
-        text = self._select(catalog, request, [columns[number] for number in readable])
-        parameters = self._parameters(catalog, request, readable)
+        readable = self._readable(catalog, request.columns)
+        text = _select(catalog, request, readable.names)
+        parameters = self._parameters(catalog, request, readable.places)
         waited = 0.0
         with server.connection() as connection:
             if self._options.visibility_check:
                 waited = self._visibility.wait(connection, _known_transactions(request), server.where)
             with RawCursor(connection) as cursor:
                 cursor.execute(cast(Any, text), parameters, prepare=True)
-                rows = _raw_rows(cursor, len(request), len(readable), catalog.table)
+                rows = _raw_rows(cursor, len(request), len(readable.columns), catalog.table)
         proven = self._options.visibility_check and bool((request.transactions >= 0).all())
-        values = self._values(request, columns, readable, rows.values)
+        values = readable.values(rows.values, len(request))
         return RowAnswer(rows.found, values, proven, waited=waited)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def _select(self, catalog: CatalogTable, request: RowRequest, columns: Sequence[CatalogColumn | None]) -> str:
-        names = [column.name for column in columns if column is not None]
-        table = (catalog.table.schema, catalog.table.table)
-        terms = [_key_term(catalog, column.name) for column in request.key]
-        return select_rows(table, terms, names, only=catalog.relkind == "r")
+    def _readable(self, catalog: CatalogTable, wanted: Sequence[Wanted]) -> ReadableColumns:
+        return ReadableColumns.of(
+            wanted, catalog.column, lambda schema, column: reader(schema, column, self._options.modes)
+        )
 
     def _parameters(self, catalog: CatalogTable, request: RowRequest, readable: Sequence[int]) -> list[str]:
         keys = [key_texts(column, key_column(catalog, column.name), self._options.modes) for column in request.key]
         needs = masks(request.needs[:, list(readable)])
         return [array_literal(texts) for texts in keys] + [array_literal([*map(str, mask)]) for mask in needs]
-
-    def _values(
-        self,
-        request: RowRequest,
-        columns: Sequence[CatalogColumn | None],
-        readable: Sequence[int],
-        texts: Sequence[Sequence[str | None]],
-    ) -> tuple[Sequence[Any], ...]:
-        values: list[Sequence[Any]] = [[UNREADABLE] * len(request) for _ in columns]
-        for place, number in enumerate(readable):
-            known = columns[number]
-            if known is not None:
-                read = reader(request.columns[number].schema, known, self._options.modes)
-                values[number] = read_all(read, texts[place])
-        return tuple(values)
 
 
 def _servers(database: DatabaseOptions, options: ReselectOptions) -> tuple[PostgresServer, ...]:
@@ -158,6 +135,12 @@ def _servers(database: DatabaseOptions, options: ReselectOptions) -> tuple[Postg
     if options.read_from == "replica":
         roles = [Role.REPLICA, Role.PRIMARY] if len(database.servers) > 1 else [Role.REPLICA]
     return tuple(PostgresServer(database, role, options.database_query_timeout_ms) for role in roles)
+
+
+def _select(catalog: CatalogTable, request: RowRequest, names: Sequence[str]) -> str:
+    table = (catalog.table.schema, catalog.table.table)
+    terms = [_key_term(catalog, column.name) for column in request.key]
+    return select_rows(table, terms, names, only=catalog.relkind == "r")
 
 
 def _known_transactions(request: RowRequest) -> list[int]:
