@@ -9,6 +9,7 @@ a failure: a statement that the server refuses, or a transaction that is not vis
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ from contextlib import contextmanager
 from enum import StrEnum
 
 from headrace.core.errors import Retriable
+
+log = logging.getLogger(__name__)
 
 
 class Unreachable(Retriable):
@@ -102,4 +105,8 @@ class CircuitBreaker:
             self._move(Happened.SUCCESS)
 
     def _move(self, happened: Happened) -> None:
-        self._state = TRANSITIONS.get((self._state, happened), self._state)
+        before, self._state = self._state, TRANSITIONS.get((self._state, happened), self._state)
+        if before is not self._state and self._state is State.OPEN:
+            log.warning("%s does not answer and is left alone for %g s", self._where, self._seconds)
+        elif before is not self._state and self._state is State.CLOSED:
+            log.info("%s answers again", self._where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 import pytest
@@ -62,6 +63,20 @@ def test_one_call_tries_after_the_wait(breaker: CircuitBreaker, clock: Clock) ->
         assert breaker.state is State.HALF_OPEN
         assert not call(breaker)
     assert breaker.state is State.CLOSED
+
+
+def test_operator_is_told(breaker: CircuitBreaker, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """When the database is given up, and when it is back; not for every call between."""
+    with caplog.at_level(logging.INFO):
+        for _ in range(4):
+            call(breaker, Unreachable("gone"))
+        clock.now = 10.0
+        call(breaker)
+        call(breaker)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the database does not answer and is left alone for 10 s",
+        "the database answers again",
+    ]
 
 
 def test_failed_trial_opens_again(breaker: CircuitBreaker, clock: Clock) -> None:
