@@ -150,6 +150,25 @@ def test_catalog_tells_what_may_be_left_out(
     assert again.fingerprint != catalog.fingerprint
 
 
+def test_identity_index_beside_a_primary_key_is_known(
+    stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
+) -> None:
+    """REPLICA IDENTITY USING INDEX makes keys of messages wrong, unless it is the primary key's own index."""
+    stack_postgres.execute(
+        "CREATE TABLE app.indexed (k int CONSTRAINT indexed_key PRIMARY KEY, other int NOT NULL UNIQUE);"
+        "ALTER TABLE app.indexed REPLICA IDENTITY USING INDEX indexed_other_key",
+        database,
+    )
+    source, table = open_source(options), TableId("shop", database, "app", "indexed")
+    wrong = source.catalog(table)
+    assert wrong is not None
+    assert (wrong.sends_wrong_keys, wrong.identity_index) == (True, "indexed_other_key")
+    stack_postgres.execute("ALTER TABLE app.indexed REPLICA IDENTITY USING INDEX indexed_key", database)
+    right = source.catalog(table)
+    assert right is not None
+    assert not right.sends_wrong_keys
+
+
 # -- visibility (section 7.2) -----------------------------------------------------------------------------------------
 
 

@@ -81,7 +81,7 @@ def read_catalog(connection: Connection, table: TableId) -> CatalogTable | None:
         columns=known,
         key=tuple(_key_column(part, known) for part in identity),
         primary_key=any(part.primary_key for part in key),
-        identity_index=next((part.index_name for part in key if part.identity), None),
+        identity_index=next((part.index_name for part in key if part.identity and not part.primary_key), None),
     )
 
 

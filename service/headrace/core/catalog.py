@@ -140,7 +140,8 @@ class CatalogTable:
     """A table as the database knows it. ``relkind`` is ``p`` for a partitioned root.
 
     ``key`` is the identity in key order: the primary key, else the replica identity's index, else empty.
-    ``replica_identity`` is ``pg_class.relreplident``; ``identity_index`` names the index of ``i``. ``version`` changes
+    ``replica_identity`` is ``pg_class.relreplident``; ``identity_index`` names the index of ``i``,
+    unless that is the primary key's. ``version`` changes
     with every DDL statement, where the database says so (Oracle's ``LAST_DDL_TIME``).
     """
 
@@ -164,6 +165,14 @@ class CatalogTable:
             return exact
         adjusted = [column for column in self.columns if avro_name(column.name) == name]
         return adjusted[0] if len(adjusted) == 1 else None
+
+    @property
+    def sends_wrong_keys(self) -> bool:
+        """Whether PostgreSQL's log names deleted rows by other columns than the primary key, which the messages have.
+
+        Debezium then sends deletes of key 0 or '', and no delete for a row whose key changes (``reselect.md`` 11).
+        """
+        return self.primary_key and self.identity_index is not None
 
     @property
     def fingerprint(self) -> int:

@@ -38,6 +38,11 @@ log = logging.getLogger(__name__)
 
 MAY_CACHE: Callable[[str], bool] = lambda topic: True  # noqa: E731 - a default that says what it is
 
+WRONG_KEYS = (
+    "%s.%s has a primary key and REPLICA IDENTITY USING INDEX %s: deletes and key changes come with wrong keys, and "
+    "rows that were deleted stay in the lake; set its REPLICA IDENTITY to DEFAULT or FULL"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _Known:
@@ -205,6 +210,8 @@ class ReselectColumnsPostProcessor:
                 raise
             log.warning("the catalog entry of %s.%s could not be refreshed", table.schema, table.table)
             catalog = known.catalog
+        if known is None and catalog is not None and catalog.sends_wrong_keys:
+            log.warning(WRONG_KEYS, table.schema, table.table, catalog.identity_index)
         self._catalogs[table] = _Known(catalog, self._clock() + self._options.catalog_refresh_ms / 1000)
         return catalog
 

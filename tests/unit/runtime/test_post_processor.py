@@ -359,6 +359,17 @@ def test_position_that_falls_is_a_contradiction() -> None:
     assert lake.metrics.seen["contradictions", "position_regression"] == 1
 
 
+def test_replica_identity_that_makes_wrong_keys_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Section 11: once a table, with the way out."""
+    lake = Lake(database(row(1, "A")), replace(NO_CACHE, catalog_refresh_ms=0))
+    assert lake.source is not None
+    by_index = replace(catalog(), replica_identity="i", identity_index="docs_by_region")
+    lake.source.add(by_index, lake.source.schema(catalog()), [row(1, "A")])
+    lake.each(u(1, big=P), u(1, big=P))
+    [line] = [record.getMessage() for record in caplog.records if "REPLICA IDENTITY" in record.getMessage()]
+    assert "docs_by_region" in line
+
+
 def test_close_lets_go_of_the_source() -> None:
     """Closing the post-processor closes the database."""
     lake = Lake(database(), CACHE)
