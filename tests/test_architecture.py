@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import headrace
@@ -47,6 +49,14 @@ def test_drivers_stay_in_their_packages() -> None:
     assert importers("rocksdict") == {"rocksdb/row_store.py"}
     service = {package for path in modules(SERVICE) for package in imported(path)}
     assert not service & {"faust", "aiokafka", "pyspark", "psycopg", "oracledb", "rocksdict", "headrace_connectors"}
+
+
+def test_every_plug_in_is_where_its_entry_point_says() -> None:
+    """Correct pyproject.toml; the service loads what stands there by name, and nothing else tells it."""
+    groups = tomllib.loads((SERVICE.parents[1] / "pyproject.toml").read_text())["project"]["entry-points"]
+    for name, place in [entry for group in groups.values() for entry in group.items()]:
+        module, _, attribute = place.partition(":")
+        assert callable(getattr(import_module(module), attribute)), name
 
 
 def test_every_error_has_a_remedy() -> None:
