@@ -67,6 +67,12 @@ class DeltaFormat:
             f"TBLPROPERTIES ({property_list(self._properties)})"
         ]
 
+    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> None:
+        """By a statement."""
+        with session.staged(rows) as view:
+            names = ", ".join(map(quoted, rows.column_names))
+            session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
+
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Type widening has to be enabled first."""
         alter = f"ALTER TABLE {self.sql_name(path)}"

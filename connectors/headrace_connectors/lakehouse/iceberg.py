@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse.iceberg_table import IcebergTable
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
@@ -25,8 +27,6 @@ _DEFAULTS = {
     "history.expire.max-snapshot-age-ms": "3600000",
     "history.expire.min-snapshots-to-keep": "20",
 }
-_UNSHUFFLED = {"write.distribution-mode": "none", "write.spark.fanout.enabled": "true"}
-"""What a ledger takes has one time of recording and so one partition: there is nothing to bring together or to sort."""
 
 
 class IcebergFormat:
@@ -66,12 +66,17 @@ class IcebergFormat:
 
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
         """By days, so that what has expired goes by whole files."""
-        properties = property_list({**self._properties, **_UNSHUFFLED})
+        properties = property_list(self._properties)
         return [
             f"DROP TABLE IF EXISTS {self.sql_name(path)}",
             f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING iceberg "
             f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({properties})",
         ]
+
+    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> None:
+        """As a file of its own. What is recorded at once is of one day."""
+        day = pc.strftime(rows["recorded_at"][0], "%Y-%m-%d").as_py()
+        IcebergTable(session, self.sql_name(path)).append(rows, f"recorded_at_day={day}")
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """The format's own type promotion."""
@@ -88,19 +93,16 @@ class IcebergFormat:
         return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0))
 
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
-        """From the table's snapshots."""
-        rows = session.rows(
-            f"SELECT parent_id, summary FROM {self.sql_name(path)}.snapshots WHERE summary['{WRITE_ID}'] = '{write_id}'"
-        )
-        return _committed(rows[0].summary, rows[0].parent_id) if rows else None
+        """From the table's snapshots; nearly always it is the newest."""
+        for summary, parent in IcebergTable(session, self.sql_name(path)).snapshots():
+            if summary.get(WRITE_ID) == write_id:
+                return _committed(summary, parent)
+        return None
 
     def last_commit(self, session: TableSession, path: TablePath, group: str) -> Mapping[str, str] | None:
         """From the table's snapshots; those of compactions carry nothing."""
-        rows = session.rows(
-            f"SELECT summary FROM {self.sql_name(path)}.snapshots WHERE summary['{GROUP}'] = {text_literal(group)} "
-            "ORDER BY committed_at DESC LIMIT 1"
-        )
-        return dict(rows[0].summary) if rows else None
+        snapshots = IcebergTable(session, self.sql_name(path)).snapshots()
+        return next((summary for summary, _ in snapshots if summary.get(GROUP) == group), None)
 
     def compact(self, path: TablePath) -> Sequence[str]:
         """Rewrite small files and those with deletes, then let go of snapshots as the table's properties say."""

@@ -59,8 +59,7 @@ class TombstoneLedger:
     def append(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add tombstones, durably; ``now`` in microseconds."""
         self._oldest = min(self._oldest, now)
-        with self._session.staged(_rows(tombstones, now)) as view:
-            self._session.run(f"INSERT INTO {self._table} ({_NAMES}) SELECT {_NAMES} FROM {view}")
+        self._format.append_to_ledger(self._session, self._path, _rows(tombstones, now))
 
     def expire(self, before: int) -> None:
         """Forget what was recorded before a time in microseconds; the floor of a truncate stays.

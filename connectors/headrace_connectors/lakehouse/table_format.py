@@ -59,6 +59,9 @@ class TableFormat(Protocol):
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
         """Statements that make an empty ledger; what another of this name holds is void."""
 
+    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> None:
+        """Add ``rows``, recorded at one time, to the ledger at ``path``, durably."""
+
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Statements after which a column has the wider type of ``column``."""
 

@@ -70,6 +70,11 @@ class TableSession:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    @property
+    def java(self) -> tuple[Any, Any]:
+        """Spark's JVM, and this session in it, for what no statement does."""
+        return self._spark._jvm, self._spark._jsparkSession
+
     def schema(self, table: str) -> pa.Schema | None:
         """The Arrow schema of a table (quoted name), or None if there is none."""
         from pyspark.sql.pandas.types import to_arrow_schema  # late, see session.py

@@ -16,9 +16,15 @@ def test_the_workers_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADRACE_JARS", raising=False)
     chosen = settings("/w", {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-Xss4m"}, [])
     assert chosen["spark.driver.memory"] == "1g"
-    assert chosen["spark.driver.extraJavaOptions"].endswith("log4j2.properties -Xss4m")
+    assert chosen["spark.driver.extraJavaOptions"].endswith("log4j2.properties -XX:+UseParallelGC -Xss4m")
     assert chosen["spark.sql.catalog.lake.cache-enabled"] == "false"
     assert chosen["spark.jars.packages"] == ",".join(PACKAGES)
+
+
+def test_a_collector_of_the_operator_replaces_ours() -> None:
+    """A JVM that is told two of them does not start."""
+    chosen = settings("/w", {"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}, [])
+    assert chosen["spark.driver.extraJavaOptions"].endswith("log4j2.properties -XX:+UseG1GC")
 
 
 def test_where_the_jars_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
