@@ -57,7 +57,8 @@ examples:
   headrace verify worker.properties shop.json --table public.orders --repair
 
 --repair reads exactly the rows that differ again and writes them as changes without a position, at the offset that the
-topic has now: whatever the connector applies later wins. The connector may run meanwhile.
+topic has now: whatever the connector applies later wins. Where its task commits all the time, pause the connector
+first (PUT /connectors/NAME/pause), repair with --wait 5, and resume it.
 
 exit status: 0 equal, or all differences repaired; 1 differences; 2 could not be compared (usage, configuration, a
 system that does not answer)
@@ -207,7 +208,7 @@ class Verification:
     def _table(self, topic: str, id: TableId, source: TableSource) -> None:
         table, name = self._opened(topic, id, source)
         verifier = self._verifier(table, topic)
-        sink = Sink(self._task.connector, self._task.group, topic, name, self._task.pipeline)
+        sink = Sink(self._task.connector, self._task.group, topic, name, self._task.pipeline, self._arguments.wait)
         repair = TableRepair(table, verifier, sink, self._offsets, lambda: time.time_ns() // 1000)
         for differences in _together(self._report.told(verifier.differences())):
             if self._arguments.repair and repair.mend(differences):

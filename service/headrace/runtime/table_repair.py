@@ -7,9 +7,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from headrace.core.errors import Fatal
-from headrace.core.events import Actions, RowVersion, TableId
+from headrace.core.errors import Fatal, Retriable
+from headrace.core.events import Actions, Changes, RowVersion, TableId
 from headrace.core.keys import canonical_keys
 from headrace.core.repair import Repair, repair_changes
 from headrace.core.verification import VERSION, Verdict, Where
@@ -24,13 +25,14 @@ _NO_BATCH = 0
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Whose table it is: what a task of the connector would write with."""
+    """Whose table it is: what a task of the connector would write with, and how many seconds writing may take."""
 
     connector: str
     group: str
     topic: str
     table_name: str
     options: PipelineOptions
+    patience: float = 0.0
 
 
 class TableRepair:
@@ -70,8 +72,24 @@ class TableRepair:
         source = self._verifier.fetch(keys)
         gone = under(keys, set(key_digests(keys)) - set(source.key.tolist()))
         repair = Repair(self._table.id, self._sink.topic, ends, read_at, self._known(keys))
-        self._pipeline.write(repair_changes(self._table.wanted, source, gone, repair), self._commit())
+        self._write(repair_changes(self._table.wanted, source, gone, repair))
         return len(chosen)
+
+    def _write(self, changes: Changes) -> None:
+        """The connector's task commits as well, and whoever comes second has to begin again."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(Retriable),
+            stop=stop_after_delay(self._sink.patience),
+            wait=wait_random_exponential(multiplier=0.5, max=5),
+            reraise=True,
+        )
+        try:
+            retrying(self._pipeline.write, changes, self._commit())
+        except Retriable as error:
+            raise Retriable(
+                f"{error}; if the connector's task commits all the time, pause it "
+                f"(PUT /connectors/{self._sink.connector}/pause), repeat with --repair, then resume it"
+            ) from error
 
     def _ends(self) -> dict[int, int]:
         ends = {place.partition: end for place, end in self._offsets.ends(self._sink.topic).items()}

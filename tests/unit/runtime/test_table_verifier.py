@@ -141,3 +141,18 @@ def test_a_repair_needs_the_topic(world: World, tmp_path: Path) -> None:
     world.ends = lambda topic: {}  # type: ignore[method-assign] # the topic was deleted
     with pytest.raises(Fatal, match="does not exist any more"):
         world.repair(tmp_path, differences)
+
+
+def test_a_repair_that_loses_against_the_task_says_what_to_do(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two commits to one table exclude each other; it is not tried for ever."""
+    world.corrupt(17, "wrong")
+    differences = world.differences(tmp_path)
+
+    def conflict(*arguments: object) -> None:
+        raise Retriable("another writer changed the table in between")
+
+    monkeypatch.setattr(world.lake, "merge", conflict)
+    with pytest.raises(Retriable, match=r"another writer .* pause it"):
+        world.repair(tmp_path, differences)
