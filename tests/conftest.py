@@ -4,8 +4,9 @@ import os
 
 from hypothesis import settings
 
-# The same examples in every run, so that a red run is the change's own; HYPOTHESIS_PROFILE=search looks for new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+# The same examples in every run, so that a red run is the change's own, and few, so that the unit tests take seconds
+# (the laws in properties/ say how many they need); HYPOTHESIS_PROFILE=search looks for new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 

@@ -256,7 +256,6 @@ async def test_n09_lost_record_voids_the_cache(harness: Harness) -> None:
     async with running(harness.task(tolerate=True, processor=cached_reselect("B"))):
         await eventually(lambda: harness.offset() == 1)
         harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
-        await eventually(lambda: harness.offset() == 2)
         harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
         await eventually(lambda: harness.offset() == 3)
     assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
