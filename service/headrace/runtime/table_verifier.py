@@ -277,6 +277,8 @@ def _request(table: TableId, wanted: Comparison, keys: pa.Table) -> RowRequest:
 
 
 def _values(seen: Round, key: int, columns: Sequence[str]) -> Mapping[str, tuple[str, str]]:
+    if not columns:  # the row stands on one side only
+        return {}
     source, lake = int(np.flatnonzero(seen.source.key == key)[0]), int(np.flatnonzero(seen.lake.key == key)[0])
     return {
         name: (_shown(seen.source.columns[name][source]), _shown(seen.lake.columns[name][lake])) for name in columns

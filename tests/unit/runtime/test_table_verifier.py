@@ -50,7 +50,7 @@ def test_rows_of_one_side_are_named(world: World, tmp_path: Path) -> None:
     """What the lake lost, and what the source does not have."""
     world.lose(3)
     del world.rows[5]
-    found = world.differences(tmp_path)
+    found = world.differences(tmp_path, show=True)
     assert {(each.where, each.key["id"][0].as_py()) for each in found} == {(Where.SOURCE, 3), (Where.LAKE, 5)}
 
 
