@@ -32,8 +32,9 @@ format: setup ## let ruff put the code in form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup jars ## events/s and CPU seconds of Headrace and of a hand-written stream, both results checked; QUICK=1: a tenth
+bench: setup jars ## Headrace beside a hand-written stream, results checked, and beside Debezium's reselect; QUICK=1: a tenth
 	$(BIN)/python -m benchmarks.kafka_to_table $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.reselect $(if $(QUICK),--quick)
 
 chaos: setup jars ## long lane: kill -9 under load again and again, then compare database and tables
 	$(BIN)/pytest -m "chaos" -rA tests

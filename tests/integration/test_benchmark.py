@@ -27,3 +27,19 @@ def test_short_benchmark_brings_both_contestants_to_the_expected_rows(tmp_path: 
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert "bench: every table holds the expected rows" in done.stdout
+
+
+@pytest.mark.stack
+def test_short_benchmark_of_reselect_reads_every_value_again(tmp_path: Path) -> None:
+    """Debezium's post-processor and Headrace read the same rows again; what a value costs is printed, not judged."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.reselect", "--quick", "--logs", str(tmp_path)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}{os.pathsep}dev", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "bench: a placeholder costs Headrace" in done.stdout
