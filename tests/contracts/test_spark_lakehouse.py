@@ -23,6 +23,7 @@ from headrace.core.errors import Retriable
 from headrace.core.table_layout import table_layout
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.schema import column_list
+from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.writer import SparkTable
 
 pytestmark = pytest.mark.spark
@@ -114,6 +115,15 @@ class TestIcebergPipeline(PipelineSuite):
 
     @pytest.fixture
     def lake(self, iceberg: IcebergHarness) -> IcebergHarness:
+        return iceberg
+
+
+class TestIcebergPipelineWithoutJvm(PipelineSuite):
+    """And where Spark's JVM cannot be talked to, as under Spark Connect."""
+
+    @pytest.fixture
+    def lake(self, iceberg: IcebergHarness, monkeypatch: pytest.MonkeyPatch) -> IcebergHarness:
+        monkeypatch.setattr(TableSession, "java", None)
         return iceberg
 
 

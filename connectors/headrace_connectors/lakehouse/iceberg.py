@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from headrace.core.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
-from headrace_connectors.lakehouse.iceberg_table import IcebergTable
+from headrace_connectors.lakehouse.iceberg_table import iceberg_table
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
@@ -74,9 +74,9 @@ class IcebergFormat:
         ]
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> None:
-        """As a file of its own. What is recorded at once is of one day."""
+        """What is recorded at once is of one day."""
         day = pc.strftime(rows["recorded_at"][0], "%Y-%m-%d").as_py()
-        IcebergTable(session, self.sql_name(path)).append(rows, f"recorded_at_day={day}")
+        iceberg_table(session, self.sql_name(path)).append(rows, f"recorded_at_day={day}")
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """The format's own type promotion."""
@@ -94,14 +94,14 @@ class IcebergFormat:
 
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
         """From the table's snapshots; nearly always it is the newest."""
-        for summary, parent in IcebergTable(session, self.sql_name(path)).snapshots():
+        for summary, parent in iceberg_table(session, self.sql_name(path)).snapshots():
             if summary.get(WRITE_ID) == write_id:
                 return _committed(summary, parent)
         return None
 
     def last_commit(self, session: TableSession, path: TablePath, group: str) -> Mapping[str, str] | None:
         """From the table's snapshots; those of compactions carry nothing."""
-        snapshots = IcebergTable(session, self.sql_name(path)).snapshots()
+        snapshots = iceberg_table(session, self.sql_name(path)).snapshots()
         return next((summary for summary, _ in snapshots if summary.get(GROUP) == group), None)
 
     def compact(self, path: TablePath) -> Sequence[str]:

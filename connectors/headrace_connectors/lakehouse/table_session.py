@@ -71,9 +71,10 @@ class TableSession:
             shutil.rmtree(folder, ignore_errors=True)
 
     @property
-    def java(self) -> tuple[Any, Any]:
-        """Spark's JVM, and this session in it, for what no statement does."""
-        return self._spark._jvm, self._spark._jsparkSession
+    def java(self) -> tuple[Any, Any] | None:
+        """Spark's JVM, and this session in it; None under Spark Connect, which has neither."""
+        jvm = getattr(self._spark, "_jvm", None)
+        return None if jvm is None else (jvm, self._spark._jsparkSession)
 
     def schema(self, table: str) -> pa.Schema | None:
         """The Arrow schema of a table (quoted name), or None if there is none."""
