@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psycopg
 import pyarrow.compute as pc
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from benchmarks.cpu import cpu_of
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
@@ -37,6 +37,7 @@ PLAIN, RESELECTING = "plain", "reselecting"
 """The source connectors, and their topic prefixes."""
 VALUE = 4096
 """Bytes of each value that events leave out."""
+_NO_LEADER_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 BATCH = 10_000
 WARM_UP, ROUNDS = 3, 3
 """Rounds that are not measured, until the JVM has compiled what is hot, and those that are; the median counts."""
@@ -266,12 +267,16 @@ class Record:
 
 
 def end_of(servers: str, topic: str) -> int:
-    """The next offset of a topic of one partition; 0 while there is none."""
+    """The next offset of a topic of one partition; 0 while there is none, or while it has no leader yet."""
     consumer = _consumer(servers)
     try:
         if topic not in consumer.list_topics(timeout=10).topics:
             return 0
         return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
+    except KafkaException as error:
+        if error.args[0].code() in _NO_LEADER_YET:
+            return 0
+        raise
     finally:
         consumer.close()
 
