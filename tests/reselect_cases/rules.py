@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CACHE = "service/headrace/core/cache.py"
-CACHE_BATCH = "service/headrace/core/reselect_cache.py"
+CACHE_BATCH = "service/headrace/core/cache_batch.py"
+RESELECT_CACHE = "service/headrace/core/reselect_cache.py"
 GUARDED_ROWS = "service/headrace/core/guarded_rows.py"
 IDENTITY = "service/headrace/core/reselect_identity.py"
 OPTIONS = "service/headrace/core/reselect_options.py"
@@ -54,14 +55,14 @@ class Rule:
 
 
 _NO_DROP_OF_NEW_ROWS = Edit(
-    CACHE_BATCH, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "np.flatnonzero(actions.delete).tolist()"
+    RESELECT_CACHE, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "np.flatnonzero(actions.delete).tolist()"
 )
 _NO_DROP_OF_DELETED_ROWS = Edit(
-    CACHE_BATCH, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "np.flatnonzero(actions.fresh).tolist()"
+    RESELECT_CACHE, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "np.flatnonzero(actions.fresh).tolist()"
 )
-_NO_DROP = Edit(CACHE_BATCH, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "[]")
+_NO_DROP = Edit(RESELECT_CACHE, "np.flatnonzero(actions.delete | actions.fresh).tolist()", "[]")
 _NO_DROP_AT_ASSIGNMENT = Edit(CACHE, 'self._drop_partition(partition, "assign")\n', "pass\n")
-_ANY_GENERATION = Edit(CACHE, " or cell.generation != self.generation(stamp.partition):", ":")
+_ANY_GENERATION = Edit(CACHE, " or cell.generation != self._assignments.generation(stamp.partition):", ":")
 _LARGE_OBJECTS_TELL_ALL = Edit(RULES, "not (masked or truncated or silent)", "not (masked or truncated)")
 
 RULES_OF_CASES = (
@@ -70,7 +71,7 @@ RULES_OF_CASES = (
         "a null of an event replaces the cached value",
         (
             Edit(
-                CACHE_BATCH,
+                RESELECT_CACHE,
                 "        batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
                 "        if value is not None:\n"
                 "            batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
@@ -98,7 +99,7 @@ RULES_OF_CASES = (
     Rule(
         "S7",
         "a put of an earlier assignment is rejected",
-        (Edit(CACHE, "if cell.generation != self.generation(cell.stamp.partition):", "if False:"),),
+        (Edit(CACHE, "if cell.generation != self._assignments.generation(cell.stamp.partition):", "if False:"),),
     ),
     Rule(
         "S8",
@@ -121,7 +122,7 @@ RULES_OF_CASES = (
         "a value of an event replaces what a query brought",
         (
             Edit(
-                CACHE_BATCH,
+                RESELECT_CACHE,
                 "        batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)\n",
                 "        del row, value\n",
             ),
@@ -216,7 +217,7 @@ RULES_OF_CASES = (
         "cached values share no buffer",
         (
             Edit(
-                CACHE_BATCH,
+                RESELECT_CACHE,
                 "        yield taken.take(pa.array([number])) if valid[number] else None\n",
                 "        yield values.slice(int(rows[number]), 1) if valid[number] else None\n",
             ),
@@ -241,7 +242,13 @@ RULES_OF_CASES = (
     Rule(
         "S31",
         "a failed batch drops the rows that it touched",
-        (Edit(CACHE, '            self.cache.drop_row(RowKey(self._table, key), "failure")\n', "            pass\n"),),
+        (
+            Edit(
+                CACHE_BATCH,
+                '            self.cache.drop_row(RowKey(self._table, key), "failure")\n',
+                "            pass\n",
+            ),
+        ),
     ),
     Rule(
         "S32",
@@ -344,7 +351,7 @@ RULES_OF_CASES = (
         "a cached null is not served where it contradicts",
         (
             Edit(
-                CACHE_BATCH,
+                RESELECT_CACHE,
                 "if hit is not None and (hit.value is not None or rules.serves_nulls):",
                 "if hit is not None:",
             ),

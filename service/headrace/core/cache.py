@@ -1,6 +1,6 @@
 """The reselect column cache: what the last events said about columns that later events leave out.
 
-    cache.begin(table) -> CacheBatch          one batch of one table: an overlay over the shared rows
+    cache.begin(table) -> CacheBatch          one batch of one table: an overlay over the shared rows (cache_batch.py)
     batch.for_row(key, stamp) -> RowCache     get | put | invalidate | drop
     batch.publish() | batch.discard()         after the table commit | when the batch failed
 
@@ -18,12 +18,13 @@ rows and bytes. Not safe for threads: the post-processor holds a lock around eac
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from headrace.core.cache_assignments import CacheAssignments
+from headrace.core.cache_batch import CacheBatch, PendingRow
 from headrace.core.cache_rows import (
     CELL_OVERHEAD,
     CacheLimits,
@@ -31,7 +32,6 @@ from headrace.core.cache_rows import (
     Cell,
     CellValue,
     Hit,
-    MemoryRowStore,
     Origin,
     Partition,
     Row,
@@ -41,7 +41,7 @@ from headrace.core.cache_rows import (
     StoreFailed,
     value_size,
 )
-from headrace.core.cache_state import CacheState, KnownTable, ParkedPartition, decode_state, encode_state
+from headrace.core.cache_state import CacheState, KnownTable, decode_state, encode_state
 from headrace.core.events import TableId
 from headrace.core.guarded_rows import GuardedRows
 
@@ -71,18 +71,14 @@ class ReselectColumnCache:
         self._tables: dict[TableId, int] = {}
         self._shapes: dict[TableId, object] = {}
         self._epochs: Counter[int] = Counter()
-        self._generations: dict[Partition, int] = {}
-        self._last_generation = 0
+        self._assignments = CacheAssignments()
         self._markers: dict[RowKey, int] = {}
-        self._lost: dict[Partition, int] = {}
         self._open = 0
         self._evicted = 0
         self._settings = settings
         self._wall = wall
         self._clock_base = 0
         self._closed = False
-        self._next: dict[Partition, int] = {}
-        self._parked: dict[Partition, ParkedPartition] = {}
         self._restore()
 
     def begin(self, table: TableId, shape: object, fingerprints: Mapping[str, object]) -> CacheBatch:
@@ -103,33 +99,24 @@ class ReselectColumnCache:
 
     def assign(self, partitions: Iterable[Partition]) -> None:
         """A new assignment: entries of an earlier one are dropped, or wait for ``resume``."""
-        self._last_generation += 1
-        for partition in partitions:
-            if not self._rows.store.durable:
-                self._drop_partition(partition, "assign")
-            self._lost.pop(partition, None)
-            self._next.pop(partition, None)
-            self._generations[partition] = self._last_generation
+        assigned = list(partitions)
+        for partition in () if self._rows.store.durable else assigned:
+            self._drop_partition(partition, "assign")
+        self._assignments.begin(assigned)
 
     def resume(self, partition: Partition, position: int) -> None:
         """The assignment's first event is the one at ``position``: entries that stop right there count again."""
-        parked = self._parked.pop(partition, None)
-        if parked is not None and parked.next_offset == position and partition in self._generations:
-            self._generations[partition] = parked.generation
-            self._lost[partition] = parked.lost
-            self._next[partition] = position
+        self._assignments.resume(partition, position)
 
     def settled(self, offsets: Mapping[Partition, int]) -> None:
         """What stands before these offsets is in all tables, and in the cache as far as it is kept."""
-        self._next.update({each: offset for each, offset in offsets.items() if each in self._generations})
+        self._assignments.settled(offsets)
 
     def revoke(self, partitions: Iterable[Partition]) -> None:
         """Refuse puts for the partitions, and serve none of their entries."""
         for partition in partitions:
-            if self._rows.store.durable:
-                self._park(partition)
-            else:
-                self._generations.pop(partition, None)
+            self._assignments.end(partition, park=self._rows.store.durable)
+            if not self._rows.store.durable:
                 self._drop_partition(partition, "revoke")
 
     def lose(self, partition: Partition, offset: int) -> None:
@@ -138,7 +125,7 @@ class ReselectColumnCache:
         Its row may not be readable, so the partition's entries go; those that batches in flight still bring are
         refused as far as they are older (section 5.2).
         """
-        self._lost[partition] = max(offset, self._lost.get(partition, -1))
+        self._assignments.lose(partition, offset)
         if not self._rows.store.durable:  # elsewhere they are there, and are not served
             self._drop_partition(partition, "lost")
 
@@ -150,7 +137,7 @@ class ReselectColumnCache:
 
     def drop_topic(self, topic: str, cause: str) -> None:
         """Drop the rows that came from a topic (its partition count changed, its offsets were set…)."""
-        for partition in [known for known in {*self._generations, *self._parked} if known.topic == topic]:
+        for partition in self._assignments.of_topic(topic):
             self._drop_partition(partition, cause)
 
     def clear(self, cause: str) -> None:
@@ -163,8 +150,6 @@ class ReselectColumnCache:
         """Let go of the store; idempotent. A durable one keeps its rows for the next process if no write failed."""
         closed, self._closed = self._closed, True
         if not closed and self._rows.store.durable and self._rows.sound:
-            for partition in list(self._generations):
-                self._park(partition)
             with suppress(StoreFailed):
                 self._rows.store.save(encode_state(self._state()))
         self._rows.store.close()
@@ -189,10 +174,6 @@ class ReselectColumnCache:
         """Counts the drops of a whole table."""
         return self._epochs[table]
 
-    def generation(self, partition: Partition) -> int | None:
-        """The assignment that a partition belongs to, None if it is not ours."""
-        return self._generations.get(partition)
-
     def read(self, key: RowKey, column: str, stamp: Stamp, fingerprint: object) -> Hit | None:
         """Section 5.3 rule 3: a hit only if nothing speaks against it."""
         row = self._rows.get(key) or {}
@@ -209,9 +190,9 @@ class ReselectColumnCache:
     def _verdict(self, cell: Cell | None, stamp: Stamp, fingerprint: object) -> str:
         if cell is None:
             return "miss"
-        if cell.stamp.partition != stamp.partition or cell.generation != self.generation(stamp.partition):
+        if cell.stamp.partition != stamp.partition or cell.generation != self._assignments.generation(stamp.partition):
             return "foreign_partition"
-        if cell.stamp.offset < self._lost.get(stamp.partition, -1):
+        if cell.stamp.offset < self._assignments.lost(stamp.partition):
             return "lost"
         if cell.fingerprint != fingerprint:
             return "fingerprint"
@@ -223,7 +204,7 @@ class ReselectColumnCache:
 
     def new_cell(self, value: CellValue | None, fingerprint: object, stamp: Stamp, origin: Origin) -> Cell | None:
         """A cell for the value, or None if it must not be cached: a placeholder, too large, not our partition."""
-        generation = self.generation(stamp.partition)
+        generation = self._assignments.generation(stamp.partition)
         refused = self._refusal(value, generation)
         if refused or generation is None:
             self.counts["writes", origin, refused or "generation"] += 1
@@ -265,9 +246,9 @@ class ReselectColumnCache:
 
     def _put_verdict(self, cell: Cell, old: Cell | None, newest: int) -> str:
         """Section 5.3 rules 1 and 2."""
-        if cell.generation != self.generation(cell.stamp.partition):
+        if cell.generation != self._assignments.generation(cell.stamp.partition):
             return "generation"
-        if cell.stamp.offset < self._lost.get(cell.stamp.partition, -1):
+        if cell.stamp.offset < self._assignments.lost(cell.stamp.partition):
             return "lost"
         if cell.origin is Origin.DB:
             return "offset" if newest > cell.stamp.offset else "stored"
@@ -305,10 +286,7 @@ class ReselectColumnCache:
         """A durable store may hold too many rows to look through: there another generation hides those of before."""
         if self._rows.store.durable:
             self.counts["drops", cause] += 1
-            self._parked.pop(partition, None)
-            if partition in self._generations:
-                self._last_generation += 1
-                self._generations[partition] = self._last_generation
+            self._assignments.renew(partition)
             return
         self._drop_all([key for key in self._rows.store.keys(None) if self._belongs(key, partition)], cause)
 
@@ -316,19 +294,13 @@ class ReselectColumnCache:
         row = self._rows.get(key)
         return row is None or any(cell.stamp.partition == partition for cell in row.values())
 
-    # -- across assignments and restarts --------------------------------------------------------------------
-
-    def _park(self, partition: Partition) -> None:
-        generation, following = self._generations.pop(partition, None), self._next.pop(partition, None)
-        if generation is not None and following is not None:
-            lost = self._lost.get(partition, -1)
-            self._parked[partition] = ParkedPartition(partition.topic, partition.number, generation, following, lost)
+    # -- across restarts --------------------------------------------------------------------------------------
 
     def _state(self) -> CacheState:
         shapes = {table: shape if isinstance(shape, str) else None for table, shape in self._shapes.items()}
         tables = [KnownTable.of(table, number, shapes.get(table)) for table, number in self._tables.items()]
-        parked = list(self._parked.values())
-        return CacheState(self._settings, self._now(), self._wall(), self._last_generation, parked, tables)
+        last, parked = self._assignments.ended()
+        return CacheState(self._settings, self._now(), self._wall(), last, parked, tables)
 
     def _restore(self) -> None:
         """Go on where the last process stopped in good order, else with nothing."""
@@ -339,8 +311,7 @@ class ReselectColumnCache:
             self._rows.drop_table(None)
             return
         self._clock_base = state.clock + max(self._wall() - state.wall, 0) - self._clock()
-        self._last_generation = state.last_generation
-        self._parked = {parked.partition: parked for parked in state.partitions}
+        self._assignments = CacheAssignments(state.last_generation, state.partitions)
         self._tables = {table.id: table.number for table in state.tables}
         self._shapes = {table.id: table.shape for table in state.tables if table.shape is not None}
 
@@ -350,93 +321,6 @@ class ReselectColumnCache:
 
     def _number(self, table: TableId) -> int:
         return self._tables.setdefault(table, len(self._tables))
-
-
-class MemoryReselectColumnCache(ReselectColumnCache):
-    """The cache in this process's memory (``reselect.cache.type=memory``)."""
-
-    def __init__(self, limits: CacheLimits, clock: Callable[[], int], is_placeholder: Callable[[object], bool]) -> None:
-        self.rows = MemoryRowStore(limits)
-        super().__init__(self.rows, limits, clock, is_placeholder)
-
-
-@dataclass(slots=True)
-class PendingRow:
-    """What a batch says about a row: dropped at an offset, and then these cells (None: the column is invalid)."""
-
-    dropped: int | None = None
-    cells: dict[str, Cell | None] = field(default_factory=dict)
-
-
-class CacheBatch:
-    """The overlay of one batch of one table. Nothing reaches other batches before ``publish``."""
-
-    def __init__(self, cache: ReselectColumnCache, table: int, fingerprints: Mapping[str, object]) -> None:
-        self.cache = cache
-        self.fingerprints = fingerprints
-        self.pending: dict[str, PendingRow] = {}
-        self._table = table
-        self._epoch = cache.epoch(table)
-        self._ended = False
-
-    def for_row(self, key: str, stamp: Stamp) -> RowCache:
-        """The cells of one row, seen from the event that ``stamp`` names."""
-        return RowCache(self, RowKey(self._table, key), stamp)
-
-    def publish(self) -> None:
-        """Make the batch's puts and drops visible; call it after the table commit."""
-        valid = self.cache.epoch(self._table) == self._epoch
-        for key in self._end():
-            self.cache.apply(RowKey(self._table, key), self.pending[key], valid)
-
-    def discard(self) -> None:
-        """The batch failed: forget what it said, and drop every row that it touched."""
-        for key in self._end():
-            self.cache.drop_row(RowKey(self._table, key), "failure")
-
-    def _end(self) -> Iterator[str]:
-        if self._ended:
-            return
-        self._ended = True
-        yield from self.pending
-        self.cache.release()
-
-
-class RowCache:
-    """One row's cells for one event (Debezium's ``RowCache``)."""
-
-    __slots__ = ("_batch", "_key", "_stamp")
-
-    def __init__(self, batch: CacheBatch, key: RowKey, stamp: Stamp) -> None:
-        self._batch = batch
-        self._key = key
-        self._stamp = stamp
-
-    def get(self, column: str) -> Hit | None:
-        """The value that stood in ``column`` when the event was written, or None (a miss, always safe)."""
-        pending = self._batch.pending.get(self._key.key)
-        if pending is not None and column in pending.cells:
-            cell = pending.cells[column]
-            return Hit(cell.value) if cell is not None and cell.stamp.offset <= self._stamp.offset else None
-        if pending is not None and pending.dropped is not None:
-            return None
-        return self._batch.cache.read(self._key, column, self._stamp, self._batch.fingerprints.get(column))
-
-    def put(self, column: str, value: CellValue | None, origin: Origin = Origin.EVENT) -> None:
-        """Remember a real value or null. Values that must not be cached invalidate the column instead."""
-        fingerprint = self._batch.fingerprints.get(column)
-        self._pending().cells[column] = self._batch.cache.new_cell(value, fingerprint, self._stamp, origin)
-
-    def invalidate(self, column: str) -> None:
-        """Forget one column."""
-        self._pending().cells[column] = None
-
-    def drop(self) -> None:
-        """Forget the row: it was deleted, or is a new incarnation."""
-        self._batch.pending[self._key.key] = PendingRow(dropped=self._stamp.offset)
-
-    def _pending(self) -> PendingRow:
-        return self._batch.pending.setdefault(self._key.key, PendingRow())
 
 
 def _goes_back(earlier: Stamp, later: Stamp) -> bool:

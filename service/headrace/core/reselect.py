@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.arrays import build_array
-from headrace.core.cache import CacheBatch
+from headrace.core.cache_batch import CacheBatch
 from headrace.core.cache_rows import CellValue
 from headrace.core.errors import BadRecord, Fatal, HeadraceError, Retriable
 from headrace.core.events import Actions, CellState, Column, TableId

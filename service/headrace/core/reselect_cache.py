@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.cache import CacheBatch
+from headrace.core.cache_batch import CacheBatch
 from headrace.core.cache_rows import CellValue, Origin, Partition, Stamp
 from headrace.core.events import Actions, CellState, Column
 from headrace.core.reselect_rules import TableRules

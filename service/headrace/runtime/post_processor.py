@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.core.cache import CacheBatch, ReselectColumnCache
+from headrace.core.cache import ReselectColumnCache
+from headrace.core.cache_batch import CacheBatch
 from headrace.core.cache_rows import MemoryRowStore, Origin, Partition, RowStore
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable

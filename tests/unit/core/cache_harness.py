@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from headrace.core.cache import CacheBatch, ReselectColumnCache
+from headrace.core.cache import ReselectColumnCache
+from headrace.core.cache_batch import CacheBatch
 from headrace.core.cache_rows import (
     CacheLimits,
     Hit,
