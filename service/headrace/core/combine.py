@@ -1,13 +1,14 @@
 """Several runs of changes as one, across schema changes that only add columns or widen types.
 
 A column that a run's schema does not have is ABSENT there. Runs whose types do not go together are not combined: they
-become batches of their own, and it is the table that says whether the later one fits.
+become batches of their own, and it is the table that says whether the later one fits. So do runs of several topics that
+feed one table: offsets of one say nothing about those of another (``merge.md`` section 2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,7 @@ class Shape:
     """What runs that become one batch have in common."""
 
     table: TableId
+    topic: str
     key_fields: tuple[str, ...]
     types: Mapping[str, pa.DataType]
 
@@ -46,8 +48,8 @@ def joined(shape: Shape | None, run: Changes) -> Shape | None:
     """The shape of ``run`` added to runs of ``shape`` (None: to nothing). None if they do not go together."""
     types = {column.name: column.values.type for column in run.columns}
     if shape is None:
-        return Shape(run.table, run.key_fields, types)
-    if run.table != shape.table or run.key_fields != shape.key_fields:
+        return Shape(run.table, run.version.topic, run.key_fields, types)
+    if (run.table, run.version.topic, run.key_fields) != (shape.table, shape.topic, shape.key_fields):
         return None
     merged = dict(shape.types)
     for name, kind in types.items():
@@ -55,7 +57,7 @@ def joined(shape: Shape | None, run: Changes) -> Shape | None:
         if wider is None:
             return None
         merged[name] = wider
-    return Shape(shape.table, shape.key_fields, merged)
+    return replace(shape, types=merged)
 
 
 def combine(runs: Sequence[Changes]) -> Changes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from change_events import Event, changes, create, delete, update
@@ -58,3 +60,10 @@ def test_runs_of_types_that_do_not_go_together_are_not_joined() -> None:
     )
     assert joined(joined(None, number), number) is not None
     assert joined(joined(None, number), other) is None
+
+
+def test_runs_of_several_topics_are_not_joined() -> None:
+    """A record that is sent again through another topic keeps the coordinate that it has there."""
+    first, again = changes(update(1, 10, a=1)), changes(update(1, 20, a=1))
+    again = replace(again, version=replace(again.version, topic="dead letters"))
+    assert joined(joined(None, first), again) is None
