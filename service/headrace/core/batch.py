@@ -15,6 +15,7 @@ from enum import StrEnum
 from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.cassandra_batch import joined as joined_writes
 from headrace.core.combine import combine, joined, split
+from headrace.core.echoes import Echoes, resumable
 from headrace.core.errors import Fatal
 from headrace.core.events import Changes, Truncate
 from headrace.core.offsets import OffsetTracker
@@ -115,6 +116,7 @@ class BatchManager:
         self._open: dict[int, Batch] = {}
         self._offsets = OffsetTracker()
         self._behind: dict[Hashable, int] = {}
+        self._echoes = Echoes()
         self._next_id = 0
 
     def add(
@@ -125,7 +127,8 @@ class BatchManager:
         ``behind`` is how many more records of the partition wait in Kafka.
         """
         self._behind[partition] = behind
-        parts = [(table, part, held) for table, piece in pieces for part, held in _parts(piece)]
+        end = resumable(end, pieces, behind)
+        parts = [(table, *part) for table, piece in pieces for part in self._parts(table, partition, piece)]
         ticket = self._offsets.begin(partition, end, len(parts))
         for table, part, held in parts:
             held_until = now + KEY_CHANGE_PATIENCE if held else 0.0
@@ -197,7 +200,13 @@ class BatchManager:
         self._queues.clear()
         self._open.clear()
         self._behind.clear()
+        self._echoes = Echoes()
         self._offsets = OffsetTracker()
+
+    def _parts(self, table: str, partition: Hashable, piece: Piece) -> Iterator[tuple[Piece, bool]]:
+        """What a piece adds to its table; True marks what waits for the second half of a key change."""
+        told = self._echoes.without(table, partition, piece) if isinstance(piece, Changes) else piece
+        return iter(()) if told is None else _parts(told)
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
