@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,14 +118,14 @@ class Service:
         )
 
     def _observe(self, connector: str, number: int) -> TaskMetrics:
-        """Metrics of a task; the first record of a topic makes it an active topic (KIP-558)."""
+        """Metrics of a task; the first record of a topic makes it an active topic (KIP-558), notes go to its status."""
 
         def seen(topic: str) -> None:
             if self._config.get_boolean("topic.tracking.enable"):
                 now = int(self.worker.now().timestamp() * 1000)
                 self.worker.statuses.put_topic(TopicStatus(topic, connector, number, now))
 
-        return self._metrics.task(connector, number, seen)
+        return self._metrics.task(connector, number, seen, partial(self.worker.statuses.note, connector, number))
 
     def _advertised(self, host: str) -> tuple[str, int]:
         name = self._config.get_string("rest.advertised.host.name") or host or socket.gethostname()

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from recordings.records import RecordedRecord, publish
 
+from headrace.core.envelope import NO_SCHEMA_CHANGES
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import free_ports, wait_until
 from headrace_dev.worker import Worker
@@ -48,6 +50,34 @@ def test_what_was_paused_is_paused_after_a_kill(worker: Worker) -> None:
     assert worker.states("shop") == ["PAUSED"] * 3
     worker.call("PUT", "/connectors/shop/resume")
     wait_until(lambda: worker.states("shop") == ["RUNNING"] * 3, "running", 60)
+
+
+def test_what_is_not_guaranteed_stands_in_the_status_after_a_kill(
+    worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
+) -> None:
+    """A topic of schema changes is no table's; the note on it lives in Kafka, like the states."""
+    topic = unique("shop-schema")
+    stack_kafka.create_topic(topic)
+    change = json.dumps({"databaseName": "shop", "ddl": "ALTER TABLE t RENAME COLUMN a TO b", "tableChanges": []})
+    publish(stack_kafka.bootstrap_servers, [RecordedRecord(topic, 0, 0, 0, None, change.encode(), ())])
+    config = {"connector.class": "LakehouseSink", "topics": topic}
+    for side in ("key", "value"):
+        config[f"{side}.converter"] = "org.apache.kafka.connect.json.JsonConverter"
+        config[f"{side}.converter.schemas.enable"] = "false"
+    worker.put_connector("schema", config)
+    said = [{"note": NO_SCHEMA_CHANGES.text, "where": [topic]}]
+    wait_until(lambda: _notes(worker) == said, "the note", 30)
+    worker.call("PUT", "/connectors/schema/pause")
+    wait_until(lambda: worker.states("schema") == ["PAUSED"] * 2, "paused", 30)
+    worker.kill()
+    worker.start()
+    assert _notes(worker) == said
+
+
+def _notes(worker: Worker) -> list[dict[str, object]] | None:
+    [task] = worker.call("GET", "/connectors/schema/status")["tasks"]
+    found: list[dict[str, object]] | None = task.get("notes")
+    return found
 
 
 def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:

@@ -113,6 +113,24 @@ async def test_offsets_without_brokers_are_an_error_with_connects_text(api: Api)
     assert answer.json()["message"] == "Failed to retrieve consumer group offsets for sink connector shop"
 
 
+async def test_what_is_not_guaranteed_stands_in_the_tasks_status(api: Api) -> None:
+    """Beside its state and only where there is something; a restart by request starts afresh, a failure does not."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    assert all("notes" not in task for task in (await api.status())["tasks"])
+    api.worker.statuses.note("shop", 0, "no positions", "shop.public.orders")
+    said = [{"note": "no positions", "where": ["shop.public.orders"]}]
+    api.tasks.tasks["shop-0"].fail(Fatal("broken"))
+    await api.until("RUNNING", "FAILED")
+    assert [task["notes"] for task in (await api.status())["tasks"]] == [said]
+    assert (await api.call("GET", "/connectors/shop/tasks/0/status")).json()["notes"] == said
+    expanded = (await api.call("GET", "/connectors?expand=status")).json()
+    assert expanded["shop"]["status"]["tasks"][0]["notes"] == said
+    await api.call("POST", "/connectors/shop/tasks/0/restart")
+    await api.until("RUNNING", "RUNNING")
+    assert all("notes" not in task for task in (await api.status())["tasks"])
+
+
 async def test_a_target_state_that_cannot_be_written_is_an_error(api: Api) -> None:
     """Kafka is down: nothing has changed, and the answer says so."""
     await api.create()

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from headrace.core.cassandra_batch import CassandraBatch, joined
-from headrace.core.cassandra_envelope import Losses, write_of
+from headrace.core.cassandra_envelope import write_of
+from headrace.core.cassandra_losses import Losses
 from headrace.core.catalog import Catalog
 from headrace.core.converter import JsonConverter, json_type, parse_plain
 from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
@@ -32,11 +33,6 @@ class ConnectorDecoder:
         self._cassandra = CassandraDecoder(topic, options)
         self._is_cassandra: bool | None = None
 
-    @property
-    def losses(self) -> Mapping[str, int]:
-        """What the connector did not tell, counted."""
-        return self._cassandra.losses.counts
-
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it."""
         if self._is_cassandra is None:
@@ -49,7 +45,7 @@ class CassandraDecoder:
     """Decodes the records of one Cassandra topic; one thread at a time."""
 
     def __init__(self, topic: str, options: EnvelopeOptions) -> None:
-        self.losses = Losses()
+        self._losses = Losses()
         self._topic = topic
         self._values = JsonConverter(options.value_schemas)
         self._keys = JsonConverter(options.key_schemas)
@@ -68,6 +64,7 @@ class CassandraDecoder:
             except BadRecord as error:
                 out.errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
         out.pieces.extend(joined(batches))
+        out.notes, out.losses = self._losses.taken()
         return out
 
     def _batch(self, record: KafkaRecord) -> CassandraBatch:
@@ -77,7 +74,7 @@ class CassandraDecoder:
         payload = self._payload(schema, text)
         after = None if schema is None else schema.field("after")
         key_fields = self._key_fields(record)
-        write = write_of(payload, key_fields, self.losses, after)
+        write = write_of(payload, key_fields, self._losses, after)
         source = payload["source"]
         table = TableId(str(source.get("name")), "", str(source.get("keyspace")), str(source.get("table")))
         version = RowVersion(b"", self._topic, record.partition, record.offset, int(source["ts_us"]))

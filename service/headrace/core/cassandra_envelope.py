@@ -7,29 +7,17 @@ write time ``source.ts_us``; in a snapshot that is the time of the SELECT, and m
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.core.cassandra import MARKED, SNAPSHOT_TIME, Bound, Cell, CellWrites, Delete, Key, Range, Write, octets
+from headrace.core.cassandra_losses import Loss, Losses, losses_of
 from headrace.core.errors import BadRecord
 from headrace.core.schema import Schema
 
 _START, _END = "_range_start", "_range_end"
 _BOUNDS = (_START, _END)
 _KINDS: Mapping[type, str] = {bool: "boolean", int: "int64", float: "double"}
-
-
-@dataclass(slots=True)
-class Losses:
-    """What the connector itself does not tell, counted by what it is: for the task's status, never guessed."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def note(self, what: str) -> None:
-        """One more event with it."""
-        self.counts[what] += 1
 
 
 def write_of(
@@ -53,8 +41,9 @@ def write_of(
         return Delete(key, written)
     if operation not in ("i", "u"):
         raise BadRecord(f"unknown operation {operation!r} in a Cassandra event")
+    if len(key_fields) > 1:  # there may be clustering columns, without which there are no static ones
+        losses.note(Loss.STATIC, events=int(len(key) < len(key_fields)))
     if len(key) < len(key_fields):
-        losses.note("static columns: a write of a partition's static columns has no row")
         return CellWrites(key)
     made = {
         name: _cell(name, cell, written, after, losses)
@@ -81,19 +70,13 @@ def _cell(name: str, cell: Mapping[str, Any], written: int, after: Schema | None
     value = cell.get("value")
     if value is None:
         return Cell(written)
-    if isinstance(value, list | Mapping):
-        losses.note(
-            f"column {name}: adding to, removing from and replacing a collection look alike, unless it is frozen"
-        )
-    kind = _kind(name, value, after)
+    told = None if after is None else after.field(name)
+    schema = None if told is None else told.field("value")
+    for loss in losses_of(value, schema):
+        losses.note(loss, name)
+    kind = _KINDS.get(type(value), "string") if schema is None else schema.type
     ends = cell.get("deletion_ts")
     return Cell(written, value, octets(kind, value), None if ends is None else int(ends))
-
-
-def _kind(name: str, value: Any, after: Schema | None) -> str:
-    cell = None if after is None else after.field(name)
-    told = None if cell is None else cell.field("value")
-    return _KINDS.get(type(value), "string") if told is None else told.type
 
 
 def _marker(cells: Mapping[str, Cell], written: int) -> Cell:

@@ -7,6 +7,7 @@ decoded in runs that share a schema, one msgspec call and one Arrow build per co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ from headrace.core.flattened import (
     plain_is_schema_change,
     tells_too_little,
 )
+from headrace.core.notes import Note
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
 
@@ -45,10 +47,10 @@ _BEGIN_OF_SNAPSHOT = ("first", "first_in_data_collection")
 _SCHEMA_CHANGE = "SchemaChangeValue"
 _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", _SCHEMA_CHANGE, "MessageValue")
 
-NO_POSITIONS = (
+NO_POSITIONS = Note(
     "the source block has no position that orders changes, so they are applied in order of arrival, and late ones count"
 )
-NO_SCHEMA_CHANGES = (
+NO_SCHEMA_CHANGES = Note(
     "schema changes are not applied: a column that was added with a default, or renamed, stays null in rows that do "
     "not change"
 )
@@ -77,15 +79,17 @@ class Decoded:
     """What a run of records holds. ``skipped`` counts records that are no row changes (heartbeats, messages…).
 
     ``snapshots`` has the tables of which a snapshot begins among the records; None stands for all of the connector's.
-    ``notes`` are for the operator: what the topic lacks, said once. ``tells_too_little`` is set where records have too
-    little of their events for reselect and its cache.
+    ``notes`` are for the operator: what the topic lacks, said once; ``losses`` counts values of which the source's
+    connector does not tell all. ``tells_too_little`` is set where records have too little of their events for reselect
+    and its cache.
     """
 
     pieces: list[Changes | Truncate | CassandraBatch] = field(default_factory=list)
     errant: list[Errant] = field(default_factory=list)
     skipped: int = 0
     snapshots: list[TableId | None] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    losses: Counter[str] = field(default_factory=Counter)
     tells_too_little: bool = False
 
 
@@ -109,8 +113,8 @@ class TopicDecoder:
         self._codecs: LRUCache[int, tuple[Schema | None, Codec | None]] = LRUCache(_CODECS)
         self._last: Codec | None = None
         self._plain_kind: bool | None = None
-        self._noted: set[str] = set()
-        self._notes: list[str] = []
+        self._noted: set[Note] = set()
+        self._notes: list[Note] = []
         self._table = TableId("", "", "", topic)
         self._names: Names | None = None
 
@@ -218,10 +222,10 @@ class TopicDecoder:
                     self._note(NO_SCHEMA_CHANGES)
         return bool(self._plain_kind)
 
-    def _note(self, text: str) -> None:
-        if text not in self._noted:
-            self._noted.add(text)
-            self._notes.append(text)
+    def _note(self, note: Note) -> None:
+        if note not in self._noted:
+            self._noted.add(note)
+            self._notes.append(note)
 
     # -- the events of one schema ---------------------------------------------------------------------------
 

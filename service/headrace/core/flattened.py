@@ -26,6 +26,7 @@ from headrace.core.converter import parse_plain, row_type
 from headrace.core.envelope_events import OLD_KEY_HEADER, TOMBSTONE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import NO_POSITION, Changes, Operation
+from headrace.core.notes import Note
 from headrace.core.positions import POSITION_FORMATS
 from headrace.core.schema import Schema
 
@@ -91,7 +92,7 @@ _NO_ROWS = (
 _SCHEMA_CHANGE = frozenset({"databaseName", "ddl", "tableChanges"})
 
 
-NO_ORDER = (
+NO_ORDER = Note(
     "flattened records without a position are applied in order of arrival, so that late ones count; let "
     "ExtractNewRecordState add op and the position of the source (add.fields=op,source.lsn for PostgreSQL)"
 )

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.core.lifecycle import State
+from headrace.core.notes import Notes
 
 _CONNECTOR, _TASK, _TOPIC = "status-connector-", "status-task-", "status-topic-"
+_NOTES = "status-notes-"
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a worker saw of a connector or task, and why it failed (``trace``, Connect-shaped)."""
+    """What a worker saw of a connector or task, and why it failed (``trace``, Connect-shaped).
+
+    ``notes``, of tasks only, are stored beside it: they outlive a change of the state.
+    """
 
     state: State
     worker_id: str
     generation: int = 0
     version: str | None = None
     trace: str | None = None
+    notes: Notes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +42,13 @@ class TopicStatus:
 class StatusState:
     """The state that a status log adds up to. ``apply`` its records in order."""
 
-    __slots__ = ("connectors", "tasks", "topics")
+    __slots__ = ("connectors", "notes", "tasks", "topics")
 
     def __init__(self) -> None:
         self.connectors: dict[str, Status] = {}
         self.tasks: dict[tuple[str, int], Status] = {}
         self.topics: dict[tuple[str, str], TopicStatus] = {}
+        self.notes: dict[tuple[str, int], Notes] = {}
 
     def apply(self, key: str, value: bytes | None) -> None:
         """Take in a record; unknown keys are somebody else's."""
@@ -48,8 +56,9 @@ class StatusState:
         if key.startswith(_CONNECTOR):
             _set(self.connectors, key.removeprefix(_CONNECTOR), _status(document))
         elif key.startswith(_TASK):
-            name, _, number = key.removeprefix(_TASK).rpartition("-")
-            _set(self.tasks, (name, int(number)), _status(document))
+            _set(self.tasks, _task_of(key.removeprefix(_TASK)), _status(document))
+        elif key.startswith(_NOTES):
+            _set(self.notes, _task_of(key.removeprefix(_NOTES)), _notes(document))
         elif key.startswith(_TOPIC):
             topic, _, connector = key.removeprefix(_TOPIC).partition(":connector-")
             _set(self.topics, (connector, topic), _topic_status(document))
@@ -63,6 +72,11 @@ def connector_key(name: str) -> str:
 def task_key(name: str, number: int) -> str:
     """The key of a task's status."""
     return f"{_TASK}{name}-{number}"
+
+
+def notes_key(name: str, number: int) -> str:
+    """The key of a task's notes; Kafka Connect has no such record and passes it over."""
+    return f"{_NOTES}{name}-{number}"
 
 
 def topic_key(name: str, topic: str) -> str:
@@ -85,12 +99,27 @@ def encode_status(status: Status | None) -> bytes | None:
     )
 
 
+def encode_notes(notes: Notes) -> bytes | None:
+    """The value of a task's notes; without any the record is removed."""
+    return _encode({"notes": notes_document(notes)}) if notes else None
+
+
+def notes_document(notes: Notes) -> list[Mapping[str, Any]]:
+    """Notes as JSON, in the status topic and in REST answers."""
+    return [{"note": text, "where": list(places)} for text, places in notes.items()]
+
+
 def encode_topic(status: TopicStatus | None) -> bytes | None:
     """The value of an active topic; None removes it."""
     if status is None:
         return None
     topic = {"name": status.topic, "connector": status.connector, "task": status.task}
     return _encode({"topic": {**topic, "discoverTimestamp": status.discovered}})
+
+
+def _task_of(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("-")
+    return name, int(number)
 
 
 def _set(table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -110,6 +139,10 @@ def _status(document: Any) -> Status | None:
         document.get("version"),
         document.get("trace"),
     )
+
+
+def _notes(document: Any) -> Notes | None:
+    return None if document is None else {each["note"]: tuple(each["where"]) for each in document["notes"]}
 
 
 def _topic_status(document: Any) -> TopicStatus | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.core.config_def import ConfigInfo, ConfigInfos, ConfigKey, ConfigValue
-from headrace.core.status import Status
+from headrace.core.status import Status, notes_document
 from headrace.ports import TopicPartition
 from headrace.runtime.herder import ConnectorInfo, ConnectorStateInfo
 from headrace.runtime.plugins import ConnectorPlugin
@@ -31,8 +31,13 @@ def connector_state_info(info: ConnectorStateInfo) -> Json:
 
 
 def task_state(number: int, seen: Status) -> Json:
-    """A task's state."""
-    return {"id": number, **_state(seen)}
+    """A task's state, and what is not guaranteed for its topics where there is anything.
+
+    ``notes`` is Headrace's own. Clients pass over members that they do not know, as they did when Connect added
+    ``version`` (KIP-891); a ``trace`` would make consoles show a task that runs as one that has failed.
+    """
+    notes = {"notes": notes_document(seen.notes)} if seen.notes else {}
+    return {"id": number, **_state(seen), **notes}
 
 
 def task_infos(name: str, configs: Sequence[Mapping[str, str]]) -> list[Json]:

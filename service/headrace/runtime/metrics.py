@@ -62,9 +62,15 @@ class Metrics:
         """All metrics as text, and the content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
-    def task(self, connector: str, number: int, topic_seen: Callable[[str], None]) -> TaskMetrics:
-        """What observes a task; ``topic_seen`` hears of each topic at its first record."""
-        return TaskMetrics(self, (connector, str(number)), topic_seen)
+    def task(
+        self,
+        connector: str,
+        number: int,
+        topic_seen: Callable[[str], None],
+        noted: Callable[[str, str], None] = lambda text, place: None,
+    ) -> TaskMetrics:
+        """What observes a task; ``topic_seen`` hears of each topic at its first record, ``noted`` of each note."""
+        return TaskMetrics(self, (connector, str(number)), topic_seen, noted)
 
     def reselects(self, connector: str, number: int) -> ReselectTaskMetrics:
         """What counts the reselects of a task."""
@@ -102,6 +108,11 @@ class Metrics:
     def _table_metrics(self) -> None:
         self.events = self._counter("headrace_events", "Change events written", _TABLE)
         self.skipped = self._counter("headrace_records_skipped", "Records that are no row changes", (*_TASK, "topic"))
+        self.losses = self._counter(
+            "headrace_source_losses",
+            "Values that the source's connector does not tell in full",
+            (*_TASK, "topic", "kind"),
+        )
         self.batches = self._counter("headrace_batches", "Batches by what closed them", (*_TABLE, "trigger"))
         self.batch_rows = self._histogram("headrace_batch_events", "Events per batch", _TABLE, _ROWS)
         self.write = self._histogram("headrace_write_seconds", "From a batch to its durable rows", _TABLE, _SECONDS)
@@ -136,10 +147,17 @@ class Metrics:
 class TaskMetrics:
     """``runtime/observation.py: Observer`` of one task. Called from its loop and from writer threads."""
 
-    def __init__(self, metrics: Metrics, labels: tuple[str, str], topic_seen: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        labels: tuple[str, str],
+        topic_seen: Callable[[str], None],
+        noted: Callable[[str, str], None],
+    ) -> None:
         self._metrics = metrics
         self._labels = labels
         self._topic_seen = topic_seen
+        self._noted = noted
         self._topics: set[str] = set()
         self._largest = 0
 
@@ -162,6 +180,15 @@ class TaskMetrics:
         if records and partition.topic not in self._topics:
             self._topics.add(partition.topic)
             self._topic_seen(partition.topic)
+
+    def noted(self, text: str, place: str) -> None:
+        """Something is not guaranteed."""
+        self._noted(text, place)
+
+    def lost(self, topic: str, losses: Mapping[str, int]) -> None:
+        """Values that are not told in full."""
+        for kind, values in losses.items():
+            self._metrics.losses.labels(*self._labels, topic, kind).inc(values)
 
     def written(self, batch: Batch, seconds: float, now: float) -> None:
         """A batch is durable and visible."""

@@ -22,6 +22,12 @@ class Observer(Protocol):
     def decoded(self, partition: TopicPartition, records: int, skipped: int, errant: int) -> None:
         """A chunk was decoded."""
 
+    def noted(self, text: str, place: str) -> None:
+        """Something is not guaranteed for a topic, or a column of it; said once."""
+
+    def lost(self, topic: str, losses: Mapping[str, int]) -> None:
+        """Values of which the source's connector does not tell all, by what is lost."""
+
     def written(self, batch: Batch, seconds: float, now: float) -> None:
         """A batch is durable. ``now`` is the wall clock in seconds, for the freshness of its rows."""
 
@@ -37,6 +43,12 @@ class _Silent:
         return nullcontext()
 
     def decoded(self, partition: TopicPartition, records: int, skipped: int, errant: int) -> None:
+        pass
+
+    def noted(self, text: str, place: str) -> None:
+        pass
+
+    def lost(self, topic: str, losses: Mapping[str, int]) -> None:
         pass
 
     def written(self, batch: Batch, seconds: float, now: float) -> None:

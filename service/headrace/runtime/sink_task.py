@@ -106,7 +106,6 @@ class SinkTask:
         self._decoders: dict[str, ConnectorDecoder] = {}
         self._pipelines: dict[tuple[str, bool], Pipeline] = {}
         self._topics: dict[str, set[str]] = {}
-        self._told: set[str] = set()
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
@@ -203,21 +202,19 @@ class SinkTask:
     def _decode(self, chunk: Chunk) -> Decoded:
         topic = chunk.partition.topic
         with self._observer.stage(topic, "decode"):
-            decoder = self._decoder(topic)
-            decoded = decoder.decode(chunk.records)
+            decoded = self._decoder(topic).decode(chunk.records)
             decoded.pieces = [self._options.fields.apply(piece) for piece in decoded.pieces]
-        for what in decoder.losses.keys() - self._told:
-            self._told.add(what)
-            log.warning(
-                "%s: topic %s: its connector does not tell everything: %s", self._options.connector, topic, what
-            )
         return decoded
 
     def _heed_what_is_not_told(self, topic: str, decoded: Decoded) -> None:
+        """Into the log once, into the task's status for as long as it holds."""
         if decoded.tells_too_little:
             self._post_processor.leave(topic)
         for note in decoded.notes:
-            log.warning("%s: %s: %s", self._options.connector, topic, note)
+            place = note.place(topic)
+            log.warning("%s: %s: %s", self._options.connector, place, note.text)
+            self._observer.noted(note.text, place)
+        self._observer.lost(topic, decoded.losses)
 
     def _note_what_no_cell_shows(self, chunk: Chunk, decoded: Decoded) -> None:
         """Records that are not applied, and snapshots that begin, change what may be remembered of rows."""

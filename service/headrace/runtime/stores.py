@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from headrace.core import config_state, status
 from headrace.core.config_state import ClusterConfigState
 from headrace.core.errors import HeadraceError
 from headrace.core.lifecycle import TargetState
+from headrace.core.notes import with_note
 from headrace.core.status import Status, StatusState, TopicStatus
 from headrace.ports import CompactedLog, LogRecord
 
@@ -86,12 +88,14 @@ class StatusStore:
         return self._state.connectors.get(name)
 
     def task(self, name: str, number: int) -> Status | None:
-        """The task's status, None if nothing is known of it."""
-        return self._state.tasks.get((name, number))
+        """The task's status with its notes, None if nothing is known of it."""
+        seen = self._state.tasks.get((name, number))
+        return None if seen is None else replace(seen, notes=self._state.notes.get((name, number), {}))
 
     def tasks(self, name: str) -> list[tuple[int, Status]]:
         """The statuses of the connector's tasks, by number."""
-        return sorted((number, seen) for (owner, number), seen in self._state.tasks.items() if owner == name)
+        numbers = sorted(number for owner, number in self._state.tasks if owner == name)
+        return [(number, seen) for number in numbers if (seen := self.task(name, number)) is not None]
 
     def topics(self, name: str) -> list[str]:
         """The topics that the connector has read from."""
@@ -106,8 +110,22 @@ class StatusStore:
         self._put(status.connector_key(name), status.encode_status(seen))
 
     def put_task(self, name: str, number: int, seen: Status | None) -> None:
-        """Set or remove the task's status."""
+        """Set or remove the task's status. Its notes go with it, and stand when it changes."""
         self._put(status.task_key(name, number), status.encode_status(seen))
+        if seen is None:
+            self.forget_notes(name, number)
+
+    def note(self, name: str, number: int, text: str, place: str) -> None:
+        """Add to the task's notes."""
+        known = self._state.notes.get((name, number), {})
+        notes = with_note(known, text, place)
+        if notes != known:
+            self._put(status.notes_key(name, number), status.encode_notes(notes))
+
+    def forget_notes(self, name: str, number: int) -> None:
+        """Start the task's notes afresh."""
+        if (name, number) in self._state.notes:
+            self._put(status.notes_key(name, number), None)
 
     def put_topic(self, seen: TopicStatus) -> None:
         """Note that a connector reads from a topic."""

@@ -156,6 +156,8 @@ class WorkerConnector:
         await self._end_tasks(outdated, Event.DELETE)
         self._forget_task_statuses(len(configs))
         await asyncio.gather(*(self._tasks[n].stop(Event.RESTART) for n in restarts if n in self._tasks))
+        for number in restarts:  # what still holds is noted again
+            self._context.statuses.forget_notes(self.name, number)
         for number, config in enumerate(configs):
             task = self._tasks.get(number) or self._new_task(number, config)
             await (task.run() if running else task.pause())

@@ -55,6 +55,18 @@ def test_a_topic_is_reported_at_its_first_record() -> None:
     assert seen == ["shop.orders"]
 
 
+def test_losses_are_counted_and_notes_passed_on() -> None:
+    """By what is lost; a note goes to whoever shows the task's status."""
+    metrics, noted = Metrics(), list[tuple[str, str]]()
+    observer = metrics.task("shop", 0, lambda topic: None, lambda text, place: noted.append((text, place)))
+    observer.lost("c.hr.t", {"varint": 2})
+    observer.lost("c.hr.t", {"varint": 1})
+    observer.noted("why", "c.hr.t column v")
+    labels = {"connector": "shop", "task": "0", "topic": "c.hr.t", "kind": "varint"}
+    assert _value(metrics, "headrace_source_losses_total", **labels) == 3.0
+    assert noted == [("why", "c.hr.t column v")]
+
+
 def test_lag_is_shown_per_partition_and_at_its_largest() -> None:
     """Under our name and under Connect's."""
     metrics = Metrics()

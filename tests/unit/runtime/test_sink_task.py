@@ -16,6 +16,7 @@ from fix_asyncio import eventually
 
 from headrace.core.batch import BatchPolicy
 from headrace.core.cache_rows import CacheLimits, RowStore
+from headrace.core.cassandra_losses import TEXTS, Loss
 from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import Fatal, Retriable
@@ -25,6 +26,8 @@ from headrace.core.naming import TableNaming
 from headrace.core.reselect import ReselectOptions
 from headrace.core.schema import Field, Schema
 from headrace.ports import Chunk, Commit, TableOptions, TopicPartition
+from headrace.runtime.metrics import Metrics
+from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
 from headrace.runtime.table_pipeline import PipelineOptions
@@ -59,6 +62,7 @@ class Harness:
         processor: ReselectColumnsPostProcessor | None = None,
         history: bool = False,
         fields: FieldSelection | None = None,
+        observer: Observer = NO_OBSERVER,
         **logged: bool,
     ) -> SinkTask:
         options = SinkTaskOptions(
@@ -83,6 +87,7 @@ class Harness:
             self.dead_letters,
             self.executor,
             self.failures.append,
+            observer,
         )
 
     def rows(self, table: str = "shop_public_items") -> dict[str, dict[str, Any]]:
@@ -361,17 +366,24 @@ async def test_a_cache_on_disk_serves_after_a_restart(harness: Harness, tmp_path
 
 
 async def test_cassandras_writes_arrive(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    """Cells by their own write times, whatever came first; what the connector does not tell is in the log, once."""
+    """Cells by their own write times, whatever came first; what the connector does not tell is said once."""
     topic = "shop.hr.simple"
     await harness.broker.create_topic(topic)
     for written, name, tags in ((5, "late", ["a"]), (3, "early", None)):
         harness.broker.append(topic, cassandra_write(written, id=7, name=name, tags=tags), key({"id": 7}))
-    async with running(harness.task()):
+    told, metrics = list[tuple[str, str]](), Metrics()
+    observer = metrics.task("items", 0, lambda topic: None, lambda text, place: told.append((text, place)))
+    async with running(harness.task(observer=observer)):
         await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition(topic, 0)) == 2)
-    [row] = harness.rows("shop_hr_simple").values()
+        harness.broker.append(topic, cassandra_write(7, id=8, tags=["b"]), key({"id": 8}))
+        await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition(topic, 0)) == 3)
+    row = harness.rows("shop_hr_simple")["=7"]
     assert (row["id"], row["name"], row["tags"]) == (7, "late", ["a"])
     assert harness.failures == []
-    assert sum("does not tell everything: column tags" in message for message in caplog.messages) == 1
+    assert told == [(TEXTS[Loss.COLLECTION], "shop.hr.simple column tags")]
+    assert sum("shop.hr.simple column tags: adding to" in message for message in caplog.messages) == 1
+    labels = {"connector": "items", "task": "0", "topic": topic, "kind": "collection"}
+    assert metrics.registry.get_sample_value("headrace_source_losses_total", labels) == 2
 
 
 def cassandra_write(written: int, **cells: Any) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fix_asyncio import eventually
 
@@ -63,6 +65,26 @@ async def test_a_status_is_seen_at_once_and_written_when_the_log_is_back(monkeyp
     await eventually(lambda: "status-task-n-0" in written)
     assert b"why" in (written["status-task-n-0"] or b"")
     await store.close()
+
+
+async def test_notes_stand_beside_the_task_until_it_is_gone() -> None:
+    """They outlive a change of its state and a restart of the worker, not the task; each place is told once."""
+    log = MemoryLog()
+    store = StatusStore(log)
+    await store.start()
+    store.note("n", 0, "no positions", "t")  # a task may note something before it has a status
+    store.put_task("n", 0, RUNNING)
+    store.note("n", 0, "no positions", "u column c")
+    store.note("n", 0, "no positions", "t")
+    store.put_task("n", 0, FAILED)
+    await store.close()
+    restarted = StatusStore(log)
+    await restarted.start()
+    assert restarted.tasks("n") == [(0, replace(FAILED, notes={"no positions": ("t", "u column c")}))]
+    restarted.put_task("n", 0, None)
+    restarted.put_task("n", 0, RUNNING)
+    assert restarted.task("n", 0) == RUNNING
+    await restarted.close()
 
 
 async def test_topics_are_listed_once_and_forgotten_on_demand() -> None:
