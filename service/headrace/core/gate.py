@@ -80,6 +80,10 @@ def applying(
     applies: Bools = exempt | _above(version, grouped, tombstones)
     if FLOOR_KEY in ledger:
         applies &= deletes | _above_floor(version, ledger[FLOOR_KEY])
+    if rows:
+        done = _reflected(version, grouped, rows)
+        applies &= ~done[grouped.code]
+        suspect &= ~done
     if suspect.any():
         _walk_all(version, grouped, deletes, exempt, applies, suspect, tombstones, rows)
     return applies
@@ -106,6 +110,24 @@ def _ended_here(version: Versions, grouped: Grouped, deletes: Bools, tombstones:
         followed = following < len(ends)
         ended[followed] = grouped.code[ends[following[followed]]] == grouped.code[followed]
     return ended
+
+
+def _reflected(version: Versions, grouped: Grouped, rows: Mapping[int, RowVersion]) -> Bools:
+    """The keys, by number, whose stored row is of their last event here: the row reflects all that came before it.
+
+    So it is where a merge has written some rows of the batch, and the others are folded again. Source times do not tell
+    this of an event without a position: it may be later than an event of another partition that came after it.
+    """
+    done = np.zeros(len(grouped.keys), np.bool_)
+    ends = np.flatnonzero(np.append(grouped.starts()[1:], True))
+    for end in ends.tolist():
+        row = rows.get(int(grouped.code[end]))
+        done[grouped.code[end]] = row is not None and _coordinate(row) == _coordinate(version.row(end))
+    return done
+
+
+def _coordinate(version: RowVersion) -> tuple[str, int, int]:
+    return version.topic, version.partition, version.offset
 
 
 def _above(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVersion]) -> Bools:

@@ -65,3 +65,12 @@ def test_stored_rows_are_outranked_or_stay() -> None:
     stored = {"=1": version(20, 5)}
     assert applied(update(1, 10), update(1, 20), update(1, 30), stored=stored) == [2]
     assert applied(delete(1, 20), stored=stored) == []
+
+
+def test_a_row_of_the_last_event_reflects_all_before_it() -> None:
+    """A read of another partition that is newer by its time came first, and must not come again."""
+    overtaken = Event(read(1).operation, 1, None, {}, partition=1, offset=9)
+    last = Event(update(1, 20).operation, 1, 20, {}, offset=2)
+    assert applied(overtaken, last) == [0, 1]
+    assert applied(overtaken, last, stored={"=1": version(20, 2)}) == []
+    assert applied(overtaken, last, stored={"=1": version(10, 1)}) == [0, 1]
