@@ -7,7 +7,7 @@ to 3) and swaps; what the batch does not hold is in the table, under the key whe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,11 +61,17 @@ class _Tracer:
         firsts = np.concatenate([[0], last[:-1] + 1]) if len(last) else last
         self._places = {text: place for place, text in enumerate(texts)}
         self._events = {text: index[first : end + 1] for text, first, end in zip(texts, firsts, last, strict=True)}
+        self._halves = _first_halves(changes)
 
     def predecessor(self, key: str, before: int) -> Carried | None:
-        """The row under ``key`` as it stood before the delete that precedes event ``before``."""
+        """The row under ``key`` as it stood before the first half of the key change whose second is ``before``.
+
+        None if that half did not apply: what another delete removed was another row.
+        """
         events = [event for event in self._events.get(key, ()) if event < before]
         if not events or self._changes.operation[events[-1]] not in _DELETES:
+            return None
+        if events[-1] < max((half for half in self._halves.get(key, ()) if half < before), default=events[-1]):
             return None
         life = self._life(events[:-1])
         if life is None:
@@ -98,6 +104,15 @@ class _Tracer:
             return Carried(self._places[key], {column.name: STORED for column in self._changes.columns})
         older = self._changes.old_key.get(life.events[0])
         return None if older is None else self.predecessor(older, life.events[0])
+
+
+def _first_halves(changes: Changes) -> Mapping[str, Sequence[int]]:
+    """The deletes that are first halves of key changes, by key."""
+    found: dict[str, list[int]] = {}
+    for event in changes.moved:
+        if changes.operation[event] == Operation.DELETE:
+            found.setdefault(changes.key[event].as_py(), []).append(event)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,15 @@ def test_a_key_change_takes_cells_of_the_stored_row() -> None:
     assert actions.carry_from.tolist() == [-1, 0]
 
 
+def test_a_key_change_takes_nothing_from_a_row_of_later() -> None:
+    """Another partition was faster: its row under the old key was made after the change, and has been deleted since."""
+    later = (
+        Event(update(1, 70).operation, 1, 70, {"a": 7}, partition=1),
+        Event(delete(1, 90).operation, 1, 90, partition=1),
+    )
+    assert cell(fold(changes(*later, *moved(1, 2, 20, UNCHANGED))), index=1)[0] is UNCHANGED
+
+
 def test_chains_and_swaps_lead_to_where_the_cell_is() -> None:
     """1 -> 2 -> 3 takes from the stored row 1; two rows that swap keys take from each other."""
     chain = fold(changes(*moved(1, 2, 10, UNCHANGED), *moved(2, 3, 20, UNCHANGED)))
