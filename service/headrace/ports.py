@@ -133,13 +133,14 @@ class Commit:
     """What a table commit says about itself, stored with it (``merge.md`` section 9).
 
     ``offsets`` are next offsets by topic and partition; ``watermark`` is the source time (microseconds) up to which all
-    partitions are in, -1 if unknown.
+    partitions are in, -1 if unknown. Without a ``group`` the commit is no batch of a topic (a repair): it says nothing
+    of offsets, and whoever looks for them looks at the commits before it.
     """
 
     batch_id: int
     connector: str
-    group: str
-    offsets: Mapping[TopicPartition, int]
+    group: str = ""
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     watermark: int = -1
 
 

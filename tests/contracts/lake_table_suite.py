@@ -18,7 +18,7 @@ from contracts.lake_actions import CARRY, KEEP, TOPIC, Row, actions, commit, del
 from headrace.core.errors import Fatal
 from headrace.core.events import Actions, RowVersion
 from headrace.core.ranking import UNVERSIONED
-from headrace.ports import LakeTable, MergeCounts
+from headrace.ports import Commit, LakeTable, MergeCounts, TopicPartition
 
 ITEM = pa.schema([("id", pa.int64()), ("name", pa.string()), ("note", pa.string()), ("qty", pa.int32())])
 NOW = 1_790_000_000_000_000
@@ -519,6 +519,15 @@ class LakeTableSuite:
             "headrace.group": "connect-sink",
             "headrace.watermark": "17",
         }
+
+    def test_a_commit_without_a_group_says_nothing_of_offsets(
+        self, lake: LakeHarness, name: str, table: LakeTable
+    ) -> None:
+        """Where the group stands is told by the commit before it."""
+        table.merge(items(item(1, position=11)), commit(12, **{TOPIC: 40}))
+        table.merge(items(item(1, "mended", position=12)), Commit(0, "sink"))
+        assert set(lake.summary(name)) - {"headrace.write-id"} == {"headrace.format-version", "headrace.connector"}
+        assert table.offsets("connect-sink") == {TopicPartition(TOPIC, 0): 40}
 
     def test_upkeep_changes_no_row(self, lake: LakeHarness, name: str, table: LakeTable, rows: Any) -> None:
         """Commits with upkeep between them: the rows are those of the last."""

@@ -20,14 +20,17 @@ def commit_properties(commit: Commit) -> dict[str, str]:
 
     ``headrace.offsets`` is JSON, ``{topic: {"id": null, "offsets": {"0": 123}}}``, with next offsets by partition.
     """
+    properties = {"headrace.format-version": FORMAT_VERSION, "headrace.connector": commit.connector}
+    return properties | _progress(commit) if commit.group else properties
+
+
+def _progress(commit: Commit) -> dict[str, str]:
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in commit.offsets.items():
         topics.setdefault(topic, {})[str(partition)] = offset
     offsets = {topic: {"id": None, "offsets": partitions} for topic, partitions in topics.items()}
     return {
-        "headrace.format-version": FORMAT_VERSION,
         "headrace.batch-id": str(commit.batch_id),
-        "headrace.connector": commit.connector,
         GROUP: commit.group,
         _OFFSETS: json.dumps(offsets),
         "headrace.watermark": str(commit.watermark),
