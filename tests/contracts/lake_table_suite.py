@@ -371,6 +371,17 @@ class LakeTableSuite:
         found = {row["id"]: row["new"] for row in lake.read(name).to_pylist()}
         assert found == {1: None, 2: [1, None]}
 
+    def test_a_column_that_somebody_else_added_meanwhile(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Both handles go on: rows without it first, then those that bring it."""
+        wider = pa.schema([*ITEM, ("new", pa.string())])
+        assert table.schema() == ITEM
+        lake.open(name).evolve(wider, ["id"])
+        assert apply(table, item(1, "u", position=11), item(2, position=12)) == (2, 0)
+        table.evolve(wider, ["id"])
+        row = {"id": 3, "name": "x", "note": None, "qty": 3, "new": "y"}
+        table.merge(actions(wider, [Row(row, position=13)]), commit())
+        assert {row["id"]: row["new"] for row in lake.read(name).to_pylist()} == {1: None, 2: None, 3: "y"}
+
     def test_members_are_added_to_structs(self, lake: LakeHarness, name: str) -> None:
         """At any depth; structs that stand have null there."""
         inner = pa.struct([("b", pa.int64()), ("c", pa.list_(pa.string()))])

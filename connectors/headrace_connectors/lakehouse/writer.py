@@ -121,7 +121,9 @@ class SparkTable:
         if stored is None:
             self._create(wanted, key_fields)
         else:
-            self._alter(stored, evolution(self._label, stored, wanted))
+            if evolution(self._label, stored, wanted):
+                stored = self._looked_up()  # `headrace verify --repair` may have added the column meanwhile
+                self._alter(stored, evolution(self._label, stored, wanted))
             self._tell_key(key_fields)
 
     def _tell_key(self, key_fields: Sequence[str]) -> None:
@@ -129,6 +131,11 @@ class SparkTable:
         if self._adopt and not self.key_fields():
             self._session.run(set_properties(self._table, key_property(key_fields)))
             self._key_fields = tuple(key_fields)
+
+    def _looked_up(self) -> pa.Schema:
+        """The data columns as they are now."""
+        self._schema = None
+        return self._existing_schema()
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         self._run(self._format.create_namespace(self._path.namespace))
