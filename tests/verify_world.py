@@ -49,9 +49,13 @@ class Event:
 
 @dataclass
 class World:
-    """``script`` holds the steps to take; when it is used up, everything that has happened gets through."""
+    """``script`` holds the steps to take; when it is used up, everything that has happened gets through.
+
+    ``plan`` holds what comes before certain calls of the lake table, in their order: the call, a key, its new name.
+    """
 
     script: list[int] = field(default_factory=list)
+    plan: list[tuple[str, int, str | None]] = field(default_factory=list)
     keys: int = 4
     confirms: bool = True
     rows: dict[int, str] = field(default_factory=dict)
@@ -62,10 +66,11 @@ class World:
     applied: int = 0
     end: int = 1
     time: float = 0.0
+    options: TableOptions = field(default_factory=TableOptions)
 
     def __post_init__(self) -> None:
         self.source = WorldSource(self)
-        self.lake = MemoryLakehouse().table("shop", "item", TableOptions())
+        self.lake = MemoryLakehouse().table("shop", "item", self.options)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -86,6 +91,15 @@ class World:
             self.publish()
         elif kind == 6:
             self.apply()
+
+    def before(self, call: str) -> None:
+        """What is planned before a call of the lake table, or the next step."""
+        if not self.plan or self.plan[0][0] != call:
+            self.step()
+            return
+        _, key, name = self.plan.pop(0)
+        self.change(key, name)
+        self.settle()
 
     def change(self, key: int, name: str | None) -> None:
         """A transaction of one change."""
@@ -122,6 +136,8 @@ class World:
             cells = {"id": event.key, "name": event.name}
             how: dict[str, Any] = {"position": event.position, "at": self.applied}
             row = delete(cells, **how) if event.name is None else Row(cells, **how)
+            if event.name is None:
+                self.lake.record_tombstones({f"={event.key}": row.last_version}, now=0)
             self.lake.merge(replace(actions(LAKE, [row]), key=pa.array([f"={event.key}"])), commit())
             self.applied += 1
 
@@ -165,8 +181,9 @@ class World:
         return list(self.verifier(folder, **how).differences())
 
     def repair(self, folder: Path, differences: Sequence[Difference]) -> int:
-        sink = Sink("sink", "connect-sink", TOPIC, "shop.item", PipelineOptions())
-        return TableRepair(self.table(), self.verifier(folder), sink, self, lambda: 10**15).mend(differences)
+        sink = Sink("sink", TOPIC, "shop.item", PipelineOptions(), patience=60.0)
+        clock = Clock(lambda: self.time, self.sleep)
+        return TableRepair(self.table(), self.verifier(folder), sink, self, clock, lambda: 10**15).mend(differences)
 
     def corrupt(self, key: int, name: str | None) -> None:
         """Change a stored cell behind everybody's back; its stored version stays."""
@@ -213,12 +230,12 @@ class WorldSource(MemoryRowSource):
 
 
 class _Moving:
-    """The lake table, before each read of which the world moves on."""
+    """The lake table, before each call of which the world moves on."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("scan", "read"):
-            self._world.step()
+        if name in ("scan", "read", "ledger", "stored", "merge"):
+            self._world.before(name)
         return getattr(self._world.lake, name)

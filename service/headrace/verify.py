@@ -57,12 +57,14 @@ examples:
   headrace verify worker.properties shop.json --table public.orders --repair
 
 --repair reads exactly the rows that differ again and writes them as changes without a position, at the offset that the
-topic has now: whatever the connector applies later wins. Where its task commits all the time, pause the connector
-first (PUT /connectors/NAME/pause), repair with --wait 5, and resume it.
+topic has now: whatever the connector applies later wins. It may run meanwhile; where its task commits first, the repair
+begins again with a fresh look, for --wait seconds at most.
 
 exit status: 0 equal, or all differences repaired; 1 differences; 2 could not be compared (usage, configuration, a
 system that does not answer)
 """
+
+CLOCK = Clock(time.monotonic, time.sleep)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -208,8 +210,8 @@ class Verification:
     def _table(self, topic: str, id: TableId, source: TableSource) -> None:
         table, name = self._opened(topic, id, source)
         verifier = self._verifier(table, topic)
-        sink = Sink(self._task.connector, self._task.group, topic, name, self._task.pipeline, self._arguments.wait)
-        repair = TableRepair(table, verifier, sink, self._offsets, lambda: time.time_ns() // 1000)
+        sink = Sink(self._task.connector, topic, name, self._task.pipeline, self._arguments.wait)
+        repair = TableRepair(table, verifier, sink, self._offsets, CLOCK, lambda: time.time_ns() // 1000)
         for differences in _together(self._report.told(verifier.differences())):
             if self._arguments.repair and repair.mend(differences):
                 self._compare_again(topic, table, differences)
@@ -229,10 +231,9 @@ class Verification:
         return VerifiedTable(id, catalog, wanted, source, lake), f"{options.namespace}.{name}"
 
     def _verifier(self, table: VerifiedTable, topic: str) -> TableVerifier:
-        clock = Clock(time.monotonic, time.sleep)
-        progress = LakeProgress(table.source, self._offsets, topic, clock.now, clock.sleep)
+        progress = LakeProgress(table.source, self._offsets, topic, CLOCK.now, CLOCK.sleep)
         options = VerifyOptions(self._arguments.wait, self._task.envelope.position_epoch, self._arguments.show_values)
-        return TableVerifier(table, progress, options, clock, self._folder, self._report.progress)
+        return TableVerifier(table, progress, options, CLOCK, self._folder, self._report.progress)
 
     def _compare_again(self, topic: str, before: VerifiedTable, differences: Sequence[Difference]) -> None:
         """Against a table opened anew: the repair may have added columns."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from verify_world import World
 
@@ -45,6 +45,29 @@ def test_a_wrong_row_is_found_while_others_change(meanwhile: list[int], wrong: s
         assert [(each.verdict, each.key["id"].to_pylist()) for each in real] == [(Verdict.DIFFERENT, [3])]
         world.script = list(meanwhile)
         assert world.repair(Path(folder), real) == 1
+        world.script = []
+        world.settle()
+        assert world.stored() == world.rows
+
+
+@example(meanwhile=[0, 0, 2], wrong="cell")  # deleted between the look and the write
+@given(meanwhile=SCRIPTS, wrong=st.sampled_from(["cell", "lost", "left"]))
+def test_a_repair_undoes_no_change(meanwhile: list[int], wrong: str) -> None:
+    """Whatever happens to the very row while it is mended: once all is applied, it is as the source has it."""
+    world = World(keys=2)
+    for key in range(3):
+        world.change(key, "right")
+    world.settle()
+    with tempfile.TemporaryDirectory() as folder:
+        if wrong == "lost":
+            world.lose(0)
+        elif wrong == "cell":
+            world.corrupt(0, "wrong")
+        else:
+            del world.rows[0]
+        found = world.differences(Path(folder))
+        world.script = list(meanwhile)
+        world.repair(Path(folder), found)
         world.script = []
         world.settle()
         assert world.stored() == world.rows

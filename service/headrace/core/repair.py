@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.core.arrays import arrow_type
 from headrace.core.events import NO_POSITION, Changes, Column, Operation, RowVersion, TableId, Versions
 from headrace.core.keys import FLOOR_KEY, canonical_keys
-from headrace.core.ranking import UNVERSIONED
+from headrace.core.ranking import UNVERSIONED, arrived_later
 from headrace.core.verification import Comparison, Rows
 
 
@@ -54,6 +54,19 @@ def repair_changes(wanted: Comparison, source: Rows, gone: pa.Table, repair: Rep
         version=_versions(key.to_pylist(), repair),
         transaction=np.full(len(key), -1, np.int64),
         columns=columns,
+    )
+
+
+def overtaken(changes: Changes, ledger: Mapping[str, RowVersion]) -> int:
+    """How many of the repaired rows were deleted, by themselves or with the table, by events that came after them.
+
+    Only arrival tells: a repaired row has no position that could be below that of a delete.
+    """
+    floor = ledger.get(FLOOR_KEY, UNVERSIONED)
+    return sum(
+        any(arrived_later(each, changes.version.row(place)) for each in (ledger.get(key, UNVERSIONED), floor))
+        for place, key in enumerate(changes.key.to_pylist())
+        if changes.operation[place] == Operation.UPDATE
     )
 
 

@@ -38,6 +38,10 @@ from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
 
 
+class Unexplained(Fatal):
+    """The merge did not do what the stored versions said it would: somebody else wrote in between."""
+
+
 class PostProcessor(Protocol):
     """Fills the cells that the source left out (``runtime/post_processor.py``). Called in the table's thread."""
 
@@ -259,7 +263,7 @@ class TablePipeline:
         upserts = int((~rest.delete).sum())
         deletes = int((rest.delete & _standing(rest, stored)).sum())
         if (counts.upserted, counts.deleted) != (upserts, deletes):
-            raise Fatal(
+            raise Unexplained(
                 f"{self._name}: {upserts} upserts and {deletes} deletes were due, {counts.upserted} and "
                 f"{counts.deleted} applied, and no rule explains the difference: another writer may work on this "
                 "table; make sure that nobody else writes it, then restart the task"

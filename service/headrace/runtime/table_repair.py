@@ -1,4 +1,10 @@
-"""Writes rows of the source into their lake table again, through the path that every change takes."""
+"""Writes rows of the source into their lake table again, through the path that every change takes.
+
+The connector's task writes the same table meanwhile, and neither waits for the other. So every attempt begins with a
+fresh look: what it writes gives way to every event that came after that look, by the gates of the merge. What gates
+cannot see is a row that was deleted in between: an upsert would make it anew. Its tombstone is in the ledger before
+it goes, so the ledger is read after the write, and where it tells of such a row the rows are looked at again.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +13,24 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import Retrying, retry_if_exception_type, wait_random
 
 from headrace.core.errors import Fatal, Retriable
-from headrace.core.events import Actions, Changes, RowVersion, TableId
+from headrace.core.events import Actions, RowVersion, TableId
 from headrace.core.keys import canonical_keys
-from headrace.core.repair import Repair, repair_changes
+from headrace.core.repair import Repair, overtaken, repair_changes
 from headrace.core.verification import VERSION, Verdict, Where
-from headrace.ports import Commit, TopicPartition
+from headrace.ports import Commit
 from headrace.runtime.lake_progress import Offsets
-from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
-from headrace.runtime.table_verifier import Difference, TableVerifier, VerifiedTable, key_digests, under
+from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline, Unexplained
+from headrace.runtime.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, key_digests, under
 
 REPAIRED = frozenset({Verdict.DIFFERENT, Verdict.UNPROVEN})
 _NO_BATCH = 0
+
+
+class _Overtaken(Retriable):
+    """Rows were deleted while they were being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +38,6 @@ class Sink:
     """Whose table it is: what a task of the connector would write with, and how many seconds writing may take."""
 
     connector: str
-    group: str
     topic: str
     table_name: str
     options: PipelineOptions
@@ -44,6 +53,7 @@ class TableRepair:
         verifier: TableVerifier,
         sink: Sink,
         offsets: Offsets,
+        clock: Clock,
         now: Callable[[], int],
     ) -> None:
         """``now`` in microseconds."""
@@ -51,6 +61,7 @@ class TableRepair:
         self._verifier = verifier
         self._sink = sink
         self._offsets = offsets
+        self._clock = clock
         self._now = now
         self._pipeline = TablePipeline(
             sink.table_name, table.lake, _NothingOpen(), sink.options, now, lambda stage: nullcontext()
@@ -60,36 +71,43 @@ class TableRepair:
         """Read the rows again and write them; returns how many were written.
 
         A row that stands twice is left: which of the two to remove, a merge by key cannot say. Raises Fatal where the
-        topic is gone, and whatever writing raises.
+        topic is gone, and whatever reading and writing raise until patience ends.
         """
         chosen = [each for each in differences if each.verdict in REPAIRED and each.where is not Where.TWICE]
-        if not chosen:
-            return 0
-        keys = pa.concat_tables([each.key for each in chosen]).combine_chunks()
-        # First the offsets, then the rows: what stands below those offsets is included in what is read after them.
+        if chosen:
+            self._mend(pa.concat_tables([each.key for each in chosen]).combine_chunks())
+        return len(chosen)
+
+    def _mend(self, keys: pa.Table) -> None:
+        """The connector's task commits as well, and whoever comes second has to begin again."""
+        deadline = self._clock.now() + self._sink.patience
+        retrying = Retrying(
+            retry=retry_if_exception_type((Retriable, Unexplained)),
+            stop=lambda _: self._clock.now() >= deadline,
+            wait=wait_random(0, 1),  # the task commits in a rhythm of its own, which is to be missed
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        try:
+            retrying(self._write_as_they_are, keys)
+        except (Retriable, Unexplained) as error:
+            raise Retriable(
+                f"{error}; if the connector's task commits all the time, pause it "
+                f"(PUT /connectors/{self._sink.connector}/pause), repeat with --repair, then resume it"
+            ) from error
+
+    def _write_as_they_are(self, keys: pa.Table) -> None:
+        """One attempt. First the offsets, then the rows: what stands below those offsets is included in what is read
+        after them."""
         ends = self._ends()
         read_at = self._now()
         source = self._verifier.fetch(keys)
         gone = under(keys, set(key_digests(keys)) - set(source.key.tolist()))
         repair = Repair(self._table.id, self._sink.topic, ends, read_at, self._known(keys))
-        self._write(repair_changes(self._table.wanted, source, gone, repair))
-        return len(chosen)
-
-    def _write(self, changes: Changes) -> None:
-        """The connector's task commits as well, and whoever comes second has to begin again."""
-        retrying = Retrying(
-            retry=retry_if_exception_type(Retriable),
-            stop=stop_after_delay(self._sink.patience),
-            wait=wait_random_exponential(multiplier=0.5, max=5),
-            reraise=True,
-        )
-        try:
-            retrying(self._pipeline.write, changes, self._commit())
-        except Retriable as error:
-            raise Retriable(
-                f"{error}; if the connector's task commits all the time, pause it "
-                f"(PUT /connectors/{self._sink.connector}/pause), repeat with --repair, then resume it"
-            ) from error
+        changes = repair_changes(self._table.wanted, source, gone, repair)
+        self._pipeline.write(changes, Commit(_NO_BATCH, self._sink.connector))
+        if dead := overtaken(changes, self._table.lake.ledger()):
+            raise _Overtaken(f"{self._sink.table_name}: {dead} row(s) were deleted while they were being written")
 
     def _ends(self) -> dict[int, int]:
         ends = {place.partition: end for place, end in self._offsets.ends(self._sink.topic).items()}
@@ -106,13 +124,6 @@ class TableRepair:
             stored = dict(zip(canonical_keys(columns).to_pylist(), _versions(rows), strict=True))
             known |= {key: version for key, version in stored.items() if version is not None}
         return known
-
-    def _commit(self) -> Commit:
-        """It promises no more than the group has committed already."""
-        offsets: dict[TopicPartition, int] = {
-            place: offset for place, offset in self._offsets.committed().items() if place.topic == self._sink.topic
-        }
-        return Commit(_NO_BATCH, self._sink.connector, self._sink.group, offsets)
 
 
 def _versions(rows: pa.Table) -> list[RowVersion | None]:

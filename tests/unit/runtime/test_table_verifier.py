@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contracts.lake_actions import TOPIC
@@ -10,6 +11,7 @@ from verify_world import World
 
 from headrace.core.errors import Fatal, Retriable
 from headrace.core.verification import Verdict, Where
+from headrace.ports import MergeCounts, TableOptions
 
 
 @pytest.fixture
@@ -141,6 +143,69 @@ def test_a_repair_needs_the_topic(world: World, tmp_path: Path) -> None:
     world.ends = lambda topic: {}  # type: ignore[method-assign] # the topic was deleted
     with pytest.raises(Fatal, match="does not exist any more"):
         world.repair(tmp_path, differences)
+
+
+def test_a_row_that_is_deleted_meanwhile_stays_deleted(world: World, tmp_path: Path) -> None:
+    """No gate holds an upsert back where no row stands; the ledger tells of it afterwards."""
+    world.corrupt(17, "wrong")
+    differences = world.differences(tmp_path)
+    world.plan = [("merge", 17, None)]
+    world.repair(tmp_path, differences)
+    assert not world.plan
+    assert 17 not in world.stored()
+
+
+def test_rows_that_never_rest_are_written_in_the_end(world: World, tmp_path: Path) -> None:
+    """Changed, deleted and made anew between the steps of one write: the next attempt sees how it ended."""
+    world.corrupt(17, "wrong")
+    differences = world.differences(tmp_path)
+    world.plan = [("merge", 17, "a"), ("stored", 17, None), ("merge", 17, "b")]
+    world.repair(tmp_path, differences)
+    assert not world.plan
+    assert world.stored() == world.rows
+
+
+def test_a_repair_tries_again_with_a_fresh_look(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task commits first, again and again, and the row changes meanwhile."""
+    world.corrupt(17, "wrong")
+    differences = world.differences(tmp_path)
+    merge, names = world.lake.merge, iter(("first", "second"))
+
+    def conflict(*arguments: Any) -> MergeCounts:
+        name = next(names, None)
+        if name is None:
+            return merge(*arguments)
+        world.rows[17] = name  # a change that nobody captures
+        raise Retriable("another writer changed the table in between")
+
+    monkeypatch.setattr(world.lake, "merge", conflict)
+    world.repair(tmp_path, differences)
+    assert world.stored()[17] == "second"
+
+
+def test_a_repair_says_nothing_of_offsets(world: World, tmp_path: Path) -> None:
+    """Where the connector stands is told by its own commits alone."""
+    world.corrupt(17, "wrong")
+    before = world.lake.offsets("connect-sink")
+    world.repair(tmp_path, world.differences(tmp_path))
+    assert world.lake.offsets("connect-sink") == before
+    assert set(world.lake.summaries[-1]) == {"headrace.connector", "headrace.format-version"}
+
+
+def test_a_row_that_was_marked_as_deleted_is_mended(tmp_path: Path) -> None:
+    """Where deleted rows stay, one that the source has is missing, and one that it does not have is marked."""
+    world = World(options=TableOptions(soft_delete=True))
+    for key in range(3):
+        world.change(key, "right")
+    world.change(0, None)
+    world.settle()
+    world.rows[0] = "back"
+    del world.rows[1]
+    found = world.differences(tmp_path)
+    assert {(each.where, each.key["id"][0].as_py()) for each in found} == {(Where.SOURCE, 0), (Where.LAKE, 1)}
+    world.repair(tmp_path, found)
+    assert world.stored() == world.rows == {0: "back", 2: "right"}
+    assert world.differences(tmp_path) == []
 
 
 def test_a_repair_that_loses_against_the_task_says_what_to_do(
