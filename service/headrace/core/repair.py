@@ -57,17 +57,18 @@ def repair_changes(wanted: Comparison, source: Rows, gone: pa.Table, repair: Rep
     )
 
 
-def overtaken(changes: Changes, ledger: Mapping[str, RowVersion]) -> int:
-    """How many of the repaired rows were deleted, by themselves or with the table, by events that came after them.
+def overtaken(changes: Changes, ledger: Mapping[str, RowVersion]) -> list[int]:
+    """The places of rows that were deleted, alone or with all others, by events that came after those of ``changes``.
 
     Only arrival tells: a repaired row has no position that could be below that of a delete.
     """
     floor = ledger.get(FLOOR_KEY, UNVERSIONED)
-    return sum(
-        any(arrived_later(each, changes.version.row(place)) for each in (ledger.get(key, UNVERSIONED), floor))
+    return [
+        place
         for place, key in enumerate(changes.key.to_pylist())
         if changes.operation[place] == Operation.UPDATE
-    )
+        and any(arrived_later(each, changes.version.row(place)) for each in (ledger.get(key, UNVERSIONED), floor))
+    ]
 
 
 def _values(name: str, kind: pa.DataType, source: Rows, gone: pa.Table) -> pa.Array:

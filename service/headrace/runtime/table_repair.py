@@ -25,7 +25,6 @@ from headrace.runtime.lake_progress import Offsets
 from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline, Unexplained
 from headrace.runtime.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, key_digests, under
 
-REPAIRED = frozenset({Verdict.DIFFERENT, Verdict.UNPROVEN})
 _NO_BATCH = 0
 
 
@@ -68,17 +67,19 @@ class TableRepair:
         )
 
     def mend(self, differences: Sequence[Difference]) -> int:
-        """Read the rows again and write them; returns how many were written.
+        """Read the rows again and write them; returns how many were chosen for that.
 
-        A row that stands twice is left: which of the two to remove, a merge by key cannot say. Raises Fatal where the
-        topic is gone, and whatever reading and writing raise until patience ends.
+        Left are a row that stands twice (which of the two to remove, a merge by key cannot say) and one that may only
+        be waiting for its delete: changes that come before that delete would not find it. Raises Fatal where the topic
+        is gone, and whatever reading and writing raise until patience ends.
         """
-        chosen = [each for each in differences if each.verdict in REPAIRED and each.where is not Where.TWICE]
+        chosen = [each for each in differences if _to_be_mended(each)]
         if chosen:
-            self._mend(pa.concat_tables([each.key for each in chosen]).combine_chunks())
+            surplus = {key for each in chosen if each.where is Where.LAKE for key in key_digests(each.key)}
+            self._mend(pa.concat_tables([each.key for each in chosen]).combine_chunks(), surplus)
         return len(chosen)
 
-    def _mend(self, keys: pa.Table) -> None:
+    def _mend(self, keys: pa.Table, surplus: set[int]) -> None:
         """The connector's task commits as well, and whoever comes second has to begin again."""
         deadline = self._clock.now() + self._sink.patience
         retrying = Retrying(
@@ -89,25 +90,29 @@ class TableRepair:
             reraise=True,
         )
         try:
-            retrying(self._write_as_they_are, keys)
+            retrying(self._write_as_they_are, keys, surplus)
         except (Retriable, Unexplained) as error:
             raise Retriable(
                 f"{error}; if the connector's task commits all the time, pause it "
                 f"(PUT /connectors/{self._sink.connector}/pause), repeat with --repair, then resume it"
             ) from error
 
-    def _write_as_they_are(self, keys: pa.Table) -> None:
+    def _write_as_they_are(self, keys: pa.Table, surplus: set[int]) -> None:
         """One attempt. First the offsets, then the rows: what stands below those offsets is included in what is read
-        after them."""
+        after them. Of rows that the source does not have, only the ``surplus`` is removed; others have a delete on its
+        way. Rows that turn out to have been deleted during the write join the surplus."""
         ends = self._ends()
         read_at = self._now()
         source = self._verifier.fetch(keys)
-        gone = under(keys, set(key_digests(keys)) - set(source.key.tolist()))
+        gone = under(keys, (set(key_digests(keys)) - set(source.key.tolist())) & surplus)
+        if not len(source) + len(gone):
+            return
         repair = Repair(self._table.id, self._sink.topic, ends, read_at, self._known(keys))
         changes = repair_changes(self._table.wanted, source, gone, repair)
         self._pipeline.write(changes, Commit(_NO_BATCH, self._sink.connector))
         if dead := overtaken(changes, self._table.lake.ledger()):
-            raise _Overtaken(f"{self._sink.table_name}: {dead} row(s) were deleted while they were being written")
+            surplus.update(source.key[dead].tolist())
+            raise _Overtaken(f"{self._sink.table_name}: {len(dead)} row(s) were deleted while they were being written")
 
     def _ends(self) -> dict[int, int]:
         ends = {place.partition: end for place, end in self._offsets.ends(self._sink.topic).items()}
@@ -124,6 +129,14 @@ class TableRepair:
             stored = dict(zip(canonical_keys(columns).to_pylist(), _versions(rows), strict=True))
             known |= {key: version for key, version in stored.items() if version is not None}
         return known
+
+
+def _to_be_mended(difference: Difference) -> bool:
+    if difference.where is Where.TWICE:
+        return False
+    return difference.verdict is Verdict.DIFFERENT or (
+        difference.verdict is Verdict.UNPROVEN and difference.where is not Where.LAKE
+    )
 
 
 def _versions(rows: pa.Table) -> list[RowVersion | None]:

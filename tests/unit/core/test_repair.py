@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.events import NO_POSITION, Changes, Operation, RowVersion, TableId
 from headrace.core.keys import FLOOR_KEY
-from headrace.core.repair import Repair, repair_changes
+from headrace.core.repair import Repair, overtaken, repair_changes
 from headrace.core.schema import Field, Schema
 from headrace.core.verification import comparison, source_rows
 
@@ -62,3 +62,18 @@ def test_a_row_stays_in_its_partition() -> None:
     made = changes({"=1": version(3, partition=2)}, {1: 10, 2: 20})
     assert made.version.partition.tolist() == [2, 1]
     assert made.version.offset.tolist() == [19, 9]
+
+
+@pytest.mark.parametrize(
+    ("ledger", "places"),
+    [
+        ({"=1": version(9)}, []),
+        ({"=1": version(10)}, [0]),
+        ({"=2": version(10)}, []),
+        ({FLOOR_KEY: version(9)}, []),
+        ({FLOOR_KEY: version(10)}, [0]),
+    ],
+)
+def test_what_was_deleted_after_it_was_read(ledger: Mapping[str, RowVersion], places: list[int]) -> None:
+    """By itself or with the whole table; an old delete, whatever its position, is none of it."""
+    assert overtaken(changes({}, {0: 10}), ledger) == places

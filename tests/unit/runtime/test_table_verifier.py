@@ -155,6 +155,27 @@ def test_a_row_that_is_deleted_meanwhile_stays_deleted(world: World, tmp_path: P
     assert 17 not in world.stored()
 
 
+def test_a_row_that_may_wait_for_its_delete_is_left(world: World, tmp_path: Path) -> None:
+    """Nothing proves that no change of it is on its way, and a change that finds no row to keep cells of has nowhere to
+    go."""
+    world.confirms = False
+    world.corrupt(17, "wrong")
+    del world.rows[5]
+    found = world.differences(tmp_path, patience=10.0)
+    assert {each.verdict for each in found} == {Verdict.UNPROVEN}
+    assert world.repair(tmp_path, found) == 1
+    assert world.stored() == world.rows | {5: "row 5"}
+
+
+def test_a_row_that_is_deleted_before_it_is_written_is_left(world: World, tmp_path: Path) -> None:
+    """Its delete is on its way, behind other changes perhaps."""
+    world.corrupt(17, "wrong")
+    differences = world.differences(tmp_path)
+    del world.rows[17]
+    world.repair(tmp_path, differences)
+    assert world.stored()[17] == "wrong"
+
+
 def test_rows_that_never_rest_are_written_in_the_end(world: World, tmp_path: Path) -> None:
     """Changed, deleted and made anew between the steps of one write: the next attempt sees how it ended."""
     world.corrupt(17, "wrong")
