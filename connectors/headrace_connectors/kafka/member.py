@@ -27,6 +27,7 @@ from headrace.ports import Chunk, Record, TopicPartition
 from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.records import make_lean
 from headrace_connectors.kafka.settings import ConsumerSettings
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class GroupMember(Service):
 
     async def on_start(self) -> None:
         """Connect and join the group; the assignment comes later. Raises aiokafka's errors."""
+        make_lean()
         self._consumer = aiokafka.AIOKafkaConsumer(
             **self._settings.arguments, partition_assignment_strategy=(topic_assignor(),)
         )

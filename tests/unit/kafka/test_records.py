@@ -1,0 +1,49 @@
+"""Lean records say what aiokafka's own say, at the seam where they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer import fetcher
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+
+from headrace_connectors.kafka import records
+
+READ = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+AIOKAFKA = fetcher.PartitionRecords
+
+
+def fetched(kind: type[Any], value_deserializer: Callable[[bytes | None], Any] | None = None) -> list[Any]:
+    """Two batches as a broker sends them, taken apart by ``kind``; the first record was consumed before."""
+    batches = b""
+    for base in (10, 12):
+        builder = DefaultRecordBatchBuilder(2, 3, 0, -1, -1, -1, 1 << 20)
+        builder.append(0, 1_700_000_000_000 + base, b"key", b"value of %d" % base, [("h", b"1"), ("h", b"2")])
+        builder.append(1, 1_700_000_000_001, None, None, [])
+        batch = builder.build()
+        batch[:8] = base.to_bytes(8, "big")
+        batches += bytes(batch)
+    return list(kind(TopicPartition("t", 3), MemoryRecords(batches), [], 11, None, value_deserializer, True, 0))
+
+
+@pytest.mark.parametrize("deserializer", [None, lambda value: (value, "divided")])
+def test_lean_records_say_the_same(deserializer: Callable[[bytes | None], Any] | None) -> None:
+    """Every field that is read, of records with and without key, value and headers."""
+    lean, own = fetched(records.LeanRecords, deserializer), fetched(AIOKAFKA, deserializer)
+    assert [each.offset for each in lean] == [11, 12, 13]
+    for mine, theirs in zip(lean, own, strict=True):
+        assert isinstance(mine, records.FetchedRecord)
+        told = {name: getattr(theirs, name) for name in READ} | {"headers": list(theirs.headers)}
+        assert {name: getattr(mine, name) for name in READ} == told
+
+
+def test_consumers_make_lean_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiokafka's fetcher takes the class by its name in its own module."""
+    monkeypatch.setattr(fetcher, "PartitionRecords", AIOKAFKA)
+    records.make_lean()
+    assert "PartitionRecords" in fetcher.Fetcher._proc_fetch_request.__code__.co_names
+    assert fetcher.PartitionRecords is records.LeanRecords
