@@ -18,16 +18,26 @@ from headrace.core.cassandra_rows import fold_writes
 from headrace.core.errors import Fatal
 from headrace.core.events import RowVersion
 from headrace.ports import Commit, LakeTable
+from headrace.runtime.schema_evolution import evolve
 
 
 class CassandraPipeline:
     """Writes the batches of one table, one at a time. Times in microseconds."""
 
-    def __init__(self, name: str, table: LakeTable, tombstone_retention: int, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        table: LakeTable,
+        tombstone_retention: int,
+        now: Callable[[], int],
+        *,
+        new_columns: bool = True,
+    ) -> None:
         self._name = name
         self._table = table
         self._tombstone_retention = tombstone_retention
         self._now = now
+        self._new_columns = new_columns
         self._ledger: dict[str, RowVersion] | None = None
 
     def write(self, batch: CassandraBatch, commit: Commit) -> None:
@@ -55,7 +65,7 @@ class CassandraPipeline:
             self._ledger = dict(self._table.ledger())
         folded = fold_writes(batch, self._stored(batch), self._ledger, self._now())
         actions = lake_columns(folded.actions, self._table.schema())
-        self._table.evolve(table_schema(actions), batch.key_fields)
+        evolve(self._name, self._table, table_schema(actions), batch.key_fields, new_columns=self._new_columns)
         self._table.record_tombstones(folded.tombstones, self._now())
         self._ledger = dict(self._table.ledger()) if folded.tombstones else self._ledger
         counts = self._table.merge(actions, commit)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headrace.core.actions import lake_columns
-from headrace.core.errors import Fatal
 from headrace.core.events import Actions, Changes, Truncate
 from headrace.core.fold import fold
 from headrace.core.history import History, history, history_schema, next_offsets, truncated, unread
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace.runtime import failpoints
+from headrace.runtime.schema_evolution import evolve
 from headrace.runtime.table_pipeline import PipelineOptions, PostProcessor, Stages
 
 
@@ -83,17 +83,10 @@ class HistoryPipeline:
         offsets = {**self._known_offsets(commit.group), **next_offsets(rows.version)}
         places = {TopicPartition(topic, partition): offset for (topic, partition), offset in offsets.items()}
         with self._stages("merge"):
-            self._evolve(rows)
+            evolve(self._name, self._table, history_schema(rows), (), new_columns=self._options.evolve)
             self._table.append(rows, replace(commit, offsets=places))
         failpoints.reach("after-table-commit")
         self._offsets = offsets
-
-    def _evolve(self, rows: History) -> None:
-        wanted, stored = history_schema(rows), self._table.schema()
-        if stored is not None and not self._options.evolve and not set(wanted.names) <= set(stored.names):
-            new = sorted(set(wanted.names) - set(stored.names))
-            raise Fatal(f"{self._name}: new column(s) {', '.join(new)}, and schema.evolution is none")
-        self._table.evolve(wanted, ())
 
     def _known_offsets(self, group: str) -> dict[tuple[str, int], int]:
         if self._offsets is None:

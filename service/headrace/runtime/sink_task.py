@@ -392,7 +392,8 @@ class SinkTask:
         if cassandra and options.tables.history:
             raise Fatal(f"{label}: Cassandra's events are writes of cells, not rows to append; use insert.mode=upsert")
         if cassandra:
-            return CassandraPipeline(label, table, options.pipeline.tombstone_retention, now)
+            may_grow = options.pipeline.evolve
+            return CassandraPipeline(label, table, options.pipeline.tombstone_retention, now, new_columns=may_grow)
         pipeline = HistoryPipeline if options.tables.history else TablePipeline
         stages = partial(self._observer.stage, name)
         return pipeline(label, table, self._post_processor, options.pipeline, now=now, stages=stages)

@@ -36,6 +36,7 @@ from headrace.core.ranking import succeed
 from headrace.core.tombstones import Tombstones
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
+from headrace.runtime.schema_evolution import evolve
 
 
 class Unexplained(Fatal):
@@ -157,11 +158,8 @@ class TablePipeline:
         return counts
 
     def _evolve(self, actions: Actions) -> None:
-        wanted, stored = table_schema(actions), self._table.schema()
-        if stored is not None and not self._options.evolve and not set(wanted.names) <= set(stored.names):
-            new = sorted(set(wanted.names) - set(stored.names))
-            raise Fatal(f"{self._name}: new column(s) {', '.join(new)}, and schema.evolution is none")
-        self._table.evolve(wanted, actions.key_fields)
+        wanted = table_schema(actions)
+        evolve(self._name, self._table, wanted, actions.key_fields, new_columns=self._options.evolve)
         if self._early_floor is not None:
             self._table.record_tombstones({FLOOR_KEY: self._early_floor}, self._now())
             self._early_floor = None

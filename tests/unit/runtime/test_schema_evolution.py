@@ -1,0 +1,71 @@
+"""``schema.evolution=none``: whatever writes a table, no batch gives it a column that it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from change_events import changes, create
+
+from headrace.core.cassandra import Cell, CellWrites, octets
+from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.errors import Fatal
+from headrace.core.events import RowVersion, TableId
+from headrace.core.reselect import ReselectOptions
+from headrace.core.schema import Field, Schema
+from headrace.ports import Commit, TableOptions
+from headrace.runtime.cassandra_pipeline import CassandraPipeline
+from headrace.runtime.history_pipeline import HistoryPipeline
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+from headrace_connectors.memory import MemoryLakehouse, MemoryTable
+
+COMMIT = Commit(1, "sink", "connect-sink", {})
+
+
+def writes(*names: str) -> CassandraBatch:
+    """A row of text columns, as Cassandra tells it."""
+    fields = (Field("k", Schema("int32")), *(Field(name, Schema("string", optional=True)) for name in names))
+    cells = {name: Cell(1, "text", octets("string", "text")) for name in names}
+    version = RowVersion(b"", "shop.hr.kv", 0, 1, 9)
+    return CassandraBatch(TableId("shop", "", "hr", "kv"), ("k",), fields, (CellWrites((1,), cells),), version)
+
+
+def events(*names: str) -> Any:
+    """A row of numbers, as Debezium's other connectors tell it."""
+    event = create(1, len(names), **dict.fromkeys(names, 1))
+    return changes(replace(event, offset=len(names)), columns=names)
+
+
+def cassandra(table: MemoryTable, evolve: bool) -> Any:
+    return CassandraPipeline("hr.kv", table, 10**15, lambda: 0, new_columns=evolve)
+
+
+def others(kind: Callable[..., Any]) -> Callable[[MemoryTable, bool], Any]:
+    post_processor = ReselectColumnsPostProcessor(ReselectOptions())
+    return lambda table, evolve: kind(
+        "hr.kv", table, post_processor, PipelineOptions(evolve=evolve), lambda: 0, lambda stage: nullcontext()
+    )
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "batch", "history"),
+    [(cassandra, writes, False), (others(TablePipeline), events, False), (others(HistoryPipeline), events, True)],
+    ids=["cassandra", "table", "history"],
+)
+def test_a_new_column_is_refused_before_anything_is_written(
+    pipeline: Callable[[MemoryTable, bool], Any], batch: Callable[..., Any], history: bool
+) -> None:
+    """The table itself is made, with the columns of the first batch; the message names what is new."""
+    table: MemoryTable = MemoryLakehouse().table("hr", "kv", TableOptions(history=history))
+    pipeline(table, False).write(batch("a"), COMMIT)
+    before = table.schema(), len(table.commits)
+    with pytest.raises(Fatal, match=r"^hr\.kv: new column\(s\) b, and schema\.evolution is none$"):
+        pipeline(table, False).write(batch("a", "b"), COMMIT)
+    assert (table.schema(), len(table.commits)) == before
+    pipeline(table, True).write(batch("a", "b"), COMMIT)
+    assert (table.schema() or pa.schema([])).get_field_index("b") >= 0
