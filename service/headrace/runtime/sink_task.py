@@ -30,6 +30,7 @@ from headrace.core.errors import Fatal, Fenced, Retriable
 from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
 from headrace.core.sequence import ChunkSequence
+from headrace.core.table_sources import TableSources
 from headrace.ports import (
     Chunk,
     Commit,
@@ -106,6 +107,7 @@ class SinkTask:
         self._decoders: dict[str, ConnectorDecoder] = {}
         self._pipelines: dict[tuple[str, bool], Pipeline] = {}
         self._topics: dict[str, set[str]] = {}
+        self._sources = TableSources(shared=options.tables.history or bool(options.envelope.key_fields))
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
@@ -376,6 +378,7 @@ class SinkTask:
 
     def _table_name(self, topic: str, piece: Piece) -> str:
         name = self._options.naming.name(topic, piece.table)
+        self._sources.admit(f"{self._options.namespace}.{name}", piece.table, topic)
         self._topics.setdefault(name, set()).add(topic)
         return name
 

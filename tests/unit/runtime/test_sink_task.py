@@ -307,6 +307,18 @@ async def test_two_tasks_share_the_topics(harness: Harness) -> None:
     assert harness.failures == []
 
 
+async def test_two_source_tables_do_not_meet_in_one_table(harness: Harness) -> None:
+    """A topic that a router fills from two tables: nothing of the second is written or committed."""
+    harness.insert(1, 10)
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 1)
+        harness.broker.append(TOPIC, change("c", {"id": 1, "name": "x"}, 20, table="notes"), key({"id": 1}))
+        await eventually(lambda: bool(harness.failures))
+    assert isinstance(harness.failures[0], Fatal)
+    assert "shop.shop.public.notes" in str(harness.failures[0])
+    assert (harness.rows()["=1"]["name"], harness.offset()) == ("new", 1)
+
+
 async def test_a_write_that_fails_for_a_while_is_repeated(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A passing failure of the lakehouse delays the batch; the task goes on and nothing is committed before."""
     table = type(harness.lakehouse.table("lake", "x", TableOptions()))

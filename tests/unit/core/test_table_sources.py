@@ -1,0 +1,40 @@
+"""One lake table is fed from one source table, unless the operator says what tells their rows apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.errors import Fatal
+from headrace.core.events import TableId
+from headrace.core.table_sources import TableSources
+
+ORDERS = TableId("eu", "shop", "public", "orders")
+UNTOLD = TableId("", "", "", "eu.public.orders")
+
+
+@pytest.mark.parametrize("other", [TableId("us", "shop", "public", "orders"), TableId("eu", "shop", "public", "old")])
+def test_a_second_source_is_refused(other: TableId) -> None:
+    """Of another server, or another table of the same: the message names both, and what to set."""
+    sources = TableSources(shared=False)
+    sources.admit("lake.orders", ORDERS, "eu.orders")
+    sources.admit("lake.orders", ORDERS, "eu.orders.2")
+    sources.admit("lake.others", other, "us.orders")
+    with pytest.raises(Fatal) as refused:
+        sources.admit("lake.orders", other, "us.orders")
+    words = ("lake.orders: ", "eu.shop.public.orders", ".".join((other.name, "shop", "public", other.table)))
+    assert all(word in str(refused.value) for word in (*words, "collection.name.format", "primary.key.fields"))
+
+
+def test_several_sources_may_share_a_table_whose_key_the_operator_names() -> None:
+    """Nobody can tell from outside whether the named columns hold for all sources: the operator answers for it."""
+    sources = TableSources(shared=True)
+    sources.admit("lake.orders", ORDERS, "eu.orders")
+    sources.admit("lake.orders", TableId("us", "shop", "public", "orders"), "us.orders")
+
+
+def test_a_tombstone_that_tells_no_source_is_no_other_source() -> None:
+    """It comes before the first event of its topic after a restart."""
+    sources = TableSources(shared=False)
+    sources.admit("lake.orders", UNTOLD, "eu.orders")
+    sources.admit("lake.orders", ORDERS, "eu.orders")
+    sources.admit("lake.orders", UNTOLD, "eu.orders")
