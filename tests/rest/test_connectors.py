@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from headrace.core.errors import Fatal, Retriable
 from headrace.ports import TopicPartition
 from headrace.rest.app import create_app
 from headrace.runtime.herder import Herder
+from headrace.runtime.loggers import Loggers
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.plugins import LakehouseSinkConnector, Plugins
 from headrace.runtime.worker import Worker
@@ -292,3 +294,27 @@ async def test_a_deleted_connector_can_be_made_again_at_once(api: Api) -> None:
     assert old.calls == ["start", "stop"]
     await api.call("DELETE", "/connectors/shop")
     await api.until("none")
+
+
+async def test_a_level_for_the_cluster_reaches_every_worker() -> None:
+    """Through the config topic; one that may not be set is refused before it is written."""
+    stores = MemoryStores()
+    workers = [Api(stores), Api(stores)]
+    loggers = [Loggers(each.worker.now, logging.Manager(logging.RootLogger(logging.INFO))) for each in workers]
+    for each, own in zip(workers, loggers, strict=True):
+        each.worker.loggers = own
+        await each.worker.start()
+    answer = await workers[0].call("PUT", "/admin/loggers/shop?scope=cluster", {"level": "debug"})
+    refused = await workers[0].call("PUT", "/admin/loggers/aiokafka?scope=cluster", {"level": "debug"})
+    assert (answer.status, answer.body, refused.status) == (204, b"", 400)
+    assert [own.level("shop").level for own in loggers] == ["DEBUG", "DEBUG"]
+    for each in workers:
+        await each.worker.stop()
+
+
+async def test_levels_are_not_served_where_they_are_switched_off() -> None:
+    """admin.listeners is set to nothing, as in Connect."""
+    api = Api(**{"admin.listeners": ""})
+    await api.worker.start()
+    assert (await api.call("GET", "/admin/loggers")).status == 404
+    await api.worker.stop()

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from headrace.config.converter import HEADER_CONVERTERS, JSON_CONVERTER, SIMPLE_HEADER_CONVERTER, converter_class
 from headrace.config.layout import group, key
 from headrace.config.values import AbstractConfig
-from headrace.core.config_def import ConfigInfo, Importance, Type, at_least, between, one_of, suggestion
+from headrace.core.config_def import (
+    ConfigInfo,
+    Importance,
+    InvalidValue,
+    Type,
+    at_least,
+    between,
+    one_of,
+    suggestion,
+)
 from headrace.core.errors import ConfigError
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
@@ -54,6 +64,17 @@ _STORAGE = group(
     ),
     key("status.storage.partitions", Type.INT, "5", "Partitions of the status topic.", _LOW, at_least(1)),
 )
+
+
+def _only_empty(name: str, value: Any) -> None:
+    """Connect can serve the loggers on addresses of their own; to serve them on the main one instead would surprise."""
+    if value is not None and str(value).strip():
+        raise InvalidValue(
+            f"Invalid value {value} for configuration {name}: /admin/loggers is served on listeners; leave the option "
+            "out, or leave it empty to switch the loggers off"
+        )
+
+
 _REST = group(
     "REST",
     key(
@@ -75,6 +96,14 @@ _REST = group(
         None,
         "Port that goes with rest.advertised.host.name.",
         validator=between(1, 65535),
+    ),
+    key(
+        "admin.listeners",
+        Type.STRING,
+        None,
+        "Leave it out, and /admin/loggers is served with the rest; set it to nothing, and it is switched off.",
+        _LOW,
+        _only_empty,
     ),
     key(
         "rest.request.timeout.ms",
@@ -178,7 +207,6 @@ WITHOUT_EFFECT = {
     "heartbeat.interval.ms": "set consumer.heartbeat.interval.ms",
     "rebalance.timeout.ms": "set consumer.rebalance.timeout.ms",
     "exactly.once.source.support": "there are no source connectors here",
-    "admin.listeners": "logger endpoints come with a later release",
     "metric.reporters": "metrics are served on /metrics",
     "auto.include.jmx.reporter": "metrics are served on /metrics",
 }
@@ -217,6 +245,11 @@ class WorkerConfig(AbstractConfig):
     def group_id(self) -> str | None:
         """The Connect cluster's group; None in standalone mode."""
         return self.get_string("group.id") if self.distributed else None
+
+    @property
+    def serves_loggers(self) -> bool:
+        """Whether levels may be seen and set by request."""
+        return "admin.listeners" not in self.originals
 
     def listener(self) -> tuple[str, int]:
         """Host and port to listen on; an empty host means every interface. Raises ConfigError."""

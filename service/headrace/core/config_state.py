@@ -1,7 +1,8 @@
 """What the config topic says: connectors, their target states and task configurations (``connect.md`` section 18).
 
 The keys and values are Kafka Connect's, byte for byte where it matters, so that its tools can read the topic:
-``connector-<n>``, ``target-state-<n>``, ``task-<n>-<i>`` and ``commit-<n>``. Task configurations count from their
+``connector-<n>``, ``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>`` and ``logger-cluster-<l>``, which is no state
+but a word to the workers that run. Task configurations count from their
 commit on; what has no commit yet is half written and is not shown. Compaction keeps the last record of each key at its
 own offset, so a commit may stand before its connector: no record may rely on another having come first.
 """
@@ -18,6 +19,7 @@ Config = dict[str, str]
 Record = tuple[str, bytes | None]
 
 _CONNECTOR, _TARGET, _TASK, _COMMIT = "connector-", "target-state-", "task-", "commit-"
+_LOGGER = "logger-cluster-"
 
 
 class ClusterConfigState:
@@ -120,6 +122,18 @@ def task_records(name: str, configs: Sequence[Mapping[str, str]]) -> list[Record
         (f"{_TASK}{name}-{number}", _encode({"properties": dict(config)})) for number, config in enumerate(configs)
     ]
     return [*tasks, (_COMMIT + name, _encode({"tasks": len(configs)}))]
+
+
+def logger_level_record(logger: str, level: str) -> Record:
+    """The record that sets a logger on every worker that runs (KIP-976)."""
+    return _LOGGER + logger, _encode({"level": level})
+
+
+def logger_level(key: str, value: bytes | None) -> tuple[str, str] | None:
+    """Logger and level of such a record, None for any other."""
+    if not key.startswith(_LOGGER) or value is None:
+        return None
+    return key.removeprefix(_LOGGER), str(json.loads(value)["level"])
 
 
 def _encode(document: Mapping[str, Any]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from headrace import __version__
-from headrace.rest import connector_plugins, connectors, errors, health, root
+from headrace.rest import connector_plugins, connectors, errors, health, loggers, root
 from headrace.rest.health import Exposition
 from headrace.rest.transport import ConnectTransport
 from headrace.runtime.herder import Herder
@@ -23,12 +23,14 @@ def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
     )
     app.state.worker = worker
     errors.install(app)
-    routers = (
+    routers = [
         health.router(worker, metrics),
         root.router(worker),
         connectors.router(herder, worker.worker_id),
         connector_plugins.router(herder),
-    )
+    ]
+    if worker.config.serves_loggers:
+        routers.append(loggers.router(herder))
     for router in routers:
         app.include_router(router)
     app.add_middleware(ConnectTransport, routes=[route for router in routers for route in router.routes])

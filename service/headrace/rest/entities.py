@@ -9,6 +9,7 @@ from headrace.core.config_def import ConfigInfo, ConfigInfos, ConfigKey, ConfigV
 from headrace.core.status import Status, notes_document
 from headrace.ports import TopicPartition
 from headrace.runtime.herder import ConnectorInfo, ConnectorStateInfo
+from headrace.runtime.loggers import LoggerLevel
 from headrace.runtime.plugins import ConnectorPlugin
 
 Json = dict[str, Any]
@@ -60,6 +61,11 @@ def connector_offsets(offsets: Mapping[TopicPartition, int]) -> Json:
 def plugin_info(plugin: ConnectorPlugin) -> Json:
     """An entry of ``/connector-plugins``."""
     return {"class": plugin.class_name, "type": plugin.type, "version": plugin.version}
+
+
+def logger_level(level: LoggerLevel) -> Json:
+    """``LoggerLevel``."""
+    return {"level": level.level, "last_modified": level.last_modified}
 
 
 def config_infos(infos: ConfigInfos) -> Json:

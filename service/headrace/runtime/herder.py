@@ -16,6 +16,7 @@ from headrace.core.errors import ConfigError, HeadraceError, RestError
 from headrace.core.lifecycle import State, TargetState
 from headrace.core.status import Status
 from headrace.ports import TopicPartition
+from headrace.runtime.loggers import LoggerLevel
 from headrace.runtime.plugins import ConnectorPlugin, names
 from headrace.runtime.trace import summary
 from headrace.runtime.worker import Worker
@@ -197,6 +198,23 @@ class Herder:
         except HeadraceError as error:
             log.error("The offsets of %s cannot be had: %s", group, summary(error))
             raise RestError(f"Failed to retrieve consumer group offsets for sink connector {name}", 500) from error
+
+    def loggers(self) -> Mapping[str, LoggerLevel]:
+        """The loggers of this worker, by name."""
+        return self._worker.loggers.all()
+
+    def logger(self, name: str) -> LoggerLevel:
+        """One of them. Raises RestError 404."""
+        return self._worker.loggers.level(name)
+
+    def set_worker_level(self, name: str, level: str) -> list[str]:
+        """Set a logger of this worker and all below it; the names of those that changed. Raises RestError."""
+        return self._worker.loggers.set_level(name, level)
+
+    async def set_cluster_level(self, name: str, level: str) -> None:
+        """Set it on every worker that runs now (KIP-976). Raises RestError."""
+        known = self._worker.loggers.check(name, level)
+        await self._written(self._configs.put_logger_level(name, known), "logger level")
 
     def plugins(self) -> Sequence[ConnectorPlugin]:
         """The connector classes."""

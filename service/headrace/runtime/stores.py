@@ -29,12 +29,19 @@ class ConfigStore:
     def __init__(self, log: CompactedLog) -> None:
         self._log = log
         self._changed: Callable[[str], None] | None = None
+        self._level_asked: Callable[[str, str], None] = _nobody
         self.state = ClusterConfigState()
 
-    async def start(self, changed: Callable[[str], None]) -> None:
-        """Read everything, then call ``changed`` with the connector of every later record."""
+    async def start(
+        self, changed: Callable[[str], None], level_asked: Callable[[str, str], None] | None = None
+    ) -> None:
+        """Read everything, then call ``changed`` with the connector of every later record.
+
+        ``level_asked`` gets logger and level of those that set one; what was asked before the start counts no more.
+        """
         await self._log.start(self._apply)
         self._changed = changed
+        self._level_asked = level_asked or _nobody
 
     async def put_connector(self, name: str, config: Mapping[str, str], target: TargetState | None = None) -> None:
         """Create or change a connector; ``target`` for a new one that does not start at once. Raises Retriable."""
@@ -53,19 +60,30 @@ class ConfigStore:
         """Replace the connector's tasks. Raises Retriable."""
         await self._log.append(config_state.task_records(name, configs))
 
+    async def put_logger_level(self, logger: str, level: str) -> None:
+        """Have every worker set a logger. Raises Retriable."""
+        await self._log.append([config_state.logger_level_record(logger, level)])
+
     async def close(self) -> None:
         """Stop reading."""
-        self._changed = None
+        self._changed, self._level_asked = None, _nobody
         await self._log.close()
 
     def _apply(self, key: str, value: bytes | None) -> None:
         try:
             name = self.state.apply(key, value)
+            asked = config_state.logger_level(key, value)
         except (ValueError, KeyError, TypeError):
             log.error("The record with key %s in the config topic cannot be read; it is ignored", key)
             return
         if name is not None and self._changed is not None:
             self._changed(name)
+        if asked is not None:
+            self._level_asked(*asked)
+
+
+def _nobody(logger: str, level: str) -> None:
+    """Nobody listens yet."""
 
 
 class StatusStore:

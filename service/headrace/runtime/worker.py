@@ -16,7 +16,9 @@ from functools import partial
 from headrace import __version__
 from headrace.config import WorkerConfig
 from headrace.config.validation import WorkerDefaults
+from headrace.core.errors import RestError
 from headrace.ports import Stores
+from headrace.runtime.loggers import Loggers
 from headrace.runtime.plugins import Plugins
 from headrace.runtime.retry import retrying
 from headrace.runtime.stores import ConfigStore, StatusStore
@@ -54,6 +56,7 @@ class Worker:
         advertised: tuple[str, int],
         task_gone: Callable[[str, int], None] = lambda connector, number: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        loggers: Loggers | None = None,
     ) -> None:
         self.config = config
         self.plugins = plugins
@@ -65,6 +68,7 @@ class Worker:
         self.cluster_id: str | None = None
         self.ready = False
         self.now = now
+        self.loggers = loggers or Loggers(now)
         self.stage = WorkerStage("starting", now())
         self._connectors: dict[str, WorkerConnector] = {}
         self._context = ConnectorContext(
@@ -89,7 +93,7 @@ class Worker:
         await self._reach("connecting to Kafka", self.stores.start)
         self.cluster_id = await self.stores.cluster_id()
         await self._reach("reading the status topic", self.statuses.start)
-        await self._reach("reading the config topic", partial(self.configs.start, self._changed))
+        await self._reach("reading the config topic", partial(self.configs.start, self._changed, self._level_asked))
         for name in {*self.configs.state.connectors(), *self.statuses.connectors()}:
             self._changed(name)
         self.stage = WorkerStage("serving", self.now())
@@ -117,6 +121,13 @@ class Worker:
             self._connectors[name].changed()
         else:
             self._connectors[name] = WorkerConnector(name, self._context)
+
+    def _level_asked(self, logger: str, level: str) -> None:
+        """Some worker of the cluster was asked to set a logger on all of them."""
+        try:
+            self.loggers.set_level(logger, level)
+        except RestError as error:
+            log.error("The level that the config topic has for logger %s is not set: %s", logger, error)
 
     async def _reach(self, stage: str, step: Callable[[], Awaitable[None]]) -> None:
         self.stage = WorkerStage(stage, self.now())

@@ -39,6 +39,14 @@ def test_keys_of_later_releases_are_refused(name: str) -> None:
         WorkerConfig({**DISTRIBUTED, name: "x"})
 
 
+def test_loggers_are_served_with_the_rest_or_not_at_all() -> None:
+    """On another address an operator expects them to be there and nowhere else."""
+    assert WorkerConfig(DISTRIBUTED).serves_loggers
+    assert not WorkerConfig({**DISTRIBUTED, "admin.listeners": ""}).serves_loggers
+    with pytest.raises(ConfigError, match="served on listeners"):
+        WorkerConfig({**DISTRIBUTED, "admin.listeners": "http://127.0.0.1:9999"})
+
+
 def test_keys_without_effect_are_named() -> None:
     """A Kafka Connect file can be moved over, and its reader is told what does nothing."""
     config = WorkerConfig({**DISTRIBUTED, **dict.fromkeys(WITHOUT_EFFECT, "x")})

@@ -38,6 +38,17 @@ async def test_a_record_that_cannot_be_read_is_passed_over() -> None:
     assert store.state.connectors() == ["m"]
 
 
+async def test_levels_are_asked_of_the_workers_that_run_and_of_no_later_ones() -> None:
+    """As in Connect a restart begins with the levels of the start; a record without a level is passed over."""
+    log, heard = MemoryLog(), list[tuple[str, str]]()
+    await log.append([("logger-cluster-old", b'{"level":"TRACE"}')])
+    store = ConfigStore(log)
+    await store.start(lambda name: None, lambda logger, level: heard.append((logger, level)))
+    await log.append([("logger-cluster-broken", b"{}")])
+    await store.put_logger_level("new", "DEBUG")
+    assert heard == [("new", "DEBUG")]
+
+
 async def test_a_configuration_that_cannot_be_written_is_not_there() -> None:
     """The caller hears it."""
     log = MemoryLog()
