@@ -7,32 +7,24 @@ starts or stops anything: the worker follows the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 
-from headrace.config.validation import is_secret
-from headrace.core.config_def import ConfigDef, ConfigInfo, ConfigInfos, suggestion
-from headrace.core.errors import ConfigError, HeadraceError, RestError
+from headrace.core.config_def import ConfigDef, ConfigInfos
+from headrace.core.errors import HeadraceError, RestError
 from headrace.core.lifecycle import State, TargetState
 from headrace.core.status import Status
 from headrace.ports import TopicPartition
+from headrace.runtime.connector_validator import Config, ConnectorCheck, ConnectorValidator, Properties
 from headrace.runtime.loggers import LoggerLevel
-from headrace.runtime.plugins import ConnectorPlugin, names
+from headrace.runtime.plugins import ConnectorPlugin
 from headrace.runtime.trace import summary
 from headrace.runtime.worker import Worker
 
 log = logging.getLogger(__name__)
 
-Config = dict[str, str]
-Properties = Mapping[str, str | None]
-ConnectorCheck = Callable[[str, Mapping[str, str]], None]
-"""Checks a valid configuration further (client properties, say); raises ConfigError that names the option."""
-
 _STALE = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
 _UNADDRESSABLE = frozenset("/\\%")
-_CLOSING_LINE = (
-    "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,7 @@ class Herder:
         self._worker = worker
         self._configs = worker.configs
         self._statuses = worker.statuses
-        self._checks = checks
+        self._validator = ConnectorValidator(worker.plugins, worker.defaults, checks)
 
     def connectors(self) -> list[str]:
         """The names of all connectors."""
@@ -116,7 +108,7 @@ class Herder:
     async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
         """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
         given = _named(name, config)
-        plugin, properties = self._checked(given)
+        plugin, properties = self._validator.checked(given)
         self._addressable(name)
         if name in self.connectors():
             raise RestError(f"Connector {name} already exists", 409)
@@ -126,7 +118,7 @@ class Herder:
     async def put_config(self, name: str, config: Properties) -> tuple[bool, ConnectorInfo]:
         """Create or replace the configuration; tells whether it is new. Raises RestError 400."""
         given = _named(name, config)
-        plugin, properties = self._checked(given)
+        plugin, properties = self._validator.checked(given)
         created = name not in self.connectors()
         if created:
             self._addressable(name)
@@ -137,7 +129,7 @@ class Herder:
     async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
         """Change some keys, remove those that are null (KIP-477). Raises RestError 400 and 404."""
         merged: dict[str, str | None] = {**self.config(name), **patch}
-        plugin, properties = self._checked({key: value for key, value in merged.items() if value is not None})
+        plugin, properties = self._validator.checked({key: value for key, value in merged.items() if value is not None})
         tasks = range(len(self._configs.state.task_configs(name)))
         await self._written(self._configs.put_connector(name, properties), "connector configuration")
         return ConnectorInfo(name, properties, tasks, plugin.type)
@@ -222,63 +214,11 @@ class Herder:
 
     def plugin_config(self, plugin: str) -> ConfigDef:
         """The options of a connector class. Raises RestError 404."""
-        found = self._worker.plugins.find(plugin)
-        if found is None:
-            raise RestError(f"Unknown plugin {plugin}.", 404)
-        return found.definitions(self._worker.defaults)
+        return self._validator.definitions(plugin)
 
     def validate(self, plugin: str, config: Properties) -> ConfigInfos:
         """Check a configuration. Raises RestError when it is not one of the plug-in in the path."""
-        name = config.get("connector.class")
-        if name is not None and not _same_class(plugin, name):
-            raise RestError(f"Included connector type {name} does not match request type {plugin}", 400)
-        try:
-            return self._validated(self._plugin(config), config)
-        except RestError as error:  # Connect lets these through as internal errors on this endpoint alone
-            prefix = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException: "
-            raise RestError(prefix + str(error), 500) from error
-
-    def _checked(self, config: Properties) -> tuple[ConnectorPlugin, Config]:
-        plugin = self._plugin(config)
-        errors = self._validated(plugin, config).errors()
-        if errors:
-            head = f"Connector configuration is invalid and contains the following {len(errors)} error(s):"
-            raise RestError("\n".join([head, *errors, _CLOSING_LINE]), 400)
-        return plugin, {key: value for key, value in config.items() if value is not None}
-
-    def _plugin(self, config: Properties) -> ConnectorPlugin:
-        name = config.get("connector.class")
-        if name is None:
-            shown = ", ".join(f"{key}={value}" for key, value in config.items() if not is_secret(key))
-            raise RestError(f"Connector config {{{shown}}} contains no connector type", 400)
-        plugin = self._worker.plugins.find(name)
-        if plugin is None:
-            raise RestError(self._no_such_class(name), 400)
-        return plugin
-
-    def _no_such_class(self, name: str) -> str:
-        described = ", ".join(
-            f"PluginDesc{{klass=class {each.class_name}, name='{each.class_name}', version='{each.version}', "
-            f"type={each.type}}}"
-            for each in self._worker.plugins.connectors
-        )
-        known = [each for plugin in self._worker.plugins.connectors for each in names(plugin)]
-        return (
-            f"Failed to find any class that implements Connector and which name matches {name}, "
-            f"available connectors are: {described}. {suggestion(name, known)}"
-        )
-
-    def _validated(self, plugin: ConnectorPlugin, config: Properties) -> ConfigInfos:
-        infos = plugin.validate(config, self._worker.defaults)
-        if infos.error_count:
-            return infos
-        given = {key: value for key, value in config.items() if value is not None}
-        for check in self._checks:
-            try:
-                check(config.get("name") or "", given)
-            except ConfigError as error:
-                infos = _with_error(infos, error)
-        return infos
+        return self._validator.validate(plugin, config)
 
     def _type(self, config: Config | None) -> str:
         plugin = self._worker.plugins.find((config or {}).get("connector.class", ""))
@@ -315,20 +255,3 @@ def _named(name: str, config: Properties) -> dict[str, str | None]:
             f"Connector name configuration ({inside}) doesn't match connector name in the URL ({name})", 400
         )
     return {**config, "name": name}
-
-
-def _same_class(requested: str, given: str) -> bool:
-    """Whether the class in the configuration ends with the one in the path, the suffix ``Connector`` aside."""
-    return given.removesuffix("Connector").endswith(requested.removesuffix("Connector"))
-
-
-def _with_error(infos: ConfigInfos, error: ConfigError) -> ConfigInfos:
-    """The answer with one more error, on the option that it names or else on the class."""
-    names_given = {info.definition.name for info in infos.configs}
-    key = error.key if error.key in names_given else f"consumer.override.{error.key}"
-    target = key if key in names_given else "connector.class"
-    configs = tuple(
-        ConfigInfo(info.definition, info.value.with_error(str(error))) if info.definition.name == target else info
-        for info in infos.configs
-    )
-    return replace(infos, configs=configs)
