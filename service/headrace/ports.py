@@ -237,6 +237,18 @@ class Lakehouse(Protocol):
         """Stop the session. Idempotent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Connections to source databases, and how many servers are left alone for a while because they did not answer."""
+
+    idle: int = 0
+    used: int = 0
+    left_alone: int = 0
+
+    def __add__(self, other: Connections) -> Connections:
+        return Connections(self.idle + other.idle, self.used + other.used, self.left_alone + other.left_alone)
+
+
 class RowSource(Protocol):
     """The source database, as far as rows are read again. Safe to call from several threads.
 
@@ -255,6 +267,9 @@ class RowSource(Protocol):
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
         """Read the cells that ``request`` needs, in one statement and one snapshot, as Connect values."""
+
+    def connections(self) -> Connections:
+        """The connections that are open now. Never raises and asks no server."""
 
     def close(self) -> None:
         """Let go of all connections. Idempotent."""

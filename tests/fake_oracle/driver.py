@@ -76,6 +76,12 @@ class FakePool:
         self._free: list[FakeConnection] = []
         self._open = True
 
+    @property
+    def opened(self) -> int:
+        """Connections, given out or not."""
+        self._check()
+        return self.busy + len(self._free)
+
     def acquire(self) -> FakeConnection:
         """A connection, at most ``limit`` at a time."""
         self._check()

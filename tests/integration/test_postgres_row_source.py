@@ -15,6 +15,7 @@ from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import Column, TableId
 from headrace.core.reselect import DatabaseOptions, ReselectOptions, RowRequest
 from headrace.core.schema import Schema
+from headrace.ports import Connections
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.postgres import Postgres
 
@@ -78,6 +79,17 @@ def _text_request(table: TableId, key: str, value: str, column: str) -> RowReque
     keys = (Column(key, Schema("string"), pa.array([value])),)
     columns = (Column(column, TEXT, pa.array([], pa.string())),)
     return RowRequest(table, keys, columns, np.ones((1, 1), np.bool_), np.full(1, -1, np.int64))
+
+
+def test_connections_are_told(options: ReselectOptions, open_source: Opener) -> None:
+    """None before they are needed and after they are closed; one that was used waits for the next."""
+    source = open_source(options)
+    assert source.connections() == Connections()
+    source.catalog(TABLE)
+    assert (source.connections().used, source.connections().left_alone) == (0, 0)
+    assert source.connections().idle >= 1
+    source.close()
+    assert source.connections() == Connections()
 
 
 def test_names_are_quoted_everywhere(options: ReselectOptions, open_source: Opener) -> None:

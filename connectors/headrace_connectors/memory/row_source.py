@@ -14,7 +14,7 @@ from headrace.core.events import TableId
 from headrace.core.keys import canonical_keys
 from headrace.core.reselect import UNREADABLE, RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
-from headrace.ports import LogPosition
+from headrace.ports import Connections, LogPosition
 
 Row = Mapping[str, Any]
 
@@ -34,6 +34,7 @@ class MemoryRowSource:
         self.proven = proven
         self.position = LogPosition("postgresql", (0,), (0,))
         self.flashback_fallbacks: dict[str, int] = {}
+        self.connected = Connections()
         self.closed = False
         self._catalogs: dict[TableId, CatalogTable] = {}
         self._schemas: dict[TableId, Schema] = {}
@@ -83,6 +84,10 @@ class MemoryRowSource:
         """As set in ``position``."""
         self._fail()
         return self.position
+
+    def connections(self) -> Connections:
+        """As set in ``connected``."""
+        return self.connected
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -144,6 +144,10 @@ class RocksRowStore:
 
     # -- between processes --------------------------------------------------------------------------------------------
 
+    def oldest(self) -> int | None:
+        """Not told: all rows would have to be read for it."""
+        return None
+
     def load(self) -> bytes | None:
         """The state of the last process, if it ended in good order; it is gone from the disk when this returns."""
         written = _tried(self._db.get, _STATE)

@@ -18,7 +18,7 @@ from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
 from headrace.core.reselect import ReselectOptions, RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
-from headrace.ports import LogPosition
+from headrace.ports import Connections, LogPosition
 from headrace_connectors.sql.cells import FoundRows
 from headrace_connectors.sql.oracle_catalog import check_flashback, read_catalog
 from headrace_connectors.sql.oracle_errors import SCN_INVALID, UNDO_GONE, error_codes
@@ -88,6 +88,10 @@ class OracleRowSource:
         """The current SCN of the primary, or of the standby that is read."""
         with self._ask(self._usable).connection() as connection:
             return log_position(connection)
+
+    def connections(self) -> Connections:
+        """Those to all servers."""
+        return sum((server.connections() for server in self._servers), Connections())
 
     def close(self) -> None:
         """Close the pools. Idempotent."""

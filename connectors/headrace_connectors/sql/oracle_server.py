@@ -12,7 +12,8 @@ from typing import Any
 
 from headrace.core.errors import ConfigError, Retriable
 from headrace.core.reselect import DatabaseOptions
-from headrace_connectors.sql.circuit_breaker import CircuitBreaker
+from headrace.ports import Connections
+from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State
 from headrace_connectors.sql.oracle_errors import connection_lost, translated
 from headrace_connectors.sql.oracle_session import connect_parameters, pool_parameters, prepare_session
 
@@ -67,6 +68,12 @@ class OracleServer:
                 self._let_go(connection, lost=connection_lost(error))
                 raise
             self._let_go(connection, lost=False)
+
+    def connections(self) -> Connections:
+        """What the pool has, and whether the server is left alone."""
+        with self._lock:  # a pool that is closed tells nothing
+            open_, used = (0, 0) if self._pool is None else (self._pool.opened, self._pool.busy)
+        return Connections(open_ - used, used, int(self._breaker.state is State.OPEN))
 
     def close(self) -> None:
         """Close the pool. Idempotent."""

@@ -20,7 +20,7 @@ from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
 from headrace.core.reselect import DatabaseOptions, ReselectOptions, RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
-from headrace.ports import LogPosition
+from headrace.ports import Connections, LogPosition
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.postgres_catalog import read_catalog
 from headrace_connectors.sql.postgres_keys import key_texts
@@ -83,6 +83,10 @@ class PostgresRowSource:
         """The end of the log, and what logical replication slots of the database have confirmed."""
         with self._servers[-1].connection() as connection:
             return log_position(connection)
+
+    def connections(self) -> Connections:
+        """Those to all servers."""
+        return sum((server.connections() for server in self._servers), Connections())
 
     def close(self) -> None:
         """Close the pools. Idempotent."""

@@ -17,7 +17,8 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.core.errors import ConfigError, Retriable
 from headrace.core.reselect import DatabaseOptions
-from headrace_connectors.sql.circuit_breaker import CircuitBreaker
+from headrace.ports import Connections
+from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State
 from headrace_connectors.sql.postgres_errors import translated
 
 Connection = psycopg.Connection[Any]
@@ -102,6 +103,12 @@ class PostgresServer:
             except psycopg_pool.PoolTimeout:
                 self._connect().close()  # says why there is no connection
                 raise
+
+    def connections(self) -> Connections:
+        """What the pool has, and whether the server is left alone."""
+        told = {} if self._pool.closed else self._pool.get_stats()
+        open_, idle = told.get("pool_size", 0), told.get("pool_available", 0)
+        return Connections(idle, open_ - idle, int(self._breaker.state is State.OPEN))
 
     def close(self) -> None:
         """Close the pool. Idempotent."""

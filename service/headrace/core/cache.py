@@ -45,6 +45,9 @@ from headrace.core.cache_state import CacheState, KnownTable, decode_state, enco
 from headrace.core.events import TableId
 from headrace.core.guarded_rows import GuardedRows
 
+_LOOK_FOR_OLDEST = 10_000
+"""Milliseconds between two looks for the oldest cell."""
+
 
 class ReselectColumnCache:
     """The rules of the cache over a store of rows. ``clock`` gives monotonic milliseconds, ``wall`` Unix time.
@@ -79,6 +82,8 @@ class ReselectColumnCache:
         self._wall = wall
         self._clock_base = 0
         self._closed = False
+        self._looked: int | None = None
+        self._oldest_stored: int | None = None
         self._restore()
 
     def begin(self, table: TableId, shape: object, fingerprints: Mapping[str, object]) -> CacheBatch:
@@ -166,7 +171,14 @@ class ReselectColumnCache:
         """How full the cache is; adds to ``counts`` what was evicted since the last call."""
         evicted, self._evicted = self._rows.store.evicted - self._evicted, self._rows.store.evicted
         self.counts["drops", "evicted"] += evicted
-        return CacheUse(len(self), self.size, self._rows.poisoned)
+        return CacheUse(len(self), self.size, self._rows.poisoned, self._oldest())
+
+    def _oldest(self) -> int | None:
+        """The age of the oldest cell; a store looks through all rows for it, so not at every batch."""
+        now = self._now()
+        if self._looked is None or now - self._looked >= _LOOK_FOR_OLDEST:
+            self._looked, self._oldest_stored = now, self._rows.store.oldest()
+        return None if self._oldest_stored is None else now - self._oldest_stored
 
     # -- for CacheBatch and RowCache ------------------------------------------------------------------------
 

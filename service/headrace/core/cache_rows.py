@@ -66,11 +66,15 @@ class CacheLimits:
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """How full a cache is: rows, bytes (roughly), and rows that must not be served because a write failed."""
+    """How full a cache is: rows, bytes (roughly), and rows that must not be served because a write failed.
+
+    ``oldest`` is the age of its oldest cell in milliseconds, None where there is none or the store does not tell.
+    """
 
     rows: int
     bytes: int
     poisoned: int
+    oldest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,9 @@ class RowStore(Protocol):
     def drop_table(self, table: int | None) -> int:
         """Remove all rows of a table, or of all; how many there were."""
 
+    def oldest(self) -> int | None:
+        """When the oldest cell was stored, by the cache's clock; None if there is none, or to find out costs much."""
+
     def load(self) -> bytes | None:
         """Take the state that was saved last; None if there is none."""
 
@@ -163,6 +170,7 @@ class MemoryRowStore:
         self._rows = _LruRows(limits.max_bytes or float("inf"), self._was_evicted)
         self._by_table: dict[int, dict[RowKey, None]] = {}
         self._table_bytes: Counter[int] = Counter()
+        self._stored: dict[RowKey, int] = {}
         self.evicted = 0
 
     def get(self, key: RowKey) -> Row | None:
@@ -181,6 +189,7 @@ class MemoryRowStore:
         self._rows[key] = row
         self._touch(key)
         self._table_bytes[key.table] += size
+        self._stored[key] = min((cell.stored for cell in row.values()), default=0)
         self._evict(key.table)
 
     def drop(self, key: RowKey) -> None:
@@ -203,6 +212,10 @@ class MemoryRowStore:
         for key in keys:
             self.drop(key)
         return len(keys)
+
+    def oldest(self) -> int | None:
+        """When the oldest cell was stored."""
+        return min(self._stored.values(), default=None)
 
     def load(self) -> bytes | None:
         """Nothing outlives the process."""
@@ -242,6 +255,7 @@ class MemoryRowStore:
     def _forgotten(self, key: RowKey, row: Row) -> None:
         self._by_table[key.table].pop(key, None)
         self._table_bytes[key.table] -= row_size(row)
+        self._stored.pop(key, None)
 
 
 def open_memory_rows(options: Any) -> MemoryRowStore:

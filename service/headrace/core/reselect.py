@@ -25,7 +25,7 @@ from headrace.core.arrays import build_array
 from headrace.core.cache_batch import CacheBatch
 from headrace.core.cache_rows import CellValue
 from headrace.core.errors import BadRecord, Fatal, HeadraceError, Retriable
-from headrace.core.events import Actions, CellState, Column, TableId
+from headrace.core.events import Actions, CellState, Changes, Column, Operation, TableId
 from headrace.core.reselect_cache import cached_cells, drop_rows, from_cache, has_state, put_answers, refresh
 from headrace.core.reselect_options import ColumnFilter, DatabaseOptions, ReselectOptions
 from headrace.core.reselect_rules import ColumnRule, TableRules, table_rules
@@ -44,6 +44,7 @@ __all__ = [
     "TableRules",
     "check_no_placeholder",
     "complete",
+    "decided_by_fold",
     "plan",
     "table_rules",
 ]
@@ -136,6 +137,26 @@ class Completed:
     read: Mapping[int, Rows] = field(default_factory=dict)
 
 
+# -- before the plan --------------------------------------------------------------------------------------------------
+
+
+def decided_by_fold(changes: Changes, actions: Actions) -> Mapping[str, int]:
+    """By column, how many cells that events left open other events of the batch have decided: step 1 of section 4."""
+    streamed = (changes.operation != Operation.DELETE) & (changes.operation != Operation.TOMBSTONE)
+    left = {column.name: _open_cells(column, ~actions.delete) for column in actions.columns}
+    decided = {column.name: _open_cells(column, streamed) - left.get(column.name, 0) for column in changes.columns}
+    return {name: number for name, number in decided.items() if number > 0}
+
+
+def _open_cells(column: Column, rows: Mask) -> int:
+    if column.states is None:
+        return 0
+    return int((np.isin(column.states, _OPEN_STATES) & rows).sum())
+
+
+_OPEN_STATES = [CellState.UNCHANGED, CellState.UNKNOWN, CellState.DOUBTFUL, CellState.CARRIED]
+
+
 # -- plan -------------------------------------------------------------------------------------------------------------
 
 
@@ -171,7 +192,7 @@ def _open(
         return None
     for state, mask in (("unchanged", unchanged), ("unknown", unknown), ("null", nulls)):
         counts["cells", state, column.name] += int(mask.sum())
-    hit_rows, hit_values = _hits(actions, column, unchanged & ~actions.fresh, rules, batch)
+    hit_rows, hit_values = _hits(actions, column, unchanged, rules, batch, counts)
     counts["resolved", "cache", column.name] += len(hit_rows)
     return _Open(number, unchanged, unknown, nulls, hit_rows, hit_values)
 
@@ -213,9 +234,19 @@ def _request(actions: Actions, rules: TableRules, rows: Rows, wanted: Mapping[in
 
 
 def _hits(
-    actions: Actions, column: Column, asked: Mask, rules: TableRules, batch: CacheBatch | None
+    actions: Actions,
+    column: Column,
+    unchanged: Mask,
+    rules: TableRules,
+    batch: CacheBatch | None,
+    counts: Counter[tuple[str, ...]],
 ) -> tuple[Rows, Sequence[CellValue | None]]:
+    """What the cache has. A new incarnation of a row does not ask it, nor does a column that is not cached."""
+    asked = unchanged & ~actions.fresh
     if batch is None or not rules.column(column.name).cacheable:
+        asked = np.zeros_like(asked)
+    counts["requests", "bypassed"] += int(unchanged.sum() - asked.sum())
+    if batch is None or not asked.any():
         return np.empty(0, np.int64), ()
     return cached_cells(actions, column.name, np.flatnonzero(asked), rules, batch)
 

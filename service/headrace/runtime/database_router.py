@@ -14,7 +14,7 @@ from headrace.core.errors import Fatal
 from headrace.core.events import TableId
 from headrace.core.reselect import DatabaseOptions, RowAnswer, RowRequest
 from headrace.core.schema import Schema
-from headrace.ports import RowSource
+from headrace.ports import Connections, RowSource
 
 
 class DatabaseRouter:
@@ -44,6 +44,10 @@ class DatabaseRouter:
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
         """Read the cells in the table's database."""
         return self._known(catalog).fetch(catalog, request)
+
+    def connections(self) -> Connections:
+        """Those of all databases."""
+        return sum((source.connections() for _, source in self._sources), Connections())
 
     def close(self) -> None:
         """Let go of all connections. Idempotent."""

@@ -17,7 +17,7 @@ from headrace import __version__
 from headrace.core.batch import Batch
 from headrace.core.cache_rows import CacheUse
 from headrace.core.events import Changes, TableId, Truncate
-from headrace.ports import TopicPartition
+from headrace.ports import Connections, TopicPartition
 from headrace.runtime.source_reader import Query
 from headrace.runtime.state_metrics import StateCollector
 from headrace.runtime.stores import ConfigStore, StatusStore
@@ -78,8 +78,8 @@ class Metrics:
 
     def forget_task(self, connector: str, number: int) -> None:
         """Drop what a task that has gone would still show as present; counters stay, as Prometheus wants them."""
-        cache = (self.cache_rows, self.cache_bytes, self.cache_poisoned)
-        for gauge in (self.lag_max, self.partitions, self.lag, self.freshness_now, *cache):
+        reselect = (self.cache_rows, self.cache_bytes, self.cache_poisoned, self.cache_oldest, self.source_connections)
+        for gauge in (self.lag_max, self.partitions, self.lag, self.freshness_now, *reselect):
             gauge.remove_by_labels({"connector": connector, "task": str(number)})
 
     def watch(self, configs: ConfigStore, statuses: StatusStore) -> None:
@@ -138,6 +138,10 @@ class Metrics:
         self.cache_rows = self._gauge("reselect_cache_rows", "Rows in a task's column cache", _TASK)
         self.cache_bytes = self._gauge("reselect_cache_bytes", "Bytes in it, roughly", _TASK)
         self.cache_poisoned = self._gauge("reselect_cache_poisoned_rows", "Rows of it that a failed write voids", _TASK)
+        self.cache_oldest = self._gauge("reselect_cache_oldest_seconds", "Age of its oldest entry, in memory", _TASK)
+        self.source_connections = self._gauge(
+            "reselect_connections", "Connections to source databases; servers that are left alone", (*_TASK, "state")
+        )
         self.visibility_wait = self._histogram(
             "reselect_visibility_wait_seconds", "Waiting for transactions to become visible", _TABLE, _SECONDS
         )
@@ -248,6 +252,15 @@ class ReselectTaskMetrics:
         self._metrics.cache_rows.labels(*self._labels).set(use.rows)
         self._metrics.cache_bytes.labels(*self._labels).set(use.bytes)
         self._metrics.cache_poisoned.labels(*self._labels).set(use.poisoned)
+        if use.oldest is None:
+            self._metrics.cache_oldest.remove_by_labels({"connector": self._labels[0], "task": self._labels[1]})
+        else:
+            self._metrics.cache_oldest.labels(*self._labels).set(use.oldest / 1000)
+
+    def connections(self, now: Connections) -> None:
+        """Connections to source databases."""
+        for state, number in (("idle", now.idle), ("used", now.used), ("left_alone", now.left_alone)):
+            self._metrics.source_connections.labels(*self._labels, state).set(number)
 
 
 def newest_source_time(batch: Batch) -> int:

@@ -18,7 +18,7 @@ from headrace.core.cache_batch import CacheBatch
 from headrace.core.cache_rows import MemoryRowStore, Origin, Partition, RowStore
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
-from headrace.core.events import Actions, TableId
+from headrace.core.events import Actions, Changes, TableId
 from headrace.core.reselect import (
     Completed,
     ReselectOptions,
@@ -27,6 +27,7 @@ from headrace.core.reselect import (
     TableRules,
     check_no_placeholder,
     complete,
+    decided_by_fold,
     plan,
     table_rules,
 )
@@ -105,6 +106,16 @@ class ReselectColumnsPostProcessor:
         self._report(planned)
         self._guard(completed)
         return completed.actions
+
+    def folded(self, changes: Changes, actions: Actions) -> None:
+        """Count what a batch's events have decided among themselves."""
+        for column, number in decided_by_fold(changes, actions).items():
+            self._metrics.count(changes.table, "resolved", ("fold", column), number)
+
+    def contradicted(self, table: TableId, kind: str, rows: int) -> None:
+        """Count a sign of events that never came."""
+        if rows:
+            self._metrics.count(table, "contradictions", (kind,), rows)
 
     def committed(self, table: TableId) -> None:
         """The table's batch is durable: let others see its cache entries."""
@@ -293,7 +304,9 @@ class ReselectColumnsPostProcessor:
     def _report(self, planned: ReselectPlan) -> None:
         table = planned.actions.table
         counts = dict(planned.counts)
-        if self._cache is not None:
+        if self._cache is None:  # then nothing passes it by
+            counts.pop(("requests", "bypassed"), None)
+        else:
             with self._lock:
                 self._metrics.cache(self._cache.use())
                 counts.update(self._cache.counts)

@@ -29,7 +29,7 @@ from headrace.core.events import TableId
 from headrace.core.reselect import ReselectOptions, RowAnswer, RowRequest
 from headrace.core.schema import Schema
 from headrace.core.select_size import SelectSize
-from headrace.ports import RowSource
+from headrace.ports import Connections, RowSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,9 @@ class ReselectMetrics(Protocol):
     def cache(self, use: CacheUse) -> None:
         """How full the task's cache is now."""
 
+    def connections(self, now: Connections) -> None:
+        """The task's connections to source databases now."""
+
 
 class NoMetrics:
     """Counts nothing."""
@@ -68,6 +71,9 @@ class NoMetrics:
         """Nothing."""
 
     def cache(self, use: CacheUse) -> None:
+        """Nothing."""
+
+    def connections(self, now: Connections) -> None:
         """Nothing."""
 
 
@@ -132,6 +138,7 @@ class SourceReader:
             raise
         finally:
             self._metrics.query(part.table, Query(result, len(part), self._clock() - begin, waited))
+            self._metrics.connections(self._source.connections())
         for code, number in answer.flashback_fallbacks.items():
             self._metrics.count(part.table, "flashback_fallbacks", (code,), number)
         return answer

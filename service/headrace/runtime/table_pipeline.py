@@ -46,8 +46,14 @@ class Unexplained(Fatal):
 class PostProcessor(Protocol):
     """Fills the cells that the source left out (``runtime/post_processor.py``). Called in the table's thread."""
 
+    def folded(self, changes: Changes, actions: Actions) -> None:
+        """A batch was folded; the next call resolves what is left open."""
+
     def resolve(self, actions: Actions) -> Actions:
         """The actions with every cell decided: VALUE, NULL, UNCHANGED (keep) or CARRIED."""
+
+    def contradicted(self, table: TableId, kind: str, rows: int) -> None:
+        """Rows show that events before them never came."""
 
     def committed(self, table: TableId) -> None:
         """The table commit of the last ``resolve`` is durable."""
@@ -134,6 +140,7 @@ class TablePipeline:
             tombstones = self._ledger()
             tombstones.begin(changes.version)
             actions = fold(changes, tombstones.known)
+        self._post_processor.folded(changes, actions)
         actions = self._resolve(actions)
         self._record_tombstones(actions)
         failpoints.reach("after-ledger")
@@ -247,6 +254,7 @@ class TablePipeline:
         hollow = open_rows(rest, standing)
         if not hollow.any():
             return rest
+        self._post_processor.contradicted(rest.table, "update_without_create", int((hollow & ~rest.fresh).sum()))
         if self._options.unresolved_insert_mode == "null":
             return with_nulls_for_open_cells(rest, hollow)
         index = int(np.flatnonzero(hollow)[0])

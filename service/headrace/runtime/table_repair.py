@@ -16,7 +16,7 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, wait_random
 
 from headrace.core.errors import Fatal, Retriable
-from headrace.core.events import Actions, RowVersion, TableId
+from headrace.core.events import Actions, Changes, RowVersion, TableId
 from headrace.core.keys import canonical_keys
 from headrace.core.repair import Repair, overtaken, repair_changes
 from headrace.core.verification import VERSION, Verdict, Where
@@ -152,8 +152,14 @@ def _versions(rows: pa.Table) -> list[RowVersion | None]:
 class _NothingOpen:
     """The post-processor of rows that were read whole."""
 
+    def folded(self, changes: Changes, actions: Actions) -> None:
+        pass
+
     def resolve(self, actions: Actions) -> Actions:
         return actions
+
+    def contradicted(self, table: TableId, kind: str, rows: int) -> None:
+        pass
 
     def committed(self, table: TableId) -> None:
         pass

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from contracts.row_store_suite import OpenRows, RowStoreSuite
+from dataclasses import replace
 
-from headrace.core.cache_rows import MemoryRowStore
+import pytest
+from contracts.row_store_suite import OpenRows, RowStoreSuite, row
+
+from headrace.core.cache_rows import CacheLimits, MemoryRowStore, RowKey
 
 
 class TestMemoryRowStore(RowStoreSuite):
@@ -15,3 +17,17 @@ class TestMemoryRowStore(RowStoreSuite):
     def open_rows(self) -> OpenRows:
         """Opens an empty store."""
         return MemoryRowStore
+
+
+def test_oldest_cell_is_known() -> None:
+    """Of the rows that are there, whatever was replaced, dropped or evicted."""
+    store = MemoryRowStore(CacheLimits(max_rows=2))
+    assert store.oldest() is None
+    for number, stored in enumerate((1, 2, 3)):
+        cells = {name: replace(cell, stored=stored) for name, cell in row().items()}
+        store.put(RowKey(1, f"k{number}"), cells)
+    assert store.oldest() == 2
+    store.put(RowKey(1, "k1"), row(offset=9))
+    assert store.oldest() == 3
+    store.drop_table(None)
+    assert store.oldest() is None

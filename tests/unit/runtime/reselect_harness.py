@@ -22,6 +22,7 @@ from headrace.core.fold import fold
 from headrace.core.keys import canonical_keys
 from headrace.core.reselect import ReselectOptions
 from headrace.core.schema import Field, Schema
+from headrace.ports import Connections
 from headrace.runtime.post_processor import MAY_CACHE, ReselectColumnsPostProcessor
 from headrace.runtime.source_reader import Query
 from headrace_connectors.memory import MemoryRowSource
@@ -96,6 +97,7 @@ class Counts:
     def __init__(self) -> None:
         self.seen: Counter[tuple[str, ...]] = Counter()
         self.use = CacheUse(0, 0, 0)
+        self.connected = Connections()
 
     def count(self, table: TableId, kind: str, labels: Sequence[str], number: int) -> None:
         self.seen[(kind, *labels)] += number
@@ -105,6 +107,9 @@ class Counts:
 
     def cache(self, use: CacheUse) -> None:
         self.use = use
+
+    def connections(self, now: Connections) -> None:
+        self.connected = now
 
 
 @dataclass
@@ -141,7 +146,10 @@ class Lake:
 
     def resolve(self, *events: Event, partition: int = 0) -> Actions:
         """Fold and resolve a batch without writing it."""
-        return self.post.resolve(fold(self._changes(events, partition)))
+        changes = self._changes(events, partition)
+        actions = fold(changes)
+        self.post.folded(changes, actions)
+        return self.post.resolve(actions)
 
     def big(self, key: int = 1) -> Any:
         """What stands in ``big``."""

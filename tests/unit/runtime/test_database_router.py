@@ -10,6 +10,7 @@ from unit.runtime.reselect_harness import TABLE, Lake, P, catalog, database, u
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
 from headrace.core.reselect import DatabaseOptions, ReselectOptions
+from headrace.ports import Connections
 from headrace.runtime.database_router import DatabaseRouter
 from headrace_connectors.memory import MemoryRowSource
 
@@ -61,6 +62,13 @@ def test_check_and_close_reach_all() -> None:
     router.close()
     assert shop.closed
     assert crm.closed
+
+
+def test_connections_of_all_are_told_together() -> None:
+    """One gauge per task."""
+    shop, crm = holding(TABLE, ""), holding(TABLE, "")
+    shop.connected, crm.connected = Connections(1, 2, 0), Connections(3, 0, 1)
+    assert DatabaseRouter([(SHOP, shop), (CRM, crm)]).connections() == Connections(4, 2, 1)
 
 
 def test_databases_are_named_in_the_configuration() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from headrace.core.batch import Batch, Trigger
 from headrace.core.cache_rows import CacheUse
 from headrace.core.events import RowVersion, TableId, Truncate
-from headrace.ports import TopicPartition
+from headrace.ports import Connections, TopicPartition
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.source_reader import Query
 
@@ -97,13 +98,27 @@ def test_every_kind_that_reselect_counts_has_a_metric() -> None:
     for kind in ("cells", "resolved", "writes"):
         counter.count(TABLE, kind, ("x", "big"), 4)
     counter.query(TABLE, Query("ok", 20, 0.5, 0.25))
-    counter.cache(CacheUse(5, 600, 1))
+    counter.cache(CacheUse(5, 600, 1, 2500))
+    counter.connections(Connections(4, 2, 1))
     assert _value(metrics, "reselect_cache_bytes", connector="shop", task="0") == 600.0
-    labels = {"connector": "shop", "task": "0", "table": "public.orders"}
+    task = {"connector": "shop", "task": "0"}
+    assert _value(metrics, "reselect_cache_oldest_seconds", **task) == 2.5
+    states = [_value(metrics, "reselect_connections", **task, state=each) for each in ("idle", "used", "left_alone")]
+    assert states == [4, 2, 1]
+    counter.cache(CacheUse(0, 0, 0))
+    assert _value(metrics, "reselect_cache_oldest_seconds", **task) is None
+    labels = {**task, "table": "public.orders"}
     assert _value(metrics, "reselect_cells_total", **labels, state="x", column="big") == 4.0
     assert _value(metrics, "reselect_bytes_read_total", **labels) == 3.0
     assert _value(metrics, "reselect_queries_total", **labels, result="ok") == 1.0
     assert _value(metrics, "reselect_visibility_wait_seconds_sum", **labels) == 0.25
+
+
+def test_every_metric_of_reselect_is_documented() -> None:
+    """In the table of docs/operations.md."""
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    names = {family.name for family in Metrics().registry.collect() if family.name.startswith("reselect_")}
+    assert {name for name in names if not re.search(rf"`{name}(_total)?[`{{]", page)} == set()
 
 
 def test_stages_add_up_even_when_they_fail() -> None:

@@ -13,6 +13,7 @@ from unit.runtime.reselect_harness import (
     P,
     c,
     catalog,
+    d,
     database,
     r,
     u,
@@ -24,6 +25,7 @@ from headrace.core.events import CellState
 from headrace.core.reselect import ReselectOptions
 from headrace.core.schema import Schema
 from headrace.core.select_size import FIRST_GUESS
+from headrace.ports import Connections
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 
@@ -350,6 +352,50 @@ def test_how_full_the_cache_is_and_what_was_evicted() -> None:
     assert lake.metrics.use.rows == 2
     assert lake.metrics.seen["drops", "evicted"] == 3
     assert lake.metrics.seen["writes", "event", "stored"] == 10
+
+
+def test_what_the_fold_decides_is_counted() -> None:
+    """Section 9: cells for which neither cache nor database is asked, since an event of the same batch has them."""
+    lake = Lake(None, NO_CACHE)
+    lake.batch(u(1, big="A", doc="x"), u(1, big=P, doc=P), u(2, big=P, doc="y"), u(3, big=P), d(3))
+    seen = lake.metrics.seen
+    assert (seen["resolved", "fold", "big"], seen["resolved", "fold", "doc"]) == (2, 1)
+    assert (seen["cells", "unchanged", "big"], seen["resolved", "target", "big"]) == (1, 1)
+
+
+def test_cells_that_pass_the_cache_by_are_counted() -> None:
+    """Section 9: of new incarnations, and of columns or topics that are not cached; not where there is no cache."""
+    lake = Lake(None, CACHE)
+    lake.each(u(1, big="A"), c(1, big=P), u(1, big=P))
+    assert lake.metrics.seen["requests", "bypassed"] == 1
+    hidden = Lake(None, CACHE, may_cache=lambda topic: False)
+    hidden.each(u(1, big="A"), u(1, big=P))
+    assert hidden.metrics.seen["requests", "bypassed"] == 1
+    none = Lake(None, NO_CACHE)
+    none.each(u(1, big="A"), u(1, big=P))
+    assert none.metrics.seen["requests", "bypassed"] == 0
+
+
+def test_how_old_the_oldest_cached_value_is() -> None:
+    """Section 9: looked for now and then, since all rows have to be looked at."""
+    lake = Lake(None, CACHE)
+    lake.batch(u(1, big="A"))
+    lake.clock.now = 20.0
+    lake.batch(u(2, big="B"))
+    assert lake.metrics.use.oldest == 20_000
+    lake.batch(d(1))
+    lake.clock.now = 31.0
+    lake.batch(u(3, big="C"))
+    assert lake.metrics.use.oldest == 11_000
+
+
+def test_connections_are_told_with_every_query() -> None:
+    """Section 9: those that wait, those in use, and servers that are left alone."""
+    lake = Lake(database(row(1, "A")), NO_CACHE)
+    assert lake.source is not None
+    lake.source.connected = Connections(2, 1, 1)
+    lake.batch(u(1, big=P))
+    assert lake.metrics.connected == Connections(2, 1, 1)
 
 
 def test_position_that_falls_is_a_contradiction() -> None:

@@ -293,6 +293,21 @@ async def test_s17_snapshot_voids_the_cache(harness: Harness) -> None:
     assert harness.rows()["=1"] == {"id": 1, "name": "B"}
 
 
+async def test_an_update_of_a_row_that_is_not_there_is_a_contradiction(harness: Harness) -> None:
+    """It leaves out what only the table could have: the task stops, and a metric says of how many rows."""
+    metrics = Metrics()
+    processor = ReselectColumnsPostProcessor(ReselectOptions(), metrics=metrics.reselects("items", 0))
+    harness.insert(1, 1)
+    for number in (1, 2, 3):
+        row = {"id": number, "name": PLACEHOLDER}
+        harness.broker.append(TOPIC, change("u", row, 10 + number), key({"id": number}))
+    async with running(harness.task(processor=processor)):
+        await eventually(lambda: harness.failures)
+    assert "not in the table" in str(harness.failures[0])
+    labels = {"connector": "items", "task": "0", "table": "public.items", "kind": "update_without_create"}
+    assert metrics.registry.get_sample_value("reselect_contradictions_total", labels) == 2
+
+
 async def test_two_tasks_share_the_topics(harness: Harness) -> None:
     """A second task takes over topics while the first is at work: nothing is lost, nothing doubled."""
     await harness.broker.create_topic("shop.public.notes")

@@ -19,6 +19,7 @@ from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
 from headrace.core.reselect import UNREADABLE, ReselectOptions
 from headrace.core.schema import Schema
+from headrace.ports import Connections
 from headrace_connectors.sql import OracleRowSource, oracle_catalog
 from headrace_connectors.sql.oracle_scan import CURRENT_SCN
 from headrace_connectors.sql.oracle_server import ROLE
@@ -227,6 +228,16 @@ def test_time_out_keeps_the_connection(server: OracleServer) -> None:
     assert (driver.pools[0].dropped, driver.pools[0].busy) == (0, 0)
 
 
+def test_connections_are_told(server: OracleServer) -> None:
+    """None before they are needed and after they are closed; one that was used waits for the next."""
+    source = row_source(server)
+    assert source.connections() == Connections()
+    source.catalog(TABLE)
+    assert source.connections() == Connections(idle=1)
+    source.close()
+    assert source.connections() == Connections()
+
+
 def test_dead_database_is_left_alone(server: OracleServer) -> None:
     """Section 7.4: after some failures no connection is tried for a while."""
     source = row_source(server)
@@ -235,6 +246,7 @@ def test_dead_database_is_left_alone(server: OracleServer) -> None:
         with pytest.raises(Retriable):
             source.catalog(TABLE)
     assert len(server.failures) == 4
+    assert source.connections() == Connections(left_alone=1)
 
 
 def test_key_of_several_rows_does_not_disturb_the_connection(server: OracleServer) -> None:
