@@ -14,14 +14,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace import __version__
+from headrace import __version__, validate, verify
 from headrace.config import WorkerConfig
 from headrace.config.worker import select_known
 from headrace.core.errors import HeadraceError
 from headrace.core.properties import parse_properties, properties_from_environment
 from headrace.rest.root import KAFKA_VERSION
 from headrace.service import Service, exit_after
-from headrace.verify import DESCRIPTION, EPILOG, VerifyArguments, add_arguments, verify
 
 log = logging.getLogger("headrace")
 
@@ -51,22 +50,34 @@ All options: docs/configuration.md.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker until it is told to stop, or compare tables. Returns the exit status.
+    """Run a worker until it is told to stop, compare tables, or check connector files. Returns the exit status.
 
     Of a worker: 0, or 1 with the reason in the log.
     """
     options = _parser().parse_args(arguments)
     _configure_logging(options.log_level)
-    return _verify(options) if options.mode == "verify" else _serve(options)
+    commands = {"verify": _verify, "validate": _validate}
+    return commands.get(options.mode, _serve)(options)
 
 
 def _verify(options: argparse.Namespace) -> int:
     """0 equal, 1 differences, 2 not compared."""
-    asked = VerifyArguments(options.connector, options.table, options.repair, options.show_values, options.wait)
+    asked = verify.VerifyArguments(options.connector, options.table, options.repair, options.show_values, options.wait)
     try:
-        return verify(worker_config(options.worker, distributed=False), asked)
+        return verify.verify(worker_config(options.worker, distributed=False), asked)
     except HeadraceError as error:
         print(f"headrace verify: {error}", file=sys.stderr)
+        return 2
+
+
+def _validate(options: argparse.Namespace) -> int:
+    """0 valid, 1 errors, 2 not read."""
+    try:
+        no_worker = WorkerConfig(validate.NO_WORKER, distributed=False)
+        config = worker_config(options.worker, distributed=False) if options.worker else no_worker
+        return validate.validate(config, options.connectors, as_json=options.json)
+    except HeadraceError as error:
+        print(f"headrace validate: {error}", file=sys.stderr)
         return 2
 
 
@@ -121,14 +132,23 @@ def _parser() -> argparse.ArgumentParser:
     compare = modes.add_parser(
         "verify",
         help="compare the source's tables with the lake's while changes flow, and mend what differs",
-        description=DESCRIPTION,
-        epilog=EPILOG,
+        description=verify.DESCRIPTION,
+        epilog=verify.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check = modes.add_parser(
+        "validate",
+        help="check connector files as the REST API does, without a worker and without Kafka",
+        description=validate.DESCRIPTION,
+        epilog=validate.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for mode, level in ((distributed, "INFO"), (standalone, "INFO"), (compare, "ERROR")):
         mode.add_argument("worker", type=Path, metavar="worker.properties", help="a Kafka Connect worker file")
         mode.add_argument("--log-level", default=level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
-    add_arguments(compare)
+    verify.add_arguments(compare)
+    validate.add_arguments(check)
+    check.set_defaults(log_level="ERROR")
     standalone.add_argument(
         "connectors",
         type=Path,

@@ -20,11 +20,11 @@ class ConsumerLoop:
     """One daemon thread that runs an event loop from ``start`` to ``close``."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="headrace-kafka", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. What else is asked of it may only follow."""
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:

@@ -14,6 +14,7 @@ def made_files() -> dict[str, str]:
     return {
         "docs/configuration.md": documentation.configuration(),
         "docs/errors.md": documentation.errors(),
+        "docs/migration.md": documentation.migration(),
         "docs/states.md": documentation.states(),
         "helm/headrace/values.schema.json": json.dumps(documentation.values_schema(), indent=2) + "\n",
     }

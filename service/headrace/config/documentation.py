@@ -11,6 +11,7 @@ from typing import Any
 from headrace.config import connector, worker
 from headrace.config.converter import JSON_CONVERTER, JSON_CONVERTER_KEYS
 from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.config.other_sinks import OTHER_SINKS
 from headrace.core.config_def import ConfigDef, ConfigKey, Type
 from headrace.core.errors import POLICY
 from headrace.core.lifecycle import CONNECTOR, TASK, diagram
@@ -53,6 +54,25 @@ def configuration() -> str:
         *_reasons(connector.LATER),
         *_reasons({f"{name}={value}": reason for (name, value), reason in connector.LATER_VALUES.items()}),
     ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def migration() -> str:
+    """What the keys of other sinks are called here."""
+    parts = [
+        "# Moving a connector over\n",
+        _MADE,
+        "You have a sink connector that reads Debezium's topics and want its tables in the lake. Keep `topics` or "
+        "`topics.regex`, `tasks.max`, converters, `errors.*` and `consumer.override.*` as they are; set "
+        '`"connector.class": "LakehouseSink"`; replace what the tables below name. Give it a new `name`: under the old '
+        "one it would go on where the old sink's group stands, and miss what came before. Then let it be checked, "
+        "without a worker and without Kafka:\n",
+        "```sh\nheadrace validate shop.json\n```\n",
+        "A key that is left over from the old sink is an error that says what it is called here.\n",
+    ]
+    for sink, keys in OTHER_SINKS.items():
+        parts += [f"## {sink}\n", "| there | here |", "|---|---|"]
+        parts += [f"| `{name}` | {here} |" for name, here in keys.items()] + [""]
     return "\n".join(parts).rstrip() + "\n"
 
 

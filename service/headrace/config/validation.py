@@ -22,6 +22,7 @@ from headrace.config.connector import (
 )
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, LATER_CONVERTERS, converter_class
 from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.config.other_sinks import called_here
 from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
 from headrace.core.config_def import (
     HIDDEN,
@@ -301,7 +302,7 @@ def _unknown_problems(bare: Properties, infos: Mapping[str, ConfigInfo]) -> Iter
     types = {f"{prefix}type" for prefix in post_processor_prefixes(bare)}
     for name in bare:
         if name not in infos and name not in LATER and name not in types and not _tolerated(name, bare):
-            yield name, f"Unknown configuration '{name}'. {suggestion(name, infos)}"
+            yield name, f"Unknown configuration '{name}'. {called_here(name) or suggestion(name, infos)}"
 
 
 def _tolerated(name: str, bare: Properties) -> bool:

@@ -1,0 +1,76 @@
+"""``headrace validate``: what a worker would say of connector files, before there is a worker."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.config import WorkerConfig
+from headrace.core.config_def import ConfigInfos
+from headrace.core.errors import HeadraceError, RestError
+from headrace.rest.entities import config_infos
+from headrace.runtime import plugins
+from headrace.runtime.connector_validator import ConnectorValidator
+from headrace.runtime.worker import worker_defaults
+from headrace.service import read_connector
+
+DESCRIPTION = """\
+Checks connector files with the rules of PUT /connector-plugins/{class}/config/validate, without a worker, without Kafka
+and without a database. Prints every error at the key that has it.
+"""
+EPILOG = """\
+examples:
+  headrace validate shop.json
+  headrace validate --worker worker.properties connectors/*.json
+  headrace validate --json shop.json | jq '.configs[].value | select(.errors != [])'
+
+A file holds the body of POST /connectors ({"name": …, "config": {…}}), a configuration alone, or properties. What a
+connector inherits (converters, the worker's group) comes from --worker; without it Kafka Connect's defaults hold.
+Exit status: 0 all valid, 1 errors, 2 a file that cannot be read.
+Keys of Debezium's JDBC sink and of Apache Iceberg's sink: docs/migration.md.
+"""
+NO_WORKER = {"bootstrap.servers": "127.0.0.1:9092"}
+"""A worker file that says nothing: nobody connects."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("connectors", type=Path, nargs="+", metavar="CONNECTOR.json", help="connector files to check")
+    parser.add_argument("--worker", type=Path, metavar="worker.properties", help="the worker that is to run them")
+    parser.add_argument("--json", action="store_true", help="print the REST API's answer, one document per file")
+
+
+def validate(config: WorkerConfig, paths: Sequence[Path], *, as_json: bool) -> int:
+    """Check the files; the exit status. Never raises for what a file holds."""
+    feeds = plugins.load("feeds", "kafka")(config.complete_properties())
+    validator = ConnectorValidator(plugins.installed(), worker_defaults(config), [feeds.check])
+    return max(_check(validator, path, as_json) for path in paths)
+
+
+def _check(validator: ConnectorValidator, path: Path, as_json: bool) -> int:
+    try:
+        infos = _infos(validator, path)
+    except HeadraceError as error:
+        print(f"{path}: {str(error).removeprefix(f'{path} ')}", file=sys.stderr if as_json else sys.stdout)
+        return 1 if isinstance(error, RestError) else 2
+    print(json.dumps(config_infos(infos)) if as_json else _text(path, infos))
+    return 1 if infos.error_count else 0
+
+
+def _infos(validator: ConnectorValidator, path: Path) -> ConfigInfos:
+    name, given, _ = read_connector(path)
+    config = given | {"name": name or None} if name or "name" in given else given
+    validator.plugin(config)  # says in plain words that there is no such class
+    return validator.validate(config["connector.class"] or "", config)
+
+
+def _text(path: Path, infos: ConfigInfos) -> str:
+    if not infos.error_count:
+        return f"{path}: valid"
+    lines = [f"{path}: {infos.error_count} error(s)"]
+    for info in infos.configs:
+        lines += [f"  {info.definition.name}: {error}" for error in info.value.errors]
+    return "\n".join(lines)

@@ -1,0 +1,42 @@
+"""Whoever moves a connector over finds every key of the old sink, and keys that are really there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from headrace.config.connector import CONNECTOR_OPTIONS
+from headrace.config.other_sinks import ICEBERG, JDBC, OTHER_SINKS, called_here
+from headrace.config.worker import WORKER_OPTIONS
+
+KEYS = Path(__file__).parents[2] / "fixtures" / "other-sinks"
+FREE = ("table.properties.*", "consumer.override.*", "consumer.override.group.id", "spark.hadoop.*")
+"""Prefixes that are in no list of options."""
+
+
+@pytest.mark.parametrize(
+    ("file", "keys"),
+    [("debezium-connector-jdbc-3.6.0.Final.txt", JDBC), ("iceberg-kafka-connect-1.10.0.txt", ICEBERG)],
+)
+def test_every_key_of_the_other_sink_is_answered(file: str, keys: Mapping[str, str]) -> None:
+    """As its classes name them."""
+    for name in (KEYS / file).read_text(encoding="utf-8").split():
+        assert name in keys or (called_here(name.replace("*", "x")) or "").startswith("It is a key of"), name
+
+
+@pytest.mark.parametrize("here", sorted({here for keys in OTHER_SINKS.values() for here in keys.values()}))
+def test_what_stands_here_exists(here: str) -> None:
+    """Every key that a sentence names is an option, a free prefix, or one of the worker's."""
+    for name in re.findall(r"`([a-z][a-z.*-]*\.[a-z.*-]+)(?:=[a-z]+)?`", here):
+        known = name in CONNECTOR_OPTIONS or name in WORKER_OPTIONS or name in FREE
+        assert known or name.startswith("spark.sql.catalog."), name
+
+
+def test_the_longest_prefix_answers() -> None:
+    """A key below a group is not answered with what holds for a larger one."""
+    assert "table.properties" in (called_here("iceberg.tables.write-props.write.format.default") or "")
+    assert "control topic" in (called_here("iceberg.control.commit.threads") or "")
+    assert called_here("icberg.tables") is None

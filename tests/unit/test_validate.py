@@ -1,0 +1,84 @@
+"""``headrace validate``: the REST API's answers about files, without a worker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rest.asgi import request
+from rest.stand_in import StandInTasks
+
+from headrace.__main__ import main
+from headrace.config import WorkerConfig
+from headrace.rest.app import create_app
+from headrace.runtime import plugins
+from headrace.runtime.herder import Herder
+from headrace.runtime.worker import Worker
+from headrace_connectors.memory.stores import MemoryStores
+
+GOOD = {"connector.class": "LakehouseSink", "topics": "shop.public.items"}
+BAD = {**GOOD, "insert.mode": "update", "use.reduction.buffer": "true", "topcs": "x"}
+
+
+def written(folder: Path, document: Any, name: str = "shop.json") -> str:
+    path = folder / name
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return str(path)
+
+
+def test_a_valid_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, status 0, in each form that a connector file may have."""
+    body = written(tmp_path, {"name": "shop", "config": GOOD})
+    flat = written(tmp_path, {"name": "shop", **GOOD}, "flat.json")
+    properties = written(
+        tmp_path, "".join(f"{k}={v}\n" for k, v in {"name": "shop", **GOOD}.items()), "shop.properties"
+    )
+    assert main(["validate", body, flat, properties]) == 0
+    assert capsys.readouterr().out == "".join(f"{path}: valid\n" for path in (body, flat, properties))
+
+
+def test_every_error_stands_at_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another sink's key is told what it is called here; a misspelt one gets a suggestion."""
+    path = written(tmp_path, {"name": "shop", "config": BAD})
+    assert main(["validate", path, written(tmp_path, {"name": "shop", **GOOD}, "good.json")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{path}: 3 error(s)"
+    assert lines[1].startswith("  insert.mode: Invalid value update")
+    assert "Debezium's JDBC sink; here: nothing to set" in lines[2]
+    assert lines[3].endswith("Did you mean 'topics'?")
+    assert lines[4].endswith("good.json: valid")
+
+
+def test_what_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No such class is an error of the file; no such file is none."""
+    assert main(["validate", written(tmp_path, {"name": "shop", "connector.class": "JdbcSink"})]) == 1
+    assert "Failed to find any class" in capsys.readouterr().out
+    assert main(["validate", str(tmp_path / "none.json")]) == 2
+    assert "none.json: cannot be read as a connector" in capsys.readouterr().out
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("config", [GOOD, BAD])
+async def test_the_answer_is_that_of_the_rest_api(
+    config: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--json`` prints the body of PUT …/config/validate, of a worker with the same file."""
+    properties = {
+        "bootstrap.servers": "127.0.0.1:9092",
+        "group.id": "cluster",
+        "value.converter.schemas.enable": "false",
+    }
+    text = "".join(f"{name}={value}\n" for name, value in properties.items())
+    worker_file = written(tmp_path, text, "worker.properties")
+    main(["validate", "--json", "--worker", worker_file, written(tmp_path, {"name": "shop", "config": config})])
+    of_file = WorkerConfig(properties, distributed=False)
+    worker = Worker(of_file, MemoryStores(), plugins.installed(), StandInTasks(), ("127.0.0.1", 1))
+    await worker.start()
+    app = create_app(worker, Herder(worker), lambda: (b"", "text/plain"))
+    path = "/connector-plugins/LakehouseSink/config/validate"
+    body = json.dumps({"name": "shop", **config}).encode()
+    answer = await request(app, "PUT", path, {"Content-Type": "application/json"}, body)
+    await worker.stop()
+    assert json.loads(capsys.readouterr().out) == answer.json()
