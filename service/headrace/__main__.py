@@ -20,6 +20,7 @@ from headrace.config.worker import select_known
 from headrace.core.errors import HeadraceError
 from headrace.core.properties import parse_properties, properties_from_environment
 from headrace.rest.root import KAFKA_VERSION
+from headrace.runtime.config_providers import config_providers
 from headrace.service import Service, exit_after
 
 log = logging.getLogger("headrace")
@@ -104,7 +105,8 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
     from_environment, unknown = select_known(properties_from_environment(os.environ))
     for name in unknown:
         log.debug("The environment's CONNECT_ variable for %s is no option and is not used", name)
-    config = WorkerConfig({**properties, **from_environment}, distributed=distributed)
+    given = {**properties, **from_environment}
+    config = WorkerConfig(config_providers(given).properties(given), distributed=distributed)
     for name, reason in config.ignored.items():
         log.warning("%s has no effect: %s", name, reason)
     return config

@@ -13,6 +13,7 @@ from headrace.core.config_def import ConfigInfos
 from headrace.core.errors import HeadraceError, RestError
 from headrace.rest.entities import config_infos
 from headrace.runtime import plugins
+from headrace.runtime.config_providers import config_providers
 from headrace.runtime.connector_validator import ConnectorValidator
 from headrace.runtime.worker import worker_defaults
 from headrace.service import read_connector
@@ -46,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def validate(config: WorkerConfig, paths: Sequence[Path], *, as_json: bool) -> int:
     """Check the files; the exit status. Never raises for what a file holds."""
     feeds = plugins.load("feeds", "kafka")(config.complete_properties())
-    validator = ConnectorValidator(plugins.installed(), worker_defaults(config), [feeds.check])
+    providers = config_providers(config.originals)
+    validator = ConnectorValidator(plugins.installed(), worker_defaults(config), providers, [feeds.check])
     return max(_check(validator, path, as_json) for path in paths)
 
 

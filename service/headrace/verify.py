@@ -26,6 +26,7 @@ from headrace.core.reselect import DatabaseOptions, ReselectOptions
 from headrace.core.verification import Verdict, comparison
 from headrace.ports import Lakehouse, Stores, TableSource, TopicPartition
 from headrace.runtime import plugins
+from headrace.runtime.config_providers import config_providers
 from headrace.runtime.lake_progress import LakeProgress
 from headrace.runtime.table_repair import Sink, TableRepair
 from headrace.runtime.table_verifier import (
@@ -115,10 +116,10 @@ def _connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
     plugin = plugins.installed().find(properties.get("connector.class", ""))
     if plugin is None:
         raise ConfigError(f"{path}: connector.class is not one of Headrace's", "connector.class")
-    defaults = worker_defaults(config)
-    if errors := plugin.validate(properties, defaults).errors():
+    defaults, resolved = worker_defaults(config), config_providers(config.originals).resolve(properties)
+    if errors := resolved.hide(plugin.validate(resolved.properties, defaults)).errors():
         raise ConfigError(f"{path}: " + "; ".join(errors))
-    return plugin.config(properties, defaults)
+    return plugin.config({key: value for key, value in resolved.properties.items() if value is not None}, defaults)
 
 
 class KafkaOffsets:

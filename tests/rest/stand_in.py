@@ -71,10 +71,11 @@ class StandInTask:
 
 
 class StandInTasks:
-    """A task factory that remembers the newest task of each number, and whether starts shall fail."""
+    """A task factory that remembers the newest task of each number and its options, and whether starts shall fail."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, StandInTask] = {}
+        self.configs: dict[str, SinkConnectorConfig] = {}
         self.refusal: BaseException | None = None
         self.made = 0
 
@@ -87,4 +88,5 @@ class StandInTasks:
             raise self.refusal
         task = StandInTask(connector, number, on_failure)
         self.tasks[task.name] = task
+        self.configs[task.name] = config
         return task

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -317,4 +318,22 @@ async def test_levels_are_not_served_where_they_are_switched_off() -> None:
     api = Api(**{"admin.listeners": ""})
     await api.worker.start()
     assert (await api.call("GET", "/admin/loggers")).status == 404
+    await api.worker.stop()
+
+
+async def test_a_secret_reaches_the_task_and_nobody_else(tmp_path: Path) -> None:
+    """The reference is what is stored and shown; what it stands for is read again at each start of the task."""
+    secret = tmp_path / "user"
+    secret.write_text("reader")
+    api = Api(**{"config.providers": "dir", "config.providers.dir.class": "DirectoryConfigProvider"})
+    await api.worker.start()
+    reference = f"${{dir:{tmp_path}:user}}"
+    created = await api.create(**{"reselect.database.user": reference})
+    await api.until("RUNNING", "RUNNING")
+    shown = [created, *[await api.call("GET", f"/connectors/shop{path}") for path in ("", "/config", "/tasks")]]
+    assert all(reference in answer.body.decode() and "reader" not in answer.body.decode() for answer in shown)
+    assert api.tasks.configs["shop-0"].get_string("reselect.database.user") == "reader"
+    secret.write_text("writer")
+    await api.call("POST", "/connectors/shop/tasks/0/restart")
+    await eventually(lambda: api.tasks.configs["shop-0"].get_string("reselect.database.user") == "writer")
     await api.worker.stop()

@@ -55,7 +55,7 @@ DIFFERENT: dict[int, str] = {
     **dict.fromkeys((108, 109, 110, 111, 112), _TRANSFORMS),
     117: "client properties are checked by the feeds, which this worker has none of",
     120: "the message names the option in full, so that one sees which converter is meant",
-    121: "config providers come with a later release",
+    121: "the recorded worker had a file of secrets",
     139: "UTF-16 in the recording has been edited",
     148: "tasks are up at once; any answer is possible at this moment",
     **dict.fromkeys((254, 255, 256, 257), _NO_SOURCES),

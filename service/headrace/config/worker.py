@@ -183,7 +183,19 @@ _POLICY = group(
     ),
 )
 
-WORKER_OPTIONS = _IDENTITY + _STORAGE + _REST + _CONVERTERS + _LAKE + _TIMING + _TRACKING + _POLICY
+_SECRETS = group(
+    "Secrets",
+    key(
+        "config.providers",
+        Type.LIST,
+        "",
+        "Names of config providers. config.providers.<name>.class is FileConfigProvider, DirectoryConfigProvider or "
+        "EnvVarConfigProvider; config.providers.<name>.param.allowed.paths (or .allowlist.pattern) bounds what it "
+        "reads. Values of worker and connectors may then refer to it: ${<name>:path:key}.",
+    ),
+)
+
+WORKER_OPTIONS = _IDENTITY + _STORAGE + _REST + _CONVERTERS + _LAKE + _TIMING + _TRACKING + _POLICY + _SECRETS
 
 PASS_THROUGH = ("consumer.", "producer.", "admin.", "spark.", "key.converter.", "value.converter.", "header.converter.")
 """Keys that go on as they are to Kafka's clients, to Spark and to converters."""
@@ -282,8 +294,6 @@ def _unknown(properties: Mapping[str, str]) -> list[str]:
     for name in properties:
         if name in LATER:
             problems.append(f"{name}: not supported yet: {LATER[name]}.")
-        elif name.startswith("config.providers"):
-            problems.append(f"{name}: not supported yet: config providers come with a later release.")
         elif not is_known(name):
             problems.append(f"{name}: unknown option. {suggestion(name, [*WORKER_OPTIONS.names(), *WITHOUT_EFFECT])}")
     return problems

@@ -11,6 +11,7 @@ from dataclasses import replace
 from headrace.config.validation import WorkerDefaults, is_secret
 from headrace.core.config_def import ConfigDef, ConfigInfo, ConfigInfos, suggestion
 from headrace.core.errors import ConfigError, RestError
+from headrace.runtime.config_providers import ConfigProviders
 from headrace.runtime.plugins import ConnectorPlugin, Plugins, names
 
 Config = dict[str, str]
@@ -26,9 +27,16 @@ _CLOSING_LINE = (
 class ConnectorValidator:
     """Checks configurations for workers that have ``plugins`` and give their connectors ``defaults``."""
 
-    def __init__(self, plugins: Plugins, defaults: WorkerDefaults, checks: Sequence[ConnectorCheck] = ()) -> None:
+    def __init__(
+        self,
+        plugins: Plugins,
+        defaults: WorkerDefaults,
+        providers: ConfigProviders,
+        checks: Sequence[ConnectorCheck] = (),
+    ) -> None:
         self._plugins = plugins
         self._defaults = defaults
+        self._providers = providers
         self._checks = checks
 
     def definitions(self, plugin: str) -> ConfigDef:
@@ -82,6 +90,10 @@ class ConnectorValidator:
         )
 
     def _infos(self, plugin: ConnectorPlugin, config: Properties) -> ConfigInfos:
+        resolved = self._providers.resolve(config)
+        return resolved.hide(self._infos_of_values(plugin, resolved.properties))
+
+    def _infos_of_values(self, plugin: ConnectorPlugin, config: Properties) -> ConfigInfos:
         infos = plugin.validate(config, self._defaults)
         if infos.error_count:
             return infos

@@ -54,7 +54,7 @@ class Herder:
         self._worker = worker
         self._configs = worker.configs
         self._statuses = worker.statuses
-        self._validator = ConnectorValidator(worker.plugins, worker.defaults, checks)
+        self._validator = ConnectorValidator(worker.plugins, worker.defaults, worker.providers, checks)
 
     def connectors(self) -> list[str]:
         """The names of all connectors."""

@@ -18,6 +18,7 @@ from headrace.config import WorkerConfig
 from headrace.config.validation import WorkerDefaults
 from headrace.core.errors import RestError
 from headrace.ports import Stores
+from headrace.runtime.config_providers import config_providers
 from headrace.runtime.loggers import Loggers
 from headrace.runtime.plugins import Plugins
 from headrace.runtime.retry import retrying
@@ -65,6 +66,7 @@ class Worker:
         self.configs = ConfigStore(stores.configs)
         self.statuses = StatusStore(stores.statuses)
         self.defaults = worker_defaults(config)
+        self.providers = config_providers(config.originals)
         self.cluster_id: str | None = None
         self.ready = False
         self.now = now
@@ -76,6 +78,7 @@ class Worker:
             self.statuses,
             plugins,
             self.defaults,
+            self.providers,
             task_factory,
             supervision(config),
             self.worker_id,

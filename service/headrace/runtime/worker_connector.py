@@ -17,6 +17,7 @@ from headrace.config.validation import WorkerDefaults
 from headrace.core.errors import ConfigError, Retriable
 from headrace.core.lifecycle import CONNECTOR, Event, State, TargetState, next_state
 from headrace.core.status import Status
+from headrace.runtime.config_providers import ConfigProviders
 from headrace.runtime.plugins import ConnectorPlugin, Plugins
 from headrace.runtime.stores import ConfigStore, StatusStore
 from headrace.runtime.trace import render, summary
@@ -34,6 +35,7 @@ class ConnectorContext:
     statuses: StatusStore
     plugins: Plugins
     defaults: WorkerDefaults
+    providers: ConfigProviders
     task_factory: TaskFactory
     supervision: Supervision
     worker_id: str
@@ -144,15 +146,20 @@ class WorkerConnector:
 
     def _checked(self, plugin: ConnectorPlugin, config: Mapping[str, str]) -> SinkConnectorConfig:
         """A stored configuration may have been accepted by another version: check it again."""
-        errors = plugin.validate(config, self._context.defaults).errors()
+        resolved = self._context.providers.resolve(config)
+        errors = resolved.hide(plugin.validate(resolved.properties, self._context.defaults)).errors()
         if errors:
             raise ConfigError("The stored configuration is not valid here: " + "; ".join(errors))
-        return plugin.config(config, self._context.defaults)
+        return self._typed(plugin, config)
+
+    def _typed(self, plugin: ConnectorPlugin, config: Mapping[str, str]) -> SinkConnectorConfig:
+        """The configuration with what its config providers say now. Raises ConfigError."""
+        return plugin.config(self._context.providers.properties(config), self._context.defaults)
 
     async def _align(self, configs: Sequence[Mapping[str, str]], *, running: bool) -> None:
         """Have exactly the tasks of ``configs``, all of them running or none."""
         restarts, self._restarts = self._restarts, set()
-        outdated = [n for n, task in self._tasks.items() if n >= len(configs) or task.config.originals != configs[n]]
+        outdated = [n for n, task in self._tasks.items() if n >= len(configs) or task.given != configs[n]]
         await self._end_tasks(outdated, Event.DELETE)
         self._forget_task_statuses(len(configs))
         await asyncio.gather(*(self._tasks[n].stop(Event.RESTART) for n in restarts if n in self._tasks))
@@ -165,9 +172,9 @@ class WorkerConnector:
     def _new_task(self, number: int, config: Mapping[str, str]) -> WorkerTask:
         context = self._context
         plugin = self._plugin(config)
-        typed = plugin.config(config, context.defaults)
         report = partial(self._report_task, plugin.version)
-        task = WorkerTask(self.name, number, typed, context.task_factory, context.supervision, report)
+        typed = partial(self._typed, plugin, config)
+        task = WorkerTask(self.name, number, config, typed, context.task_factory, context.supervision, report)
         self._tasks[number] = task
         return task
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,18 +60,23 @@ class Supervision:
 
 
 class WorkerTask:
-    """A task number of a connector with its state. Its methods are called one at a time; they return quickly."""
+    """A task number of a connector with its state. Its methods are called one at a time; they return quickly.
+
+    ``given`` is its configuration as it is stored; ``typed`` reads it for each start, and may raise ConfigError.
+    """
 
     def __init__(
         self,
         connector: str,
         number: int,
-        config: SinkConnectorConfig,
+        given: Mapping[str, str],
+        typed: Callable[[], SinkConnectorConfig],
         factory: TaskFactory,
         supervision: Supervision,
         changed: Callable[[int, State, str | None], None],
     ) -> None:
-        self.config = config
+        self.given = given
+        self._typed = typed
         self.state = State.UNASSIGNED
         self.trace: str | None = None
         self._name = f"{connector}-{number}"
@@ -163,7 +168,7 @@ class WorkerTask:
         seconds = self._supervision.start
         try:
             async with asyncio.timeout(seconds):
-                self._task = await self._factory(self._connector, self._number, self.config, fail)
+                self._task = await self._factory(self._connector, self._number, self._typed(), fail)
                 await self._task.start()
         except TimeoutError as error:
             raise Retriable(f"Task {self._name} did not start within {seconds:g} s; look at the brokers") from error
