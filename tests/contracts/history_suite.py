@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from contracts.lake_actions import commit, text
 from contracts.lake_table_suite import ITEM, NOW, LakeHarness, apply, item
-from properties.pipelines import TABLE, changes_of
+from properties.columns import changes_of, table_id
 from properties.reference_model import Event
 
 from headrace.core.errors import Fatal
@@ -41,7 +41,7 @@ def keyless(offsets: Sequence[int]) -> Changes:
     """Inserts into a table without a key."""
     count = len(offsets)
     return Changes(
-        table=TABLE,
+        table=table_id(0),
         key_fields=(),
         operation=np.full(count, Operation.CREATE, np.uint8),
         key=pa.nulls(count, pa.string()),
@@ -99,7 +99,7 @@ class HistorySuite:
         write = start()
         write(event(Operation.READ, 1, 1), event(Operation.UPDATE, 2, 2))
         write(event(Operation.DELETE, 3), event(Operation.TOMBSTONE, 4), event(Operation.CREATE, 5, 5))
-        write(Truncate(TABLE, RowVersion(text(6), "t", 0, 6, 6)))
+        write(Truncate(table_id(0), RowVersion(text(6), "t", 0, 6, 6)))
         assert rows() == [
             (1, "r", 1, None),
             (2, "u", 2, None),

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 import pytest
 from contracts.lake_actions import commit, text
 from contracts.lake_table_suite import DAY, NOW, LakeHarness
-from properties.pipelines import changes_of
+from properties.columns import changes_of
 from properties.reference_model import Event
 
 from headrace.core.events import CellState, Operation, RowVersion

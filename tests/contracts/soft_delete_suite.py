@@ -14,7 +14,7 @@ import pytest
 from contracts.lake_actions import CARRY, KEEP, TOPIC, Row, actions, commit, delete, text
 from contracts.lake_table_suite import ITEM, NOW, LakeHarness, apply, item, items
 from contracts.pipeline_suite import event
-from properties.pipelines import changes_of
+from properties.columns import changes_of
 
 from headrace.core.errors import Fatal
 from headrace.core.events import Operation, RowVersion

@@ -1,190 +1,263 @@
-"""What a database may do to a small table, and how its events may reach the table: strategies for the laws.
+"""What a database may do to a few small tables, and the events that its connector sends.
 
-A history is a list of units, each a list of events of one partition that are delivered together (the halves of a key
-change, a delete and its tombstone). Rows are spread over partitions by their key, and the topic may get more of them
-on the way. A delivery lets partitions overtake each other, sends stretches again, and brings single records late.
+Two sessions work in transactions: their changes have positions of when they were made, and come when they are
+committed. Every random decision is asked of a ``Random``, so that Hypothesis and plain seeds can play the same games.
+
+A table may hold many *lanes*: keys of the same prefix that only meet each other (a key change stays in its lane). Each
+lane is a history of its own, but truncates and schema changes are the table's. So one table of a slow engine serves
+hundreds of histories.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 
-from hypothesis import strategies as st
-from properties.reference_model import Event
+from properties.columns import BEGIN, altered, value
+from properties.reference_model import Cells, Columns, Event
 
 from headrace.core.events import CellState, Operation, RowVersion
 
-COLUMNS = ("a", "b")
 KEYS = 4
-
-Cells = dict[str, tuple[CellState, int | None]]
-Unit = list[Event]
-
-
-def cells_strategy(*states: CellState) -> st.SearchStrategy[Cells]:
-    cell = st.sampled_from(states).flatmap(
-        lambda state: st.tuples(st.just(state), st.integers(0, 9) if state is CellState.VALUE else st.none())
-    )
-    return st.fixed_dictionaries(dict.fromkeys(COLUMNS, cell))
-
+LANE = 10
+"""Keys per lane, at the most: the prefix of a key is its lane."""
 
 VALUE, NULL, UNCHANGED = CellState.VALUE, CellState.NULL, CellState.UNCHANGED
 UNKNOWN, ABSENT = CellState.UNKNOWN, CellState.ABSENT
 
-FULL = cells_strategy(VALUE, VALUE, NULL, ABSENT)
-HOLLOW = cells_strategy(VALUE, NULL, UNCHANGED, UNKNOWN)
+FULL = (VALUE, VALUE, NULL, ABSENT)
+HOLLOW = (VALUE, NULL, UNCHANGED, UNKNOWN)
 """Inserts of sources that leave values out of those as well."""
-PARTIAL = cells_strategy(VALUE, NULL, UNCHANGED, UNCHANGED, UNKNOWN, ABSENT)
-MOVED = cells_strategy(VALUE, NULL, UNCHANGED, UNCHANGED, UNKNOWN, ABSENT)
+PARTIAL = (VALUE, NULL, UNCHANGED, UNCHANGED, UNKNOWN, ABSENT)
 
-CHANGES = ("insert", "insert", "update", "update", "update", "delete", "move", "move", "read", "truncate")
+CHANGES = ("insert", "insert", "update", "update", "update", "delete", "move", "move")
+OF_TABLES = ("truncate", "truncate", "alter")
 
-
-@dataclass
-class Source:
-    """A table at the database: which keys are live, and the events of its changes so far."""
-
-    partitions: int
-    grain: int
-    live: set[int] = field(default_factory=set)
-    units: list[Unit] = field(default_factory=list)
-    place: int = 0
-
-    def change(self, draw: st.DrawFn, what: str, key: int) -> None:
-        """One statement, if it makes sense for the rows that stand."""
-        self.place += 1
-        if what == "insert" and key not in self.live:
-            self._add(Event(Operation.CREATE, key, self._version(key), draw(st.one_of(FULL, FULL, HOLLOW))))
-            self.live.add(key)
-        elif what == "update":  # of an unknown row as well: its insert was before we began to read
-            self._add(Event(Operation.UPDATE, key, self._version(key), draw(PARTIAL)))
-            self.live.add(key)
-        elif what == "read" and key in self.live:
-            self._add(Event(Operation.READ, key, self._version(key, positioned=False), draw(FULL)))
-        elif what == "delete":
-            gone, tombstone = self._deleted(key)
-            self._add(*draw(st.sampled_from([[gone, tombstone], [gone]])))
-            self.live.discard(key)
-        elif what == "remnant":  # compaction has removed the delete, and may have removed more
-            self._add(self._deleted(key)[1])
-            self.live.discard(key)
-        elif what == "move" and key in self.live:
-            self._move(draw, key, draw(st.integers(1, KEYS).filter(lambda other: other != key)))
-        elif what == "truncate":
-            stamp = replace(self._version(0), partition=draw(st.integers(0, self.partitions - 1)))
-            self._add(Event(Operation.TRUNCATE, 0, stamp))
-            self.live.clear()
-
-    def _move(self, draw: st.DrawFn, key: int, target: int) -> None:
-        """Onto a key that still stands as well: with deferred constraints rows can swap keys."""
-        first = [replace(event, moved=True) for event in self._deleted(key)]
-        stamp = self._version(target, second=1)
-        together = stamp.partition == first[0].version.partition
-        second = Event(Operation.CREATE, target, stamp, draw(MOVED if together else FULL), old_key=key)
-        for unit in [[*first, second]] if together else [first, [second]]:
-            self._add(*unit)
-        self.live.discard(key)
-        self.live.add(target)
-
-    def _deleted(self, key: int) -> list[Event]:
-        stamp = self._version(key)
-        return [Event(Operation.DELETE, key, stamp), Event(Operation.TOMBSTONE, key, replace(stamp, position=b""))]
-
-    def _version(self, key: int, second: int = 0, positioned: bool = True) -> RowVersion:
-        position = b"00000.%020d" % (self.place * 10 + second) if positioned else b""
-        return RowVersion(position, "t", key % self.partitions, 0, self.place // self.grain * 1000)
-
-    def _add(self, *events: Event) -> None:
-        self.units.append(list(events))
-
-
-@st.composite
-def histories(draw: st.DrawFn, *, in_order: bool) -> list[Unit]:
-    """What a database did. Events have no offsets yet.
-
-    A tombstone whose delete is lost knows no position, so it cannot tell what is late behind it: only where all is
-    delivered ``in_order`` may there be any.
-    """
-    remnants = in_order and draw(st.booleans())
-    source = Source(1 if remnants else draw(st.sampled_from([1, 1, 2, 3])), draw(st.sampled_from([1, 3])))
-    steps = st.tuples(st.sampled_from((*CHANGES, *["remnant"] * remnants)), st.integers(1, KEYS))
-    more_partitions_at = -1 if remnants else draw(st.integers(0, 30))
-    for place, (what, key) in enumerate(draw(st.lists(steps, min_size=1, max_size=16))):
-        source.partitions += place == more_partitions_at
-        source.change(draw, what, key)
-    return source.units
+Unit = list[Event]
+"""Events of one partition that are delivered together: a delete and its tombstone, the halves of a key change."""
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """Units in order of arrival, and the places after which a batch ends."""
+class Size:
+    """How much happens. ``statements`` counts those of one lane, ``of_tables`` those that concern whole tables."""
 
-    units: list[Unit]
-    cuts: frozenset[int]
-
-
-@st.composite
-def deliveries(draw: st.DrawFn, *, repeats: int = 0, late: bool = False) -> Delivery:
-    """A history on its way: up to ``repeats`` stretches are sent again, and single records may come late."""
-    stretches = draw(st.integers(0, repeats))
-    units = _overtaking(draw, draw(histories(in_order=not (stretches or late))))
-    for _ in range(stretches):
-        begin = draw(st.integers(0, len(units) - 1)) if units else 0
-        end = draw(st.integers(begin, len(units)))
-        at = draw(st.integers(end, len(units)))
-        units = [*units[:at], *units[begin:end], *units[at:]]
-    units = _numbered(units)
-    if late:
-        units = _with_stragglers(draw, units)
-    return Delivery(units, frozenset(draw(cuts(len(units)))))
+    tables: int = 1
+    lanes: int = 1
+    statements: int = 16
+    of_tables: int = 2
 
 
-def cuts(count: int) -> st.SearchStrategy[list[int]]:
-    """Places where batches end."""
-    flags = st.lists(st.booleans(), min_size=count, max_size=count)
-    return flags.map(lambda chosen: [place for place, cut in enumerate(chosen) if cut])
+@dataclass
+class Table:
+    """A table at the database: its columns, the keys that stand, and who has locked what until the commit."""
+
+    number: int
+    topic: str
+    partitions: int
+    columns: Columns = BEGIN
+    live: set[int] = field(default_factory=set)
+    locks: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    whole: int | None = None
+
+    def lock(self, key: int, session: int) -> bool:
+        """Whether the session has the row for itself until it commits."""
+        if self.whole not in (None, session) or self.locks.get(key, (session,))[0] != session:
+            return False
+        self.locks.setdefault(key, (session, key in self.live))
+        return True
+
+    def lock_whole(self, session: int) -> bool:
+        """The same for the table."""
+        free = self.whole in (None, session) and all(holder == session for holder, _ in self.locks.values())
+        self.whole = session if free else self.whole
+        return free
+
+    def visible(self, key: int) -> bool:
+        """Whether others see a row under the key."""
+        return self.whole is None and self.locks.get(key, (0, key in self.live))[1]
+
+    def unlock(self, session: int) -> None:
+        """The session has committed."""
+        self.locks = {key: lock for key, lock in self.locks.items() if lock[0] != session}
+        self.whole = None if self.whole == session else self.whole
 
 
-def batches(delivery: Delivery) -> list[tuple[int, list[Event]]]:
-    """The batches of a delivery: the place of the first unit, and the events."""
-    found: list[tuple[int, list[Event]]] = []
-    begin = 0
-    for place in range(len(delivery.units)):
-        if place in delivery.cuts or place == len(delivery.units) - 1:
-            found.append((begin, [event for unit in delivery.units[begin : place + 1] for event in unit]))
-            begin = place + 1
+@dataclass
+class Transaction:
+    """What a session has done since its last commit."""
+
+    number: int
+    units: list[Unit] = field(default_factory=list)
+
+
+class Database:
+    """Tables under change, and ``log``: the events in the order of their commits, without offsets."""
+
+    def __init__(self, choose: Random, tables: Sequence[Table], grain: int, moved: Sequence[CellState]) -> None:
+        self.log: list[Unit] = []
+        self.tables = tables
+        self._choose = choose
+        self._grain = grain
+        self._moved = moved
+        self._place = 0
+        self._session = 0
+        self._open = [Transaction(0), Transaction(1)]
+
+    def change(self, what: str, table: Table, key: int) -> None:
+        """One statement of one session, if it makes sense for the rows that stand."""
+        self._place += 1
+        self._session = self._choose.randint(0, 1)
+        if what in OF_TABLES:
+            self.commit(1 - self._session)  # which it waits for
+            if table.lock_whole(self._session):
+                self._change_table(what, table)
+        elif what == "read":
+            if table.visible(key):
+                stamp = self._version(table, key, positioned=False)
+                self.log.append([self._event(Operation.READ, table, key, stamp, FULL)])
+        elif table.lock(key, self._session):
+            self._change_row(what, table, key)
+        if not self._choose.randint(0, 2):
+            self.commit(self._session)
+
+    def commit(self, session: int) -> None:
+        """What a session has done is in the log, at the time of now."""
+        time = self._time()
+        for unit in self._open[session].units:
+            self.log.append([replace(event, version=replace(event.version, source_time=time)) for event in unit])
+        self._open[session] = Transaction(self._place + 2)
+        for table in self.tables:
+            table.unlock(session)
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def _change_table(self, what: str, table: Table) -> None:
+        if what == "alter":
+            table.columns = altered(table.columns, self._choose)
+            return
+        stamp = replace(self._version(table, 0), partition=self._choose.randint(0, table.partitions - 1))
+        self._add(self._event(Operation.TRUNCATE, table, 0, stamp))
+        table.live.clear()
+
+    def _change_row(self, what: str, table: Table, key: int) -> None:
+        stamp = self._version(table, key)
+        if what == "insert" and key not in table.live:
+            states = self._choose.choice((FULL, FULL, HOLLOW))
+            self._add(self._event(Operation.CREATE, table, key, stamp, states))
+            table.live.add(key)
+        elif what == "update":  # of an unknown row as well: its insert was before we began to read
+            self._add(self._event(Operation.UPDATE, table, key, stamp, PARTIAL))
+            table.live.add(key)
+        elif what == "delete":
+            gone, tombstone = self._deleted(table, key)
+            self._add(*self._choose.choice(((gone, tombstone), (gone,))))
+            table.live.discard(key)
+        elif what == "remnant":  # compaction has removed the delete, and may have removed more
+            self._add(self._deleted(table, key)[1])
+            table.live.discard(key)
+        elif what == "move" and key in table.live:
+            self._move(table, key)
+
+    def _move(self, table: Table, key: int) -> None:
+        """Onto a key that still stands as well: with deferred constraints rows can swap keys."""
+        lane = key // LANE * LANE
+        target = lane + self._choose.choice([other for other in range(1, KEYS + 1) if lane + other != key])
+        if not table.lock(target, self._session):
+            return
+        first = [replace(event, moved=True) for event in self._deleted(table, key)]
+        stamp = self._version(table, target, second=1)
+        together = stamp.partition == first[0].version.partition
+        second = self._event(Operation.CREATE, table, target, stamp, self._moved if together else FULL, key)
+        for unit in [[*first, second]] if together else [first, [second]]:
+            self._add(*unit)
+        table.live.discard(key)
+        table.live.add(target)
+
+    def _deleted(self, table: Table, key: int) -> Unit:
+        stamp = self._version(table, key)
+        without = replace(stamp, position=b"")
+        return [
+            self._event(Operation.DELETE, table, key, stamp),
+            self._event(Operation.TOMBSTONE, table, key, without),
+        ]
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _event(
+        self,
+        operation: Operation,
+        table: Table,
+        key: int,
+        stamp: RowVersion,
+        states: Sequence[CellState] = (),
+        old_key: int | None = None,
+    ) -> Event:
+        return Event(
+            operation,
+            key,
+            stamp,
+            self._cells(table.columns, states),
+            old_key,
+            columns=table.columns,
+            table=table.number,
+            transaction=self._open[self._session].number if stamp.position else -1,
+        )
+
+    def _cells(self, columns: Columns, states: Sequence[CellState]) -> Cells:
+        """A cell for every column, each in one of the states; none without states."""
+        cells: Cells = {}
+        for name, kind in columns[1:] if states else ():
+            state = self._choose.choice(states)
+            cells[name] = (state, value(kind, self._choose) if state is VALUE else None)
+        return cells
+
+    def _version(self, table: Table, key: int, second: int = 0, positioned: bool = True) -> RowVersion:
+        position = b"00000.%020d" % (self._place * 10 + second) if positioned else b""
+        return RowVersion(position, table.topic, (table.number + key) % table.partitions, 0, self._time())
+
+    def _time(self) -> int:
+        return self._place // self._grain * 1000
+
+    def _add(self, *events: Event) -> None:
+        self._open[self._session].units.append(list(events))
+
+
+def history(choose: Random, size: Size, *, in_order: bool, wandering: bool, again: bool) -> list[Unit]:
+    """What a database did, as its connector tells it. Events have no offsets yet.
+
+    ``wandering``: topics get more partitions, so that keys come from several. ``again``: workers die and read again; of
+    wandering keys there are then no snapshots, and no key change leaves anything out (``docs/guarantees.md`` says why).
+    Only where all is delivered ``in_order`` may there be tombstones whose delete is lost: these know no position, so
+    they cannot tell what is late behind them.
+    """
+    remnants = in_order and choose.randint(0, 1) == 1
+    partitions = 1 if remnants else choose.choice((1, 1, 2, 3))
+    one_topic = choose.randint(0, 1) == 1
+    tables = [Table(n, "t" if one_topic else f"t{n}", partitions) for n in range(size.tables)]
+    limited = wandering and again
+    database = Database(choose, tables, choose.choice((1, 3)), FULL if limited else PARTIAL)
+    statements = _statements(choose, size, (*CHANGES, *["read"] * (not limited), *["remnant"] * remnants))
+    more_partitions_at = choose.randint(0, 2 * len(statements)) if wandering and not remnants else -1
+    for place, (what, table, key) in enumerate(statements):
+        for each in tables if place == more_partitions_at else ():
+            each.partitions += 1
+        database.change(what, tables[table], key)
+    database.commit(0)
+    database.commit(1)
+    return database.log
+
+
+def _statements(choose: Random, size: Size, changes: Sequence[str]) -> list[tuple[str, int, int]]:
+    """What is done to which table and key: those of a lane in a table of its own, lanes in any order."""
+    found = []
+    for lane in range(size.lanes):
+        table = choose.randint(0, size.tables - 1) if size.lanes > 1 else None
+        for _ in range(choose.randint(1, size.statements)):
+            of = choose.randint(0, size.tables - 1) if table is None else table
+            found.append((choose.choice(changes), of, lane * LANE + choose.randint(1, KEYS)))
+    choose.shuffle(found)
+    for _ in range(choose.randint(0, size.of_tables)):
+        place = choose.randint(0, len(found) * 2 // 3)  # not last of all, or nothing would be left
+        found.insert(place, (choose.choice(OF_TABLES), choose.randint(0, size.tables - 1), 0))
     return found
-
-
-def _overtaking(draw: st.DrawFn, units: Sequence[Unit]) -> list[Unit]:
-    """Each partition in its order, one at the expense of the other."""
-    partitions = [unit[0].version.partition for unit in units]
-    if len(set(partitions)) < 2:
-        return list(units)
-    waiting = {number: [unit for unit in units if unit[0].version.partition == number] for number in set(partitions)}
-    return [waiting[number].pop(0) for number in draw(st.permutations(partitions))]
-
-
-def _numbered(units: Sequence[Unit]) -> list[Unit]:
-    """Every event with the next offset of its partition."""
-    offsets: dict[int, int] = {}
-    result = []
-    for unit in units:
-        events = []
-        for event in unit:
-            offset = offsets.get(event.version.partition, 0)
-            offsets[event.version.partition] = offset + 1
-            events.append(replace(event, version=replace(event.version, offset=offset)))
-        result.append(events)
-    return result
-
-
-def _with_stragglers(draw: st.DrawFn, units: Sequence[Unit]) -> list[Unit]:
-    """Records that were dead-lettered and are replayed with the coordinates that they had."""
-    single = [place for place, unit in enumerate(units) if len(unit) == 1 and unit[0].old_key is None]
-    late = draw(st.lists(st.sampled_from(single), unique=True, max_size=2)) if single else []
-    rest = [unit for place, unit in enumerate(units) if place not in late]
-    for place in late:
-        rest.insert(draw(st.integers(min(place, len(rest)), len(rest))), units[place])
-    return rest

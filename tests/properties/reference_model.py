@@ -6,7 +6,9 @@ give what this gives.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from headrace.core.events import CellState, Operation, RowVersion
 
@@ -14,21 +16,37 @@ KEEP = (CellState.UNCHANGED, CellState.UNKNOWN, CellState.ABSENT)
 UPSERTS = (Operation.CREATE, Operation.UPDATE, Operation.READ)
 
 
+Columns = tuple[tuple[str, str], ...]
+"""Names and types of a table's columns, the key's first."""
+
+Cells = dict[str, tuple[CellState, Any]]
+Row = dict[str, Any]
+Rows = dict[int, Row]
+
+
 @dataclass(frozen=True)
 class Event:
-    """One change. ``cells`` maps column names to (state, value); ``old_key`` is set on second halves of key changes."""
+    """One change. ``cells`` maps column names to (state, value); ``old_key`` is set on second halves of key changes.
+
+    ``columns`` are those that the table had at the source. What is in none of an event's cells is ABSENT.
+    """
 
     operation: Operation
     key: int
     version: RowVersion
-    cells: dict[str, tuple[CellState, int | None]] = field(default_factory=dict)
+    cells: Cells = field(default_factory=dict)
     old_key: int | None = None
     moved: bool = False
+    columns: Columns = (("id", "int64"), ("a", "int64"), ("b", "int64"))
+    table: int = 0
+    transaction: int = -1
 
 
 @dataclass
-class Row:
-    cells: dict[str, int | None]
+class Standing:
+    """A row. A column that is not among its cells is null."""
+
+    cells: Row
     version: RowVersion
 
 
@@ -48,15 +66,19 @@ def merged(new: RowVersion, old: RowVersion | None) -> RowVersion:
     return RowVersion(old.position, new.topic, new.partition, new.offset, new.source_time)
 
 
-class Model:
-    """A table. ``columns`` are its data columns besides the key."""
+def absent(event: Event, column: str) -> bool:
+    """Whether the event's schema has no such column."""
+    return column not in event.cells or event.cells[column][0] is CellState.ABSENT
 
-    def __init__(self, columns: tuple[str, ...]) -> None:
-        self.columns = columns
-        self.rows: dict[int, Row] = {}
+
+class Model:
+    """A table."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Standing] = {}
         self.tombstones: dict[int, RowVersion] = {}
         self.floor: RowVersion | None = None
-        self._moved_away: dict[int, dict[str, int | None]] = {}
+        self._moved_away: dict[int, Row] = {}
         self._last: dict[int, Operation] = {}
 
     def apply(self, event: Event) -> None:
@@ -76,18 +98,16 @@ class Model:
         for known in (tombstone, self.floor, row.version if row else None):
             if known is not None and not later(event.version, known):
                 return
-        base = dict.fromkeys(self.columns)
+        base: Row = {}
         if event.operation is Operation.UPDATE and row is not None:
             base = dict(row.cells)
         elif event.old_key is not None:
-            base |= self._moved_away.get(event.old_key, {})
-        if event.old_key is not None:
-            absent = [name for name in self.columns if event.cells[name][0] is CellState.ABSENT]
-            base |= dict.fromkeys(absent)
+            moved = self._moved_away.get(event.old_key, {})
+            base = {name: value for name, value in moved.items() if not absent(event, name)}
         for name, (state, value) in event.cells.items():
             if state not in KEEP:
                 base[name] = value
-        self.rows[event.key] = Row(base, merged(event.version, row.version if row else None))
+        self.rows[event.key] = Standing(base, merged(event.version, row.version if row else None))
 
     def _delete(self, event: Event) -> None:
         row = self.rows.get(event.key)
@@ -107,6 +127,6 @@ class Model:
         standing = self.rows.items()
         self.rows = {key: row for key, row in standing if not later(event.version, row.version)}
 
-    def table(self) -> dict[int, dict[str, int | None]]:
+    def table(self, columns: Iterable[str]) -> Rows:
         """The data by key."""
-        return {key: row.cells for key, row in self.rows.items()}
+        return {key: {name: row.cells.get(name) for name in columns} for key, row in self.rows.items()}

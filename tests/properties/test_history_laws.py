@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from hypothesis import given
 from hypothesis import strategies as st
-from properties.pipelines import changes_of
+from properties.columns import changes_of
 from properties.reference_model import Event
 
 from headrace.core.events import CellState, Operation, RowVersion
