@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 from contracts.lake_actions import commit, text
 from contracts.lake_table_suite import DAY, NOW, LakeHarness
-from properties.columns import changes_of
+from properties.columns import pieces_of
 from properties.reference_model import Event
 
-from headrace.core.events import CellState, Operation, RowVersion
+from headrace.core.combine import combine
+from headrace.core.events import CellState, Changes, Operation, RowVersion
 from headrace.core.reselect import ReselectOptions
 from headrace.ports import LakeTable
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
@@ -54,7 +56,8 @@ class PipelineSuite:
                 stages=lambda stage: nullcontext(),
             )
             if events:
-                pipeline.write(changes_of(events), commit())
+                pieces = [piece for _, piece in pieces_of(events) if isinstance(piece, Changes)]
+                pipeline.write(combine(pieces), commit())
             pipeline.maintain()
             return table
 
@@ -76,6 +79,16 @@ class PipelineSuite:
         assert rows() == []
         write(event(Operation.CREATE, 4, a=4, b=4))
         assert rows() == [(1, 4)]
+
+    def test_a_column_that_an_event_lacks_is_kept(
+        self, write: Callable[..., LakeTable], rows: Callable[[], list[tuple[int, int]]]
+    ) -> None:
+        """Dropped in the midst of a batch, of which other rows still tell its value (merge.md section 8)."""
+        write(event(Operation.CREATE, 1, a=1, b=1))
+        dropped = replace(event(Operation.UPDATE, 3, b=3), columns=(("id", "int64"), ("b", "int64")))
+        before = replace(event(Operation.CREATE, 2, a=2, b=2), key=2)
+        write(before, dropped)
+        assert sorted(rows()) == [(1, 1), (2, 2)]
 
     def test_the_ledger_shrinks_after_its_retention(self, write: Callable[..., LakeTable]) -> None:
         """A tombstone stays as long as the connector says, and no longer."""

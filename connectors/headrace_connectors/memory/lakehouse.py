@@ -36,6 +36,7 @@ from headrace_connectors.lakehouse.snapshot import commit_properties
 
 _SCANNED_AT_ONCE = 7
 _KNOWN = (int(CellState.VALUE), int(CellState.NULL))
+_LEFT = (int(CellState.UNCHANGED), int(CellState.CARRIED))
 
 Cells = dict[str, pa.Scalar]
 
@@ -313,6 +314,7 @@ class _Batch:
         states = self._states[name]
         if states is None or states[index] in _KNOWN:
             return values[index]
+        assert states[index] in _LEFT, f"{name!r} is {CellState(states[index]).name}"  # noqa: S101 - the caller's defect
         if states[index] == CellState.CARRIED:
             row = before.get(self.keys[int(self.actions.carry_from[index])])
         return None if row is None else row.cells[name]

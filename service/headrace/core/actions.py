@@ -71,6 +71,17 @@ def with_nulls_for_absent_cells(actions: Actions, standing: Bools) -> Actions:
     return _with_nulls(actions, ~actions.delete & (actions.fresh | ~standing), (CellState.ABSENT,))
 
 
+def with_absent_cells_kept(actions: Actions) -> Actions:
+    """The actions as writers know them: a column that an event's schema lacks keeps what the stored row has."""
+    columns = []
+    for column in actions.columns:
+        told = column.states
+        if told is not None and (told == CellState.ABSENT).any():
+            told = np.where(told == CellState.ABSENT, CellState.UNCHANGED, told).astype(np.uint8)
+        columns.append(replace(column, states=told))
+    return replace(actions, columns=tuple(columns))
+
+
 def _with_nulls(actions: Actions, rows: Bools, states: tuple[CellState, ...]) -> Actions:
     if not rows.any():
         return actions

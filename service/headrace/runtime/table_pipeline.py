@@ -22,6 +22,7 @@ from headrace.core.actions import (
     open_rows,
     table_schema,
     take_actions,
+    with_absent_cells_kept,
     with_decided_gates,
     with_nulls_for_absent_cells,
     with_nulls_for_open_cells,
@@ -160,7 +161,7 @@ class TablePipeline:
     def _merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         with self._stages("merge"):
             self._evolve(actions)
-            counts = self._table.merge(actions, commit)
+            counts = self._table.merge(with_absent_cells_kept(actions), commit)
         failpoints.reach("after-table-commit")
         return counts
 
