@@ -22,11 +22,9 @@ from typing import Any, TypeVar
 from tenacity import stop_after_delay
 
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
-from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.cassandra_decoder import ConnectorDecoder
 from headrace.core.envelope import Decoded, EnvelopeOptions
-from headrace.core.envelope_events import Errant
-from headrace.core.errors import Fatal, Fenced, Retriable
+from headrace.core.errors import Fenced, Retriable
 from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
 from headrace.core.sequence import ChunkSequence
@@ -35,26 +33,22 @@ from headrace.ports import (
     Chunk,
     Commit,
     DeadLetterQueue,
-    ErrantRecord,
     Feed,
     Lakehouse,
-    Record,
     TableOptions,
     TopicPartition,
 )
 from headrace.runtime import failpoints
-from headrace.runtime.cassandra_pipeline import CassandraPipeline
-from headrace.runtime.history_pipeline import HistoryPipeline
+from headrace.runtime.errant_reporter import ErrantReporter
 from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.pipelines import Pipelines
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.retry import retrying
-from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+from headrace.runtime.table_pipeline import PipelineOptions
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-Pipeline = TablePipeline | HistoryPipeline | CassandraPipeline
 
 WRITE_PATIENCE = 15.0
 """Seconds for which a write that fails for a passing reason is repeated before the task itself is started again."""
@@ -98,14 +92,22 @@ class SinkTask:
         self._feed = feed
         self._lakehouse = lakehouse
         self._post_processor = post_processor
-        self._dead_letter_queue = dead_letter_queue
+        self._errants = ErrantReporter(
+            options.connector,
+            dead_letter_queue,
+            tolerate_errors=options.tolerate_errors,
+            log_errors=options.log_errors,
+            log_messages=options.log_messages,
+        )
         self._executor = executor
         self._on_failure = on_failure
         self._observer = observer
         self._sequence = ChunkSequence()
         self._batches = BatchManager(options.batches)
         self._decoders: dict[str, ConnectorDecoder] = {}
-        self._pipelines: dict[tuple[str, bool], Pipeline] = {}
+        self._pipelines = Pipelines(
+            options.namespace, options.tables, options.pipeline, lakehouse, post_processor, observer
+        )
         self._topics: dict[str, set[str]] = {}
         self._sources = TableSources(shared=options.tables.history or bool(options.envelope.key_fields))
         self._drains: dict[str, asyncio.Task[None]] = {}
@@ -142,8 +144,7 @@ class SinkTask:
             await self._commit()
         await self._feed.stop()
         self._post_processor.close()
-        if self._dead_letter_queue is not None:
-            await self._dead_letter_queue.close()
+        await self._errants.close()
 
     async def pause(self) -> None:
         """Stop reading but stay in the group; what was read is still written and committed."""
@@ -189,7 +190,7 @@ class SinkTask:
     async def _take(self, chunk: Chunk) -> None:
         decoded = await self._in_thread(self._decode, chunk)
         self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped, len(decoded.errant))
-        await self._report(chunk, decoded)
+        await self._errants.report(chunk.records, decoded.errant)
         self._note_what_no_cell_shows(chunk, decoded)
         self._heed_what_is_not_told(chunk.partition.topic, decoded)
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
@@ -227,18 +228,6 @@ class SinkTask:
         for table in decoded.snapshots:
             self._post_processor.snapshot_began(table)
 
-    async def _report(self, chunk: Chunk, decoded: Decoded) -> None:
-        """Bad records: into the log and the dead letter queue; without tolerance the first one fails the task."""
-        if not decoded.errant:
-            return
-        errants = [_errant_record(chunk.records[errant.index], errant) for errant in decoded.errant]
-        if self._dead_letter_queue is not None:
-            await self._dead_letter_queue.report(errants)
-        for errant in errants if self._options.log_errors else ():
-            log.error("%s: %s", self._options.connector, _log_line(errant, self._options.log_messages))
-        if not self._options.tolerate_errors:
-            raise Fatal(f"Tolerance exceeded in error handler: {_describe(errants[0])}") from errants[0].error
-
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """A new assignment: begin from the group's offsets with nothing in memory."""
         self._sequence.begin(epoch)
@@ -246,8 +235,7 @@ class SinkTask:
         self._uncommitted.clear()
         self._begun.clear()
         self._post_processor.assigned(partitions)
-        for pipeline in self._pipelines.values():
-            pipeline.assigned()
+        self._pipelines.assigned()
         self._gate_open = True
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 
@@ -311,7 +299,7 @@ class SinkTask:
             if epoch == self._sequence.epoch:  # otherwise fenced: the new owner writes it again, without effect
                 self._moved(self._batches.complete(batch.id))
                 await self._commit()
-            await self._in_thread(self._pipeline(batch).maintain)
+            await self._in_thread(self._pipelines.of(batch).maintain)
         finally:
             self._writing -= 1
             if self._writing == 0:
@@ -322,7 +310,7 @@ class SinkTask:
         commit = Commit(batch.id, self._options.connector, self._options.group, _partitions(batch.offsets))
         retry = retrying(WRITE_PATIENCE / 3, partial(self._write_failed, batch))
         started = time.monotonic()
-        pipeline = await self._in_thread(self._pipeline, batch)  # the first table starts Spark
+        pipeline = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
         await retry.copy(stop=stop_after_delay(WRITE_PATIENCE))(self._in_thread, pipeline.write, batch.content, commit)
         self._observer.written(batch, time.monotonic() - started, time.time())
 
@@ -382,56 +370,9 @@ class SinkTask:
         self._topics.setdefault(name, set()).add(topic)
         return name
 
-    def _pipeline(self, batch: Batch) -> Pipeline:
-        cassandra = isinstance(batch.content, CassandraBatch)
-        if (batch.table, cassandra) not in self._pipelines:
-            self._pipelines[batch.table, cassandra] = self._open_pipeline(batch.table, cassandra)
-        return self._pipelines[batch.table, cassandra]
-
-    def _open_pipeline(self, name: str, cassandra: bool) -> Pipeline:
-        options = self._options
-        table = self._lakehouse.table(options.namespace, name, options.tables)
-        label, now = f"{options.namespace}.{name}", lambda: time.time_ns() // 1000
-        if cassandra and options.tables.history:
-            raise Fatal(f"{label}: Cassandra's events are writes of cells, not rows to append; use insert.mode=upsert")
-        if cassandra:
-            may_grow = options.pipeline.evolve
-            return CassandraPipeline(label, table, options.pipeline.tombstone_retention, now, new_columns=may_grow)
-        pipeline = HistoryPipeline if options.tables.history else TablePipeline
-        stages = partial(self._observer.stage, name)
-        return pipeline(label, table, self._post_processor, options.pipeline, now=now, stages=stages)
-
     async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args))
 
 
 def _partitions(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
     return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
-
-
-def _errant_record(record: Record, errant: Errant) -> ErrantRecord:
-    converter = errant.stage.name.endswith("CONVERTER")
-    class_name = (
-        "org.apache.kafka.connect.json.JsonConverter" if converter else "org.apache.kafka.connect.sink.SinkTask"
-    )
-    return ErrantRecord(record, errant.stage, class_name, errant.error)
-
-
-def _log_line(errant: ErrantRecord, with_message: bool) -> str:
-    """What went wrong at which stage and, with ``errors.log.include.messages``, in which record; never its content."""
-    line = f"stage {errant.stage} with class {errant.class_name}: {errant.error}"
-    if not with_message:
-        return line
-    record = errant.record
-    return (
-        f"{line}, where the consumed record is topic={record.topic}, partition={record.partition}, "
-        f"offset={record.offset}, timestamp={record.timestamp}"
-    )
-
-
-def _describe(errant: ErrantRecord) -> str:
-    record = errant.record
-    return (
-        f"{record.topic}-{record.partition} at offset {record.offset}, stage {errant.stage}: {errant.error}. "
-        "Mend the record at its source, or set errors.tolerance=all with errors.deadletterqueue.topic.name"
-    )

@@ -1,0 +1,76 @@
+"""What becomes of records that cannot be used (``connect.md`` section 9): the log, the dead letter queue, the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from headrace.core.envelope_events import Errant
+from headrace.core.errors import Fatal
+from headrace.ports import DeadLetterQueue, ErrantRecord, Record
+
+log = logging.getLogger(__name__)
+
+
+class ErrantReporter:
+    """Reports the bad records of one task as ``errors.*`` says."""
+
+    def __init__(
+        self,
+        connector: str,
+        dead_letter_queue: DeadLetterQueue | None,
+        *,
+        tolerate_errors: bool,
+        log_errors: bool,
+        log_messages: bool,
+    ) -> None:
+        self._connector = connector
+        self._dead_letter_queue = dead_letter_queue
+        self._tolerate_errors = tolerate_errors
+        self._log_errors = log_errors
+        self._log_messages = log_messages
+
+    async def report(self, records: Sequence[Record], errants: Sequence[Errant]) -> None:
+        """Returns when all of them are in the dead letter queue, if there is one. Raises Fatal without tolerance."""
+        if not errants:
+            return
+        reported = [_errant_record(records[errant.index], errant) for errant in errants]
+        if self._dead_letter_queue is not None:
+            await self._dead_letter_queue.report(reported)
+        for errant in reported if self._log_errors else ():
+            log.error("%s: %s", self._connector, _log_line(errant, self._log_messages))
+        if not self._tolerate_errors:
+            raise Fatal(f"Tolerance exceeded in error handler: {_describe(reported[0])}") from reported[0].error
+
+    async def close(self) -> None:
+        """Let go of the queue."""
+        if self._dead_letter_queue is not None:
+            await self._dead_letter_queue.close()
+
+
+def _errant_record(record: Record, errant: Errant) -> ErrantRecord:
+    converter = errant.stage.name.endswith("CONVERTER")
+    class_name = (
+        "org.apache.kafka.connect.json.JsonConverter" if converter else "org.apache.kafka.connect.sink.SinkTask"
+    )
+    return ErrantRecord(record, errant.stage, class_name, errant.error)
+
+
+def _log_line(errant: ErrantRecord, with_message: bool) -> str:
+    """What went wrong at which stage and, with ``errors.log.include.messages``, in which record; never its content."""
+    line = f"stage {errant.stage} with class {errant.class_name}: {errant.error}"
+    if not with_message:
+        return line
+    record = errant.record
+    return (
+        f"{line}, where the consumed record is topic={record.topic}, partition={record.partition}, "
+        f"offset={record.offset}, timestamp={record.timestamp}"
+    )
+
+
+def _describe(errant: ErrantRecord) -> str:
+    record = errant.record
+    return (
+        f"{record.topic}-{record.partition} at offset {record.offset}, stage {errant.stage}: {errant.error}. "
+        "Mend the record at its source, or set errors.tolerance=all with errors.deadletterqueue.topic.name"
+    )

@@ -1,0 +1,67 @@
+"""Which pipeline writes a batch: one for each table, opened with its first batch."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from headrace.core.batch import Batch
+from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.errors import Fatal
+from headrace.ports import Lakehouse, TableOptions
+from headrace.runtime.cassandra_pipeline import CassandraPipeline
+from headrace.runtime.history_pipeline import HistoryPipeline
+from headrace.runtime.observation import Observer
+from headrace.runtime.table_pipeline import PipelineOptions, PostProcessor, TablePipeline
+
+Pipeline = TablePipeline | HistoryPipeline | CassandraPipeline
+
+
+class Pipelines:
+    """The pipelines of one task's tables, all in ``namespace``."""
+
+    def __init__(
+        self,
+        namespace: str,
+        tables: TableOptions,
+        options: PipelineOptions,
+        lakehouse: Lakehouse,
+        post_processor: PostProcessor,
+        observer: Observer,
+    ) -> None:
+        self._namespace = namespace
+        self._tables = tables
+        self._options = options
+        self._lakehouse = lakehouse
+        self._post_processor = post_processor
+        self._observer = observer
+        self._open: dict[tuple[str, bool], Pipeline] = {}
+
+    def of(self, batch: Batch) -> Pipeline:
+        """The pipeline of a batch's table. The first of all starts the lakehouse, which takes a while. Raises Fatal."""
+        table = batch.table, isinstance(batch.content, CassandraBatch)
+        if table not in self._open:
+            self._open[table] = self._opened(*table)
+        return self._open[table]
+
+    def assigned(self) -> None:
+        """Tell all of them that another assignment begins."""
+        for pipeline in self._open.values():
+            pipeline.assigned()
+
+    def _opened(self, name: str, cassandra: bool) -> Pipeline:
+        table = self._lakehouse.table(self._namespace, name, self._tables)
+        label = f"{self._namespace}.{name}"
+        if cassandra and self._tables.history:
+            raise Fatal(f"{label}: Cassandra's events are writes of cells, not rows to append; use insert.mode=upsert")
+        if cassandra:
+            retention, may_grow = self._options.tombstone_retention, self._options.evolve
+            return CassandraPipeline(label, table, retention, _now, new_columns=may_grow)
+        pipeline = HistoryPipeline if self._tables.history else TablePipeline
+        stages = partial(self._observer.stage, name)
+        return pipeline(label, table, self._post_processor, self._options, now=_now, stages=stages)
+
+
+def _now() -> int:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000
