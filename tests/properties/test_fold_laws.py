@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties.counterexamples import check
 from properties.deliveries import Death, Trouble, delivered, delivery
-from properties.histories import UNCHANGED, VALUE, Size, Unit
+from properties.histories import ABSENT, UNCHANGED, VALUE, Size, Unit
 from properties.reference_model import Event
 from properties.searching import deliveries
 from properties.workers import NO_OPTIONS, expected, written
@@ -83,6 +83,16 @@ def test_a_tombstone_whose_delete_is_read_again_hides_nothing_before_it() -> Non
     found = replace(found, cuts=[*found.cuts, *again.cuts])
     assert written(found, MemoryLakehouse()) == expected(found)
     assert {key: (row["a"], row["b"]) for key, row in expected(found)[0].items()} == {2: (7, 8)}
+
+
+def test_a_stale_insert_before_an_update_leaves_the_row_its_other_cells() -> None:
+    """The insert is sent again, and the update of the same batch has every column that the insert has."""
+    row = event(Operation.UPDATE, 1, 6, a=(VALUE, 7), b=(VALUE, 7))
+    again = event(Operation.CREATE, 1, 2, a=(VALUE, 1), b=(ABSENT, None))
+    update = event(Operation.UPDATE, 1, 8, a=(VALUE, 9), b=(ABSENT, None))
+    found = delivered([[row]], [[again], [update]])
+    check(found)
+    assert expected(found)[0][1]["b"] == 7
 
 
 @pytest.mark.xfail(strict=True, reason="a limit, which docs/guarantees.md names")

@@ -93,6 +93,8 @@ def _latest(flags: Bools) -> Ints:
 def _actions(changes: Changes, rows: Incarnations, key: pa.Array, carried: Mapping[int, Carried]) -> Actions:
     oldest = rows.last.copy()  # place of the oldest event that still has a cell in the action
     columns = tuple(_fold_column(column, rows, oldest, carried) for column in changes.columns)
+    # A new image is in the action also where later events have all of its cells: it is why stored cells are forgotten.
+    np.minimum(oldest, rows.begin, out=oldest, where=rows.fresh & ~rows.deleted)
     # An update that is a new row only because of the delete before it leans on that delete.
     leaning = rows.fresh & ~rows.deleted & (changes.operation[rows.index[rows.begin]] == Operation.UPDATE)
     oldest[leaning] = rows.begin[leaning] - 1

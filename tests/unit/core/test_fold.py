@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from change_events import ABSENT, UNCHANGED, UNKNOWN, Cell, Event, changes, create, delete, read, update, version
+from change_events import (
+    ABSENT,
+    UNCHANGED,
+    UNKNOWN,
+    Cell,
+    Event,
+    changes,
+    create,
+    delete,
+    position,
+    read,
+    update,
+    version,
+)
 
 from headrace.core.events import Actions, CellState
 from headrace.core.fold import fold
@@ -82,6 +95,13 @@ def test_a_read_over_a_tombstone_has_no_position() -> None:
     """
     actions = fold(changes(Event(read(1).operation, 1, None, {"a": 1}, offset=9)), {"=1": version(50, 3)})
     assert actions.version.position.tolist() == [b""]
+
+
+def test_an_insert_decides_whether_its_row_applies_though_an_update_has_all_cells() -> None:
+    """Should the insert be stale, the update is one of the stored row, which keeps its other cells."""
+    actions = fold(changes(create(1, 30, a=1), update(1, 90, a=2)))
+    assert actions.fresh.tolist() == [True]
+    assert actions.first_position.tolist() == [position(30)]
 
 
 def moved(old: int, new: int, lsn: int, cell: Cell) -> tuple[Event, Event]:
