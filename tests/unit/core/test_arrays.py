@@ -35,11 +35,17 @@ def unscaled(number: int) -> bytes:
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
-@given(st.integers(-(10**18) + 1, 10**18 - 1), st.integers(0, 18))
-def test_small_decimals_are_exact(number: int, scale: int) -> None:
-    """The int64 path gives what Decimal gives, for every sign and scale."""
-    column = build_array(decimal(18, scale), [unscaled(number), None])
-    assert column.to_pylist() == [Decimal(number).scaleb(-scale), None]
+def padded(number: int, octets: int) -> bytes:
+    """With so many octets of nothing but sign before it."""
+    return (b"\xff" if number < 0 else b"\x00") * octets + unscaled(number)
+
+
+@given(st.lists(st.none() | st.tuples(st.integers(-(10**18) + 1, 10**18 - 1), st.integers(0, 4))), st.integers(0, 18))
+def test_small_decimals_are_exact(numbers: list[tuple[int, int] | None], scale: int) -> None:
+    """The int64 path gives what Decimal gives, for every sign, scale and width, in octets more than it takes as well."""
+    values = [None if each is None else padded(*each) for each in numbers]
+    wanted = [None if each is None else Decimal(each[0]).scaleb(-scale) for each in numbers]
+    assert build_array(decimal(18, scale), values).to_pylist() == wanted
 
 
 @given(st.integers(-(10**38) + 1, 10**38 - 1))
