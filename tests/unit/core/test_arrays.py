@@ -42,7 +42,7 @@ def padded(number: int, octets: int) -> bytes:
 
 @given(st.lists(st.none() | st.tuples(st.integers(-(10**18) + 1, 10**18 - 1), st.integers(0, 4))), st.integers(0, 18))
 def test_small_decimals_are_exact(numbers: list[tuple[int, int] | None], scale: int) -> None:
-    """The int64 path gives what Decimal gives, for every sign, scale and width, in octets more than it takes as well."""
+    """The int64 path gives what Decimal gives, for every sign, scale and width, in more octets than it takes too."""
     values = [None if each is None else padded(*each) for each in numbers]
     wanted = [None if each is None else Decimal(each[0]).scaleb(-scale) for each in numbers]
     assert build_array(decimal(18, scale), values).to_pylist() == wanted
