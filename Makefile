@@ -64,7 +64,7 @@ system: ## Debian's PostgreSQL (where root may install it) and Helm (where there
 	dev/install-helm
 
 chart: setup system ## Dockerfile, chart and documentation: hadolint, helm lint and template, Kubernetes' schemas, links
-	$(BIN)/pytest -q tests/unit/test_dockerfile.py tests/unit/test_chart.py tests/unit/test_docs.py
+	$(BIN)/pytest -q tests/packaging tests/unit/test_docs.py
 
 image: ## the container image headrace:dev (ENGINE=podman for another engine than docker)
 	$(or $(ENGINE),docker) build -t headrace:dev .
