@@ -340,13 +340,20 @@ class CompactedLog(Protocol):
 
 
 class GroupOffsets(Protocol):
-    """The committed offsets of consumer groups, seen from outside of the group."""
+    """The committed offsets of consumer groups, seen and changed from outside of the group.
+
+    Every call raises Retriable when the brokers do not answer. A change raises Fenced while the group has members, and
+    Fatal for a partition that does not exist.
+    """
 
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """The next offset of every partition that the group has committed; empty for an unknown group.
+        """The next offset of every partition that the group has committed; empty for an unknown group."""
 
-        Raises Retriable when the brokers do not answer.
-        """
+    async def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Set the next offsets, which may lie beyond a partition's end; None removes one. Others stay as they are."""
+
+    async def reset(self, group: str) -> None:
+        """Remove all offsets of the group. Idempotent."""
 
 
 class TopicOffsets(Protocol):

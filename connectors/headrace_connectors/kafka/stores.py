@@ -1,4 +1,4 @@
-"""What a distributed worker keeps in Kafka, and what every worker asks about consumer groups."""
+"""What a distributed worker keeps in Kafka, and what every worker asks about topics and consumer groups."""
 
 from __future__ import annotations
 
@@ -10,53 +10,16 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ClientPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from headrace.core.errors import Retriable
 from headrace.ports import TopicPartition
 from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import client_arguments
 from headrace_connectors.memory.stores import MemoryLog
 
-_PATIENCE_SECONDS = 10.0
 _CONFIG, _STATUS = "config.storage", "status.storage"
-
-
-class KafkaGroupOffsets:
-    """``headrace.ports.GroupOffsets``: a connection per question, since it is asked by hand and rarely."""
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self._arguments = dict(arguments)
-
-    async def committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """The group's offsets; partitions without one are left out. Raises Retriable, ConfigError or Fatal.
-
-        Repeated for some seconds: a new cluster makes its offsets topic at the first question.
-        """
-        retry = AsyncRetrying(
-            retry=retry_if_exception_type(Retriable),
-            wait=wait_fixed(0.3),
-            stop=stop_after_delay(_PATIENCE_SECONDS),
-            reraise=True,
-        )
-        return await retry(self._committed, group)
-
-    async def _committed(self, group: str) -> Mapping[TopicPartition, int]:
-        admin = AIOKafkaAdminClient(**self._arguments)
-        try:
-            await admin.start()
-            offsets = await admin.list_consumer_group_offsets(group)
-        except (KafkaError, OSError) as error:
-            raise translated(error, f"asking for the offsets of group {group}") from error
-        finally:
-            await admin.close()
-        return {
-            TopicPartition(partition.topic, partition.partition): committed.offset
-            for partition, committed in offsets.items()
-            if committed.offset >= 0
-        }
 
 
 class KafkaTopicOffsets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.core.errors import Retriable
+from headrace.core.errors import Fatal, Fenced, Retriable
 from headrace.ports import LogRecord, TopicPartition
 
 
@@ -40,17 +40,44 @@ class MemoryLog:
 
 
 class MemoryGroupOffsets:
-    """Committed offsets as a test set them."""
+    """Committed offsets of groups, as a test set them or a request altered them."""
 
     def __init__(self, offsets: Mapping[str, Mapping[TopicPartition, int]] | None = None) -> None:
         self.offsets = {group: dict(partitions) for group, partitions in (offsets or {}).items()}
         self.outage: str | None = None
+        self.active: set[str] = set()
+        """Groups with members: their offsets cannot be changed."""
+        self.partitions: Mapping[str, int] = {}
+        """How many partitions the topics have."""
 
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
         """What is set for the group."""
         if self.outage is not None:
             raise Retriable(self.outage)
         return dict(self.offsets.get(group, {}))
+
+    async def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Set and remove."""
+        self._may_change(group)
+        kept = self.offsets.setdefault(group, {})
+        for place, offset in offsets.items():
+            if not 0 <= place.partition < self.partitions.get(place.topic, 0):
+                raise Fatal(f"there is no partition {place.topic}-{place.partition}")
+            if offset is None:
+                kept.pop(place, None)
+            else:
+                kept[place] = offset
+
+    async def reset(self, group: str) -> None:
+        """Forget the group."""
+        self._may_change(group)
+        self.offsets.pop(group, None)
+
+    def _may_change(self, group: str) -> None:
+        if self.outage is not None:
+            raise Retriable(self.outage)
+        if group in self.active:
+            raise Fenced(f"group {group} has members")
 
 
 class MemoryTopicOffsets:
