@@ -29,6 +29,7 @@ from headrace.rest.app import create_app
 from headrace.rest.server import RestServer, bind
 from headrace.runtime import plugins
 from headrace.runtime.herder import Herder
+from headrace.runtime.history_offsets import HistoryOffsets
 from headrace.runtime.metrics import Metrics, TaskMetrics
 from headrace.runtime.task_factory import Feeds, SinkTaskFactory
 from headrace.runtime.worker import Worker
@@ -57,7 +58,7 @@ class Service:
             config, stores, plugins.installed(), self._task_factory(), self._advertised(host), self._metrics.forget_task
         )
         self._metrics.watch(self.worker.configs, self.worker.statuses)
-        self.herder = Herder(self.worker, [self._feeds.check])
+        self.herder = Herder(self.worker, [self._feeds.check], HistoryOffsets(self._lakehouse, self._executor))
         self._server = RestServer(create_app(self.worker, self.herder, self._metrics.exposition), self._listener)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:

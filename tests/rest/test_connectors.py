@@ -2,75 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fix_asyncio import eventually
-from rest.asgi import Answer, request
-from rest.stand_in import StandInTasks
+from rest.worker_api import SHOP, Api
 
-from headrace.config import WorkerConfig
 from headrace.core.errors import Fatal, Retriable
-from headrace.ports import TopicPartition
-from headrace.rest.app import create_app
-from headrace.runtime.herder import Herder
 from headrace.runtime.loggers import Loggers
-from headrace.runtime.metrics import Metrics
-from headrace.runtime.plugins import LakehouseSinkConnector, Plugins
-from headrace.runtime.worker import Worker
 from headrace_connectors.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
-WORKER = {
-    "bootstrap.servers": "127.0.0.1:9092",
-    "group.id": "headrace",
-    "config.storage.topic": "configs",
-    "status.storage.topic": "status",
-    "task.retry.backoff.max.ms": "1",
-}
-SHOP = {"connector.class": "LakehouseSink", "topics": "shop.public.orders"}
-
-
-class Api:
-    """A worker with its application on memory stores, which outlive it."""
-
-    def __init__(self, stores: MemoryStores | None = None, **properties: str) -> None:
-        self.stores = stores or MemoryStores()
-        self.tasks = StandInTasks()
-        config = WorkerConfig({**WORKER, **properties})
-        plugins = Plugins([LakehouseSinkConnector()])
-        self.worker = Worker(config, self.stores, plugins, self.tasks, ("worker", 8083))
-        metrics = Metrics()
-        metrics.watch(self.worker.configs, self.worker.statuses)
-        self.app: FastAPI = create_app(self.worker, Herder(self.worker), metrics.exposition)
-
-    async def call(self, method: str, target: str, body: object = None) -> Answer:
-        """Send a JSON request."""
-        if body is None:
-            return await request(self.app, method, target)
-        return await request(self.app, method, target, {"Content-Type": "application/json"}, json.dumps(body).encode())
-
-    async def create(self, name: str = "shop", **config: str) -> Answer:
-        """Create a connector."""
-        return await self.call("POST", "/connectors", {"name": name, "config": {**SHOP, **config}})
-
-    async def status(self, name: str = "shop") -> dict[str, Any]:
-        """The status as JSON."""
-        answer: dict[str, Any] = (await self.call("GET", f"/connectors/{name}/status")).json()
-        return answer
-
-    async def until(self, connector: str, *tasks: str, name: str = "shop") -> None:
-        """Wait until the status shows these states."""
-        await eventually(lambda: self._states(name) == (connector, *tasks))
-
-    def _states(self, name: str) -> tuple[str, ...]:
-        seen = self.worker.statuses.connector(name)
-        return (seen.state if seen else "none", *(task.state for _, task in self.worker.statuses.tasks(name)))
 
 
 @pytest.fixture
@@ -90,30 +34,6 @@ async def test_every_path_answers_503_with_a_body_until_the_worker_is_up() -> No
     assert "The worker is currently starting" in health.json()["message"]
     assert (listing.status, listing.json()["error_code"]) == (503, 503)
     await api.worker.stop()
-
-
-async def test_offsets_come_from_the_connectors_group(api: Api) -> None:
-    """Of connect-<name>, or of the group that the connector names."""
-    api.stores.group_offsets.offsets = {
-        "connect-shop": {TopicPartition("shop.public.orders", 0): 7},
-        "mine": {TopicPartition("shop.public.orders", 1): 9},
-    }
-    await api.create()
-    await api.create("other", **{"consumer.override.group.id": "mine"})
-    first = (await api.call("GET", "/connectors/shop/offsets")).json()
-    second = (await api.call("GET", "/connectors/other/offsets")).json()
-    partition = {"kafka_topic": "shop.public.orders", "kafka_partition": 0}
-    assert first == {"offsets": [{"partition": partition, "offset": {"kafka_offset": 7}}]}
-    assert second["offsets"][0]["offset"] == {"kafka_offset": 9}
-
-
-async def test_offsets_without_brokers_are_an_error_with_connects_text(api: Api) -> None:
-    """500, not a hang."""
-    await api.create()
-    api.stores.group_offsets.outage = "no broker"
-    answer = await api.call("GET", "/connectors/shop/offsets")
-    assert answer.status == 500
-    assert answer.json()["message"] == "Failed to retrieve consumer group offsets for sink connector shop"
 
 
 async def test_what_is_not_guaranteed_stands_in_the_tasks_status(api: Api) -> None:

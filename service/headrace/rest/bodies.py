@@ -14,6 +14,7 @@ from fastapi import Request
 
 from headrace.core.errors import RestError
 from headrace.core.lifecycle import TargetState
+from headrace.runtime.sink_offsets import ConnectorOffset
 
 StringMap = dict[str, str | None]
 _INITIAL_STATES = {
@@ -39,13 +40,7 @@ class CreateConnectorRequest:
 async def create_request(request: Request) -> CreateConnectorRequest:
     """Read the body of ``POST /connectors``. Raises RestError 500."""
     document = _as_object(await _json(request), "CreateConnectorRequest")
-    unknown = next((field for field in document if field not in ("name", "config", "initial_state")), None)
-    if unknown is not None:
-        raise RestError(
-            f'Unrecognized field "{unknown}" (class CreateConnectorRequest), not marked as ignorable '
-            '(3 known properties: "config", "name", "initial_state")',
-            500,
-        )
+    _only(document, "CreateConnectorRequest", "config", "name", "initial_state")
     if document.get("config") is None:
         raise RestError("The request has no config", 500)
     name = _text(document.get("name")) or ""
@@ -55,6 +50,26 @@ async def create_request(request: Request) -> CreateConnectorRequest:
 async def string_map(request: Request) -> StringMap:
     """Read a configuration. Raises RestError 500."""
     return _texts(await _json(request))
+
+
+async def connector_offsets(request: Request) -> list[ConnectorOffset]:
+    """Read the body of ``PATCH /connectors/{name}/offsets``; empty where it lists none. Raises RestError 500."""
+    document = _as_object(await _json(request), "ConnectorOffsets")
+    _only(document, "ConnectorOffsets", "offsets")
+    entries = document.get("offsets")
+    if entries is not None and not isinstance(entries, list):
+        raise RestError(_mismatch("java.util.ArrayList", entries), 500)
+    return [_connector_offset(entry) for entry in entries or ()]
+
+
+def _connector_offset(document: Any) -> ConnectorOffset:
+    entry = _as_object(document, "ConnectorOffset")
+    _only(entry, "ConnectorOffset", "partition", "offset")
+    partition, offset = (
+        None if (value := entry.get(field)) is None else _as_object(value, "java.util.LinkedHashMap")
+        for field in ("partition", "offset")
+    )
+    return ConnectorOffset(partition, offset)
 
 
 async def task_configs(request: Request) -> None:
@@ -86,6 +101,16 @@ def _as_object(document: Any, kind: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise RestError(_mismatch(kind, document), 500)
     return document
+
+
+def _only(document: dict[str, Any], kind: str, *fields: str) -> None:
+    """Raises RestError 500 for a field that is none of these."""
+    unknown = next((field for field in document if field not in fields), None)
+    if unknown is not None:
+        known = ", ".join(f'"{field}"' for field in fields)
+        count = "one known property" if len(fields) == 1 else f"{len(fields)} known properties"
+        text = f'Unrecognized field "{unknown}" (class {kind}), not marked as ignorable ({count}: {known})'
+        raise RestError(text, 500)
 
 
 def _texts(document: Any) -> StringMap:

@@ -24,6 +24,7 @@ def router(herder: Herder, advertised: str) -> APIRouter:
     routes = APIRouter(prefix="/connectors", route_class=ConnectRoute)
     _collection(routes, herder, advertised)
     _resource(routes, herder, advertised)
+    _offsets(routes, herder)
     _life_cycle(routes, herder)
     _tasks(routes, herder)
     return routes
@@ -68,10 +69,6 @@ def _resource(routes: APIRouter, herder: Herder, advertised: str) -> None:
         info = await herder.patch_config(name, await bodies.string_map(request))
         return JSONResponse(entities.connector_info(info))
 
-    @routes.get("/{name}/offsets")
-    async def get_offsets(name: str) -> Response:
-        return JSONResponse(entities.connector_offsets(await herder.offsets(name)))
-
     @routes.get("/{name}/topics")
     async def get_topics(name: str) -> Response:
         return JSONResponse({name: {"topics": herder.topics(name)}})
@@ -80,6 +77,22 @@ def _resource(routes: APIRouter, herder: Herder, advertised: str) -> None:
     async def reset_topics(name: str) -> Response:
         herder.reset_topics(name)
         return Response(status_code=202)
+
+
+def _offsets(routes: APIRouter, herder: Herder) -> None:
+    @routes.get("/{name}/offsets")
+    async def get_offsets(name: str) -> Response:
+        return JSONResponse(entities.connector_offsets(await herder.offsets(name)))
+
+    @routes.patch("/{name}/offsets")
+    async def alter_offsets(name: str, request: Request) -> Response:
+        await herder.alter_offsets(name, await bodies.connector_offsets(request))
+        return JSONResponse({"message": "The offsets for this connector have been altered successfully"})
+
+    @routes.delete("/{name}/offsets")
+    async def reset_offsets(name: str) -> Response:
+        await herder.reset_offsets(name)
+        return JSONResponse({"message": "The offsets for this connector have been reset successfully"})
 
 
 def _life_cycle(routes: APIRouter, herder: Herder) -> None:

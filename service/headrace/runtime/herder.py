@@ -18,6 +18,7 @@ from headrace.ports import TopicPartition
 from headrace.runtime.connector_validator import Config, ConnectorCheck, ConnectorValidator, Properties
 from headrace.runtime.loggers import LoggerLevel
 from headrace.runtime.plugins import ConnectorPlugin
+from headrace.runtime.sink_offsets import ConnectorOffset, HeldOffsets, SinkOffsets, nothing_held
 from headrace.runtime.trace import summary
 from headrace.runtime.worker import Worker
 
@@ -50,8 +51,9 @@ class ConnectorStateInfo:
 class Herder:
     """The requests of one worker (Kafka Connect's ``Herder``)."""
 
-    def __init__(self, worker: Worker, checks: Sequence[ConnectorCheck] = ()) -> None:
+    def __init__(self, worker: Worker, checks: Sequence[ConnectorCheck] = (), held: HeldOffsets = nothing_held) -> None:
         self._worker = worker
+        self._offsets = SinkOffsets(worker, held)
         self._configs = worker.configs
         self._statuses = worker.statuses
         self._validator = ConnectorValidator(worker.plugins, worker.defaults, worker.providers, checks)
@@ -183,13 +185,15 @@ class Herder:
 
     async def offsets(self, name: str) -> Mapping[TopicPartition, int]:
         """The committed offsets of the connector's group. Raises RestError 404 and 500."""
-        config = self.config(name)
-        group = config.get("consumer.override.group.id") or f"connect-{name}"
-        try:
-            return await self._worker.stores.group_offsets.committed(group)
-        except HeadraceError as error:
-            log.error("The offsets of %s cannot be had: %s", group, summary(error))
-            raise RestError(f"Failed to retrieve consumer group offsets for sink connector {name}", 500) from error
+        return await self._offsets.committed(name)
+
+    async def alter_offsets(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
+        """Set or remove offsets of a stopped connector. Raises RestError 400, 404 and 500."""
+        await self._offsets.alter(name, entries)
+
+    async def reset_offsets(self, name: str) -> None:
+        """Remove all of them. Raises RestError 400, 404 and 500."""
+        await self._offsets.reset(name)
 
     def loggers(self) -> Mapping[str, LoggerLevel]:
         """The loggers of this worker, by name."""

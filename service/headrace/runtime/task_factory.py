@@ -149,7 +149,7 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
             config.get_list("table.metadata.fields"),
             config.get_string("table.metadata.prefix"),
         ),
-        tables=_table_options(config),
+        tables=table_options(config),
         pipeline=PipelineOptions(
             unresolved_insert_mode=reselect.unresolved_insert_mode,
             evolve=config.get_string("schema.evolution") == "basic",
@@ -166,7 +166,8 @@ def _appends(config: SinkConnectorConfig) -> bool:
     return config.get_string("insert.mode").lower() == "insert"
 
 
-def _table_options(config: SinkConnectorConfig) -> TableOptions:
+def table_options(config: SinkConnectorConfig) -> TableOptions:
+    """What the connector says about its tables."""
     table_format = config.get_string("table.format").lower()
     return TableOptions(
         table_format,

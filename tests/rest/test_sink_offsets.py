@@ -1,0 +1,221 @@
+"""Offsets of a sink by request, where the transcript has nothing to show: groups, members, outages, histories."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from rest.asgi import Answer
+from rest.worker_api import Api
+
+from headrace.core.errors import Retriable
+from headrace.ports import Commit, TableOptions, TopicPartition
+from headrace.runtime.history_offsets import HistoryOffsets
+from headrace_connectors.memory.lakehouse import MemoryLakehouse
+from headrace_connectors.memory.stores import MemoryStores
+
+pytestmark = pytest.mark.anyio
+TOPIC = "shop.public.orders"
+FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+HISTORY = {"insert.mode": "insert"}
+
+
+def entries(offsets: Mapping[TopicPartition, int | None]) -> dict[str, Any]:
+    """The body that sets them."""
+    return {
+        "offsets": [
+            {
+                "partition": {"kafka_topic": place.topic, "kafka_partition": place.partition},
+                "offset": None if offset is None else {"kafka_offset": offset},
+            }
+            for place, offset in offsets.items()
+        ]
+    }
+
+
+class Lake(MemoryLakehouse):
+    """A lake that may be out of reach."""
+
+    outage: str | None = None
+
+    def table(self, namespace: str, name: str, options: TableOptions) -> Any:
+        """Open, unless it cannot be."""
+        if self.outage:
+            raise Retriable(self.outage)
+        return super().table(namespace, name, options)
+
+    def drop(self) -> None:
+        """Drop every table."""
+        self._tables.clear()
+
+    def hold(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let the history of TOPIC have a commit with these next offsets."""
+        table = self.table("headrace", "shop_public_orders", TableOptions(history=True))
+        table.evolve(pa.schema([("id", pa.int64())]), ())
+        table.commits.append(Commit(1, "shop", group, offsets))
+
+
+@pytest.fixture
+def lake() -> Lake:
+    """Without a table."""
+    return Lake()
+
+
+@pytest.fixture
+async def api(lake: Lake) -> AsyncIterator[Api]:
+    """A worker that is up; TOPIC has two partitions."""
+    stores = MemoryStores()
+    stores.group_offsets.partitions = {TOPIC: 2}
+    with ThreadPoolExecutor(1) as executor:
+        api = Api(stores, HistoryOffsets(lake, executor))
+        await api.worker.start()
+        yield api
+        await api.worker.stop()
+
+
+async def stopped(api: Api, offsets: Mapping[TopicPartition, int], **config: str) -> None:
+    """A connector that has read so far and is stopped."""
+    await api.create(**config)
+    await api.call("PUT", "/connectors/shop/stop")
+    await api.until("STOPPED")
+    api.stores.group_offsets.offsets["connect-shop"] = dict(offsets)
+
+
+async def alter(api: Api, offsets: Mapping[TopicPartition, int | None]) -> Answer:
+    """Set offsets of the connector."""
+    return await api.call("PATCH", "/connectors/shop/offsets", entries(offsets))
+
+
+def committed(api: Api) -> Mapping[TopicPartition, int]:
+    """What Kafka has of its group now."""
+    return api.stores.group_offsets.offsets.get("connect-shop", {})
+
+
+async def test_offsets_come_from_the_connectors_group(api: Api) -> None:
+    """Of connect-<name>, or of the group that the connector names."""
+    api.stores.group_offsets.offsets = {
+        "connect-shop": {TopicPartition("shop.public.orders", 0): 7},
+        "mine": {TopicPartition("shop.public.orders", 1): 9},
+    }
+    await api.create()
+    await api.create("other", **{"consumer.override.group.id": "mine"})
+    first = (await api.call("GET", "/connectors/shop/offsets")).json()
+    second = (await api.call("GET", "/connectors/other/offsets")).json()
+    partition = {"kafka_topic": "shop.public.orders", "kafka_partition": 0}
+    assert first == {"offsets": [{"partition": partition, "offset": {"kafka_offset": 7}}]}
+    assert second["offsets"][0]["offset"] == {"kafka_offset": 9}
+
+
+async def test_a_group_that_a_config_provider_names_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the tasks read it."""
+    monkeypatch.setenv("SHOP_GROUP", "ours")
+    stores = MemoryStores()
+    stores.group_offsets.offsets = {"ours": {FIRST: 7}}
+    api = Api(stores, **{"config.providers": "env", "config.providers.env.class": "EnvVarConfigProvider"})
+    await api.worker.start()
+    await api.create(**{"consumer.override.group.id": "${env:SHOP_GROUP}"})
+    assert (await api.call("GET", "/connectors/shop/offsets")).json() == entries({FIRST: 7})
+    await api.worker.stop()
+
+
+async def test_offsets_without_brokers_are_an_error_with_connects_text(api: Api) -> None:
+    """500, not a hang."""
+    await api.create()
+    api.stores.group_offsets.outage = "no broker"
+    answer = await api.call("GET", "/connectors/shop/offsets")
+    assert answer.status == 500
+    assert answer.json()["message"] == "Failed to retrieve consumer group offsets for sink connector shop"
+
+
+async def test_offsets_are_those_of_the_workers_group_where_it_names_one() -> None:
+    """consumer.group.id in the worker's file is what its consumers use."""
+    stores = MemoryStores()
+    stores.group_offsets.offsets = {"ours": {FIRST: 7}}
+    api = Api(stores, **{"consumer.group.id": "ours"})
+    await api.worker.start()
+    await api.create()
+    assert (await api.call("GET", "/connectors/shop/offsets")).json() == entries({FIRST: 7})
+    await api.worker.stop()
+
+
+async def test_a_stopped_table_is_read_again_from_where_one_says(api: Api) -> None:
+    """A merge does nothing with changes that are in the table, so any way back is allowed."""
+    await stopped(api, {FIRST: 7, SECOND: 8})
+    assert (await alter(api, {FIRST: 0})).status == 200
+    assert committed(api) == {FIRST: 0, SECOND: 8}
+    assert (await api.call("DELETE", "/connectors/shop/offsets")).status == 200
+    assert committed(api) == {}
+
+
+async def test_offsets_of_a_group_that_still_has_members_stay(api: Api) -> None:
+    """A task somewhere has not ended yet: try again, says Connect."""
+    await stopped(api, {FIRST: 7})
+    api.stores.group_offsets.active.add("connect-shop")
+    altered, reset = await alter(api, {FIRST: 1}), await api.call("DELETE", "/connectors/shop/offsets")
+    assert (altered.status, reset.status, committed(api)) == (500, 500, {FIRST: 7})
+    for answer, verb in ((altered, "alter"), (reset, "reset")):
+        assert answer.json()["message"].startswith(
+            f"Failed to {verb} consumer group offsets for connector shop either because its tasks haven't stopped "
+            f"completely yet or the connector was resumed before the request to {verb} its offsets"
+        )
+
+
+async def test_numbers_that_java_could_not_hold_are_no_integers(api: Api) -> None:
+    """Partitions have 32 bits, offsets 64."""
+    await stopped(api, {})
+    partition = (await alter(api, {TopicPartition(TOPIC, 2**31): 1})).json()["message"]
+    offset = (await alter(api, {FIRST: 2**63})).json()["message"]
+    assert partition.startswith("Failed to parse the following Kafka partition value in the provided offsets: '2147")
+    assert offset.startswith("Failed to parse the following Kafka offset value in the provided offsets: '9223")
+
+
+@pytest.mark.parametrize("offset", [0, 4, None])
+async def test_a_history_that_holds_the_events_is_not_rewound(api: Api, lake: Lake, offset: int | None) -> None:
+    """Nothing would be appended, so the answer says what would have to be done; nothing has changed."""
+    await stopped(api, {FIRST: 5}, **HISTORY)
+    lake.hold("connect-shop", {FIRST: 5})
+    answer = await alter(api, {FIRST: offset})
+    assert (answer.status, committed(api)) == (400, {FIRST: 5})
+    for piece in ("shop.public.orders-0 below offset 5", "appended once", "drop its table", "table.namespace"):
+        assert piece in answer.json()["message"]
+
+
+async def test_a_history_is_not_reset_unless_it_holds_nothing(api: Api, lake: Lake) -> None:
+    """Its table dropped, the group may begin anew: then all events are appended again."""
+    await stopped(api, {FIRST: 5}, **HISTORY)
+    lake.hold("connect-shop", {FIRST: 5})
+    assert (await api.call("DELETE", "/connectors/shop/offsets")).status == 400
+    lake.drop()
+    assert (await api.call("DELETE", "/connectors/shop/offsets")).status == 200
+    assert committed(api) == {}
+
+
+async def test_a_history_may_skip_events_and_a_group_that_begins_at_the_end_may_begin_there(
+    api: Api, lake: Lake
+) -> None:
+    """Neither goes back."""
+    await stopped(api, {FIRST: 5}, **HISTORY, **{"consumer.override.auto.offset.reset": "latest"})
+    lake.hold("connect-shop", {FIRST: 5})
+    assert (await alter(api, {FIRST: 5, SECOND: 9})).status == 200
+    assert (await alter(api, {FIRST: None})).status == 200
+    assert committed(api) == {SECOND: 9}
+
+
+async def test_a_history_named_by_its_events_is_never_rewound(api: Api) -> None:
+    """Which table it is cannot be seen from a request, so nobody could say whether anything would be appended."""
+    await stopped(api, {FIRST: 5}, **HISTORY, **{"collection.name.format": "${source.table}"})
+    answer = await alter(api, {FIRST: 0})
+    assert answer.status == 400
+    assert "collection.name.format=${source.table}" in answer.json()["message"]
+
+
+async def test_a_lake_out_of_reach_lets_no_history_be_rewound(api: Api, lake: Lake) -> None:
+    """500 with Connect's text; the reason is in the log."""
+    await stopped(api, {FIRST: 5}, **HISTORY)
+    lake.outage = "the warehouse is down"
+    answer = await alter(api, {FIRST: 0})
+    assert (answer.status, answer.json()["message"]) == (500, "Failed to modify offsets for sink connector shop")
+    assert committed(api) == {FIRST: 5}

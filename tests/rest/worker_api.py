@@ -1,0 +1,66 @@
+"""A worker on memory stores with stand-in tasks, as a client of its REST API sees it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import FastAPI
+from fix_asyncio import eventually
+from rest.asgi import Answer, request
+from rest.stand_in import StandInTasks
+
+from headrace.config import WorkerConfig
+from headrace.rest.app import create_app
+from headrace.runtime.herder import Herder
+from headrace.runtime.metrics import Metrics
+from headrace.runtime.plugins import LakehouseSinkConnector, Plugins
+from headrace.runtime.sink_offsets import HeldOffsets, nothing_held
+from headrace.runtime.worker import Worker
+from headrace_connectors.memory.stores import MemoryStores
+
+WORKER = {
+    "bootstrap.servers": "127.0.0.1:9092",
+    "group.id": "headrace",
+    "config.storage.topic": "configs",
+    "status.storage.topic": "status",
+    "task.retry.backoff.max.ms": "1",
+}
+SHOP = {"connector.class": "LakehouseSink", "topics": "shop.public.orders"}
+
+
+class Api:
+    """A worker with its application on memory stores, which outlive it."""
+
+    def __init__(self, stores: MemoryStores | None = None, held: HeldOffsets = nothing_held, **properties: str) -> None:
+        self.stores = stores or MemoryStores()
+        self.tasks = StandInTasks()
+        config = WorkerConfig({**WORKER, **properties})
+        plugins = Plugins([LakehouseSinkConnector()])
+        self.worker = Worker(config, self.stores, plugins, self.tasks, ("worker", 8083))
+        metrics = Metrics()
+        metrics.watch(self.worker.configs, self.worker.statuses)
+        self.app: FastAPI = create_app(self.worker, Herder(self.worker, held=held), metrics.exposition)
+
+    async def call(self, method: str, target: str, body: object = None) -> Answer:
+        """Send a JSON request."""
+        if body is None:
+            return await request(self.app, method, target)
+        return await request(self.app, method, target, {"Content-Type": "application/json"}, json.dumps(body).encode())
+
+    async def create(self, name: str = "shop", **config: str) -> Answer:
+        """Create a connector."""
+        return await self.call("POST", "/connectors", {"name": name, "config": {**SHOP, **config}})
+
+    async def status(self, name: str = "shop") -> dict[str, Any]:
+        """The status as JSON."""
+        answer: dict[str, Any] = (await self.call("GET", f"/connectors/{name}/status")).json()
+        return answer
+
+    async def until(self, connector: str, *tasks: str, name: str = "shop") -> None:
+        """Wait until the status shows these states."""
+        await eventually(lambda: self._states(name) == (connector, *tasks))
+
+    def _states(self, name: str) -> tuple[str, ...]:
+        seen = self.worker.statuses.connector(name)
+        return (seen.state if seen else "none", *(task.state for _, task in self.worker.statuses.tasks(name)))
