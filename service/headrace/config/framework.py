@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headrace.config.converter import SIMPLE_HEADER_CONVERTER
 from headrace.core.config_def import (
     REQUIRED,
     ConfigDef,
@@ -88,7 +87,7 @@ FRAMEWORK_OPTIONS = ConfigDef(
                 ConfigKey(
                     f"{side}.converter",
                     Type.CLASS,
-                    SIMPLE_HEADER_CONVERTER if side == "header" else None,
+                    None,
                     _LOW,
                     f"Converter of the record's {side}; the worker's if it is not set. Options follow by prefix.",
                     _COMMON,

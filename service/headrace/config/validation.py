@@ -40,6 +40,7 @@ from headrace.core.errors import ConfigError
 from headrace.core.field_selection import FIELD_LISTS, field_selection
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
+from headrace.core.version_range import InvalidVersionSpecification, VersionRange
 
 Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."
@@ -106,7 +107,9 @@ def connector_definitions(defaults: WorkerDefaults) -> ConfigDef:
 def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:
     worker = {f"{side}.converter": defaults.converters.get(f"{side}.converter") for side in ("key", "value", "header")}
     inherited = {name: value for name, value in worker.items() if value is not None}
-    options = CONNECTOR_OPTIONS.with_defaults({**inherited, "connector.plugin.version": defaults.version})
+    parts = ("connector", *(f"{side}.converter" for side in _KNOWN_CONVERTERS))
+    versions = {f"{part}.plugin.version": defaults.version for part in parts}
+    options = CONNECTOR_OPTIONS.with_defaults({**inherited, **versions})
     return options + ConfigDef(tuple(_overrides(properties))) + _converter_definitions(properties)
 
 
@@ -217,14 +220,23 @@ def _converter_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _version_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
     wanted = given.get("connector.plugin.version", "").strip()
-    if wanted and wanted not in (defaults.version, "latest"):
-        shown = wanted if wanted[0] in "[(" else f"[{wanted},{wanted}]"
-        message = (
-            f"Plugin {given.get('connector.class')} not found that matches the version range {shown}, "
-            f"available versions: [{defaults.version}]"
-        )
-        yield "connector.class", message
-        yield "connector.plugin.version", message
+    problem = version_problem(given.get("connector.class", ""), wanted, defaults.version) if wanted else None
+    if problem is not None:
+        yield "connector.class", problem
+        yield "connector.plugin.version", problem
+
+
+def version_problem(plugin: str, wanted: str, version: str) -> str | None:
+    """Why a plug-in of ``version`` is not what the range ``wanted`` asks for (KIP-891), or None."""
+    if wanted.strip() == "latest":
+        return None
+    try:
+        versions = VersionRange.parse(wanted)
+    except InvalidVersionSpecification:
+        return f"Invalid version specification: {wanted}"
+    if versions.contains(version):
+        return None
+    return f"Plugin {plugin} not found that matches the version range {versions}, available versions: [{version}]"
 
 
 def _not_yet_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -15,12 +15,14 @@ def router(herder: Herder) -> APIRouter:
     routes = APIRouter(prefix="/connector-plugins", route_class=ConnectRoute)
 
     @routes.get("")
-    async def list_plugins() -> Response:
-        return JSONResponse([entities.plugin_info(plugin) for plugin in herder.plugins()])
+    async def list_plugins(request: Request) -> Response:
+        connectors_only = request.query_params.get("connectorsOnly", "true").lower() == "true"
+        return JSONResponse([entities.plugin_info(each) for each in herder.plugins(connectors_only=connectors_only)])
 
     @routes.get("/{plugin}/config")
-    async def plugin_config(plugin: str) -> Response:
-        return JSONResponse([entities.config_key_info(key) for key in herder.plugin_config(plugin).keys])
+    async def plugin_config(plugin: str, request: Request) -> Response:
+        definitions = herder.plugin_config(plugin, request.query_params.get("version"))
+        return JSONResponse([entities.config_key_info(key) for key in definitions.keys])
 
     @routes.put("/{plugin}/config/validate")
     async def validate(plugin: str, request: Request) -> Response:

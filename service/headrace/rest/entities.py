@@ -10,7 +10,7 @@ from headrace.core.status import Status, notes_document
 from headrace.ports import TopicPartition
 from headrace.runtime.herder import ConnectorInfo, ConnectorStateInfo
 from headrace.runtime.loggers import LoggerLevel
-from headrace.runtime.plugins import ConnectorPlugin
+from headrace.runtime.plugin_catalog import PluginInfo
 
 Json = dict[str, Any]
 
@@ -58,7 +58,7 @@ def connector_offsets(offsets: Mapping[TopicPartition, int]) -> Json:
     return {"offsets": entries}
 
 
-def plugin_info(plugin: ConnectorPlugin) -> Json:
+def plugin_info(plugin: PluginInfo) -> Json:
     """An entry of ``/connector-plugins``."""
     return {"class": plugin.class_name, "type": plugin.type, "version": plugin.version}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.config.validation import WorkerDefaults, is_secret
-from headrace.core.config_def import ConfigDef, ConfigInfo, ConfigInfos, suggestion
+from headrace.core.config_def import ConfigInfo, ConfigInfos, suggestion
 from headrace.core.errors import ConfigError, RestError
 from headrace.runtime.config_providers import ConfigProviders
 from headrace.runtime.plugins import ConnectorPlugin, Plugins, names
@@ -38,13 +38,6 @@ class ConnectorValidator:
         self._defaults = defaults
         self._providers = providers
         self._checks = checks
-
-    def definitions(self, plugin: str) -> ConfigDef:
-        """The options of a connector class. Raises RestError 404."""
-        found = self._plugins.find(plugin)
-        if found is None:
-            raise RestError(f"Unknown plugin {plugin}.", 404)
-        return found.definitions(self._defaults)
 
     def validate(self, plugin: str, config: Properties) -> ConfigInfos:
         """Check a configuration. Raises RestError when it is not one of ``plugin``, the class in the request's path."""

@@ -17,7 +17,7 @@ from headrace.core.status import Status
 from headrace.ports import TopicPartition
 from headrace.runtime.connector_validator import Config, ConnectorCheck, ConnectorValidator, Properties
 from headrace.runtime.loggers import LoggerLevel
-from headrace.runtime.plugins import ConnectorPlugin
+from headrace.runtime.plugin_catalog import PluginCatalog, PluginInfo
 from headrace.runtime.sink_offsets import ConnectorOffset, HeldOffsets, SinkOffsets, nothing_held
 from headrace.runtime.trace import summary
 from headrace.runtime.worker import Worker
@@ -56,6 +56,7 @@ class Herder:
         self._offsets = SinkOffsets(worker, held)
         self._configs = worker.configs
         self._statuses = worker.statuses
+        self._catalog = PluginCatalog(worker.plugins, worker.defaults)
         self._validator = ConnectorValidator(worker.plugins, worker.defaults, worker.providers, checks)
 
     def connectors(self) -> list[str]:
@@ -212,13 +213,13 @@ class Herder:
         known = self._worker.loggers.check(name, level)
         await self._written(self._configs.put_logger_level(name, known), "logger level")
 
-    def plugins(self) -> Sequence[ConnectorPlugin]:
-        """The connector classes."""
-        return self._worker.plugins.connectors
+    def plugins(self, *, connectors_only: bool) -> Sequence[PluginInfo]:
+        """The connector classes, or all plug-ins."""
+        return self._catalog.listed(connectors_only=connectors_only)
 
-    def plugin_config(self, plugin: str) -> ConfigDef:
-        """The options of a connector class. Raises RestError 404."""
-        return self._validator.definitions(plugin)
+    def plugin_config(self, plugin: str, version: str | None = None) -> ConfigDef:
+        """The options of a plug-in's class. Raises RestError 404, and 400 for another version than there is."""
+        return self._catalog.definitions(plugin, version)
 
     def validate(self, plugin: str, config: Properties) -> ConfigInfos:
         """Check a configuration. Raises RestError when it is not one of the plug-in in the path."""
