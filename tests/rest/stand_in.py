@@ -6,9 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headrace.config import SinkConnectorConfig, validation
+from headrace.config.connector import CLIENT_OVERRIDES
 from headrace.config.converter import JSON_CONVERTER
-from headrace.config.validation import Properties, WorkerDefaults, connector_definitions
-from headrace.core.config_def import ConfigDef, ConfigInfos, ConfigKey, Importance, Type
+from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.config.validation import Properties, WorkerDefaults
+from headrace.core.config_def import (
+    REQUIRED,
+    ConfigDef,
+    ConfigInfo,
+    ConfigInfos,
+    ConfigKey,
+    ConfigValue,
+    Importance,
+    Type,
+    Width,
+)
 
 _STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 
@@ -23,26 +35,70 @@ class FileStreamSinkConnector:
 
     def definitions(self, defaults: WorkerDefaults) -> ConfigDef:
         """Its one option and the framework's."""
-        file = ConfigKey("file", Type.STRING, None, Importance.HIGH, "Where to write.")
-        return ConfigDef((file,)) + connector_definitions(defaults)
+        return ConfigDef((_FILE,)) + FRAMEWORK_OPTIONS.with_defaults({"connector.plugin.version": self.version})
 
     def validate(self, properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
-        """Headrace's checks, without those that know better than Connect."""
+        """Headrace's checks, without those that know better than Connect and what is about tables."""
         infos = validation.validate(_lenient(properties), replace(defaults, version=self.version))
-        configs = [info for info in infos.configs if not info.value.errors or not _unknown(info.value.errors)]
-        return replace(infos, configs=tuple(configs))
+        shown = [info for info in infos.configs if _is_connects(info)]
+        own = [ConfigInfo(_FILE, ConfigValue("file", properties.get("file")))]
+        strings = [info for side in ("key", "value") for info in _string_converter(side, properties)]
+        groups = tuple(dict.fromkeys([*infos.groups[:4], *(info.definition.group for info in shown)]))
+        return replace(
+            infos,
+            groups=tuple(group for group in groups if group),
+            configs=tuple(_as_given(info, properties) for info in (*shown, *own, *strings)),
+        )
 
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
         """The typed form."""
         return validation.sink_connector_config(properties, defaults)
 
 
+_FILE = ConfigKey("file", Type.STRING, None, Importance.HIGH, "Where to write.")
+_CONVERTERS = ("key.converter", "value.converter")
+
+
 def _lenient(properties: Properties) -> dict[str, str | None]:
     return {name: JSON_CONVERTER if value == _STRING_CONVERTER else value for name, value in properties.items()}
 
 
-def _unknown(errors: tuple[str, ...]) -> bool:
-    return errors[0].startswith("Unknown configuration")
+def _is_connects(info: ConfigInfo) -> bool:
+    """Whether Connect would list it: an option of the framework's, or one that the configuration has and is wrong."""
+    name, errors = info.definition.name, info.value.errors
+    if name in FRAMEWORK_OPTIONS or name.startswith(CLIENT_OVERRIDES):
+        return True
+    return bool(errors) and not errors[0].startswith("Unknown configuration")
+
+
+def _as_given(info: ConfigInfo, properties: Properties) -> ConfigInfo:
+    """The string converter stands there again."""
+    if info.definition.name not in _CONVERTERS or properties.get(info.definition.name) != _STRING_CONVERTER:
+        return info
+    return replace(info, value=replace(info.value, value=_STRING_CONVERTER))
+
+
+def _string_converter(side: str, properties: Properties) -> list[ConfigInfo]:
+    """The two options of Connect's string converter, where it is the connector's."""
+    prefix = f"{side}.converter."
+    if properties.get(f"{side}.converter") != _STRING_CONVERTER:
+        return []
+    kind = ConfigKey(
+        f"{prefix}converter.type", Type.STRING, REQUIRED, Importance.LOW, "", display_name="converter.type"
+    )
+    encoding = ConfigKey(
+        f"{prefix}converter.encoding",
+        Type.STRING,
+        "UTF-8",
+        Importance.HIGH,
+        "",
+        width=Width.MEDIUM,
+        display_name="Encoding",
+    )
+    return [
+        ConfigInfo(kind, ConfigValue(kind.name, side)),
+        ConfigInfo(encoding, ConfigValue(encoding.name, "UTF-8")),
+    ]
 
 
 class StandInTask:
