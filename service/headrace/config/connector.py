@@ -243,14 +243,22 @@ CLIENT_OVERRIDES = ("consumer.override.", "producer.override.", "admin.override.
 class SinkConnectorConfig(AbstractConfig):
     """A connector's parsed options with bare reselect keys. Made from a configuration that validation has accepted."""
 
-    __slots__ = ("converters",)
+    __slots__ = ("_workers_group", "converters")
 
     def __init__(
-        self, originals: Mapping[str, str], bare: Mapping[str, str], converters: Mapping[str, Mapping[str, str]]
+        self,
+        originals: Mapping[str, str],
+        bare: Mapping[str, str],
+        converters: Mapping[str, Mapping[str, str]],
+        workers_group: str | None = None,
     ) -> None:
-        """``bare`` has bare reselect keys; ``converters`` holds the options of the ``key`` and ``value`` converters."""
+        """``bare`` has bare reselect keys; ``converters`` holds the options of the ``key`` and ``value`` converters.
+
+        ``workers_group`` is the group that the worker names for consumers of all connectors.
+        """
         super().__init__(originals, CONNECTOR_OPTIONS.parse(bare))
         self.converters = {side: dict(options) for side, options in converters.items()}
+        self._workers_group = workers_group
 
     @property
     def name(self) -> str:
@@ -260,7 +268,7 @@ class SinkConnectorConfig(AbstractConfig):
     @property
     def group_id(self) -> str:
         """The connector's consumer group (``connect.md`` section 5)."""
-        return self.originals.get("consumer.override.group.id") or f"connect-{self.name}"
+        return self.originals.get("consumer.override.group.id") or self._workers_group or f"connect-{self.name}"
 
     @property
     def topics(self) -> list[str]:

@@ -53,13 +53,15 @@ _KNOWN_CONVERTERS = {"key": CONVERTERS, "value": CONVERTERS, "header": HEADER_CO
 class WorkerDefaults:
     """What a connector inherits from its worker, and what it may not collide with.
 
-    ``converters`` are the worker's ``*.converter`` keys with their prefixed options.
+    ``converters`` are the worker's ``*.converter`` keys with their prefixed options, ``consumer_group`` its
+    ``consumer.group.id``.
     """
 
     converters: Mapping[str, str]
     version: str
     group_id: str | None = None
     overrides_allowed: bool = True
+    consumer_group: str | None = None
 
 
 def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
@@ -84,7 +86,8 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
     """The typed configuration of a connector whose ``properties`` have been found valid."""
     bare, _ = to_bare(properties)
     converters = {side: converter_options(properties, defaults, side) for side in ("key", "value")}
-    return SinkConnectorConfig(properties, {k: v for k, v in bare.items() if v is not None}, converters)
+    given = {key: value for key, value in bare.items() if value is not None}
+    return SinkConnectorConfig(properties, given, converters, defaults.consumer_group)
 
 
 def converter_options(properties: Properties, defaults: WorkerDefaults, side: str) -> dict[str, str]:

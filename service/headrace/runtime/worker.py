@@ -157,4 +157,4 @@ def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
     for side in ("key", "value", "header"):
         converters[f"{side}.converter"] = config.get_string(f"{side}.converter")
     allowed = config.get_string("connector.client.config.override.policy").lower() != "none"
-    return WorkerDefaults(converters, __version__, config.group_id, allowed)
+    return WorkerDefaults(converters, __version__, config.group_id, allowed, config.originals.get("consumer.group.id"))

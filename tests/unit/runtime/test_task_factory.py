@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.field_selection import AddedField, FieldSelection
 from headrace.core.reselect_options import ReselectOptions
@@ -52,3 +54,14 @@ def test_a_history_takes_records_without_a_key() -> None:
     found = options(insert__mode="insert")
     assert found.tables.history
     assert found.envelope.keyless
+
+
+def test_the_group_of_the_commits_is_the_one_that_the_tasks_join() -> None:
+    """The connector's word, then the worker's, then the connector's name; verify and the REST API ask for it, too."""
+    worker = replace(DEFAULTS, consumer_group="ours")
+    mine = {"consumer.override.group.id": "mine"}
+    found = [
+        sink_connector_config({"name": "shop", "topics": "a", **given}, defaults).group_id
+        for given, defaults in ((mine, worker), ({}, worker), ({}, DEFAULTS))
+    ]
+    assert found == ["mine", "ours", "connect-shop"]
