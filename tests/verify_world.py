@@ -6,7 +6,8 @@ open, events are published, the lake applies some. What is applied goes through 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -181,9 +182,12 @@ class World:
         return list(self.verifier(folder, **how).differences())
 
     def repair(self, folder: Path, differences: Sequence[Difference]) -> int:
+        return self.repairing(folder).mend(differences)
+
+    def repairing(self, folder: Path, paused: Callable[[], AbstractContextManager[None]] = nullcontext) -> TableRepair:
         sink = Sink("sink", TOPIC, "shop.item", PipelineOptions(), patience=60.0)
         clock = Clock(lambda: self.time, self.sleep)
-        return TableRepair(self.table(), self.verifier(folder), sink, self, clock, lambda: 10**15).mend(differences)
+        return TableRepair(self.table(), self.verifier(folder), sink, self, clock, lambda: 10**15, paused)
 
     def corrupt(self, key: int, name: str | None) -> None:
         """Change a stored cell behind everybody's back; its stored version stays."""

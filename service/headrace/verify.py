@@ -27,6 +27,7 @@ from headrace.core.verification import Verdict, comparison
 from headrace.ports import Lakehouse, Stores, TableSource, TopicPartition
 from headrace.runtime import plugins
 from headrace.runtime.config_providers import config_providers
+from headrace.runtime.connector_rest import ConnectorRest
 from headrace.runtime.lake_progress import LakeProgress
 from headrace.runtime.table_repair import Sink, TableRepair
 from headrace.runtime.table_verifier import (
@@ -58,8 +59,8 @@ examples:
   headrace verify worker.properties shop.json --table public.orders --repair
 
 --repair reads exactly the rows that differ again and writes them as changes without a position, at the offset that the
-topic has now: whatever the connector applies later wins. It may run meanwhile; where its task commits first, the repair
-begins again with a fresh look, for --wait seconds at most.
+topic has now: whatever the connector applies later wins. It may run meanwhile; where its task always commits first, the
+connector is paused for the write and resumed, through the worker's REST interface as the worker file has it.
 
 exit status: 0 equal, or all differences repaired; 1 differences; 2 could not be compared (usage, configuration, a
 system that does not answer)
@@ -165,6 +166,8 @@ class Verification:
         self._arguments = arguments
         self._report = report
         self._folder = folder
+        host, port = config.listener()
+        self._rest = ConnectorRest(_reachable(host), port, connector.name, CLOCK)
         stores = plugins.load("stores", "standalone")(config.complete_properties())
         self._offsets = KafkaOffsets(stores, connector.group_id, runner)
         self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
@@ -212,7 +215,8 @@ class Verification:
         table, name = self._opened(topic, id, source)
         verifier = self._verifier(table, topic)
         sink = Sink(self._task.connector, topic, name, self._task.pipeline, self._arguments.wait)
-        repair = TableRepair(table, verifier, sink, self._offsets, CLOCK, lambda: time.time_ns() // 1000)
+        now = lambda: time.time_ns() // 1000  # noqa: E731 - a clock
+        repair = TableRepair(table, verifier, sink, self._offsets, CLOCK, now, self._rest.paused)
         for differences in _together(self._report.told(verifier.differences())):
             if self._arguments.repair and repair.mend(differences):
                 self._compare_again(topic, table, differences)
@@ -245,6 +249,11 @@ class Verification:
         for difference in differences:
             if left.isdisjoint(key_digests(difference.key)):
                 self._report.repaired(difference)
+
+
+def _reachable(host: str) -> str:
+    """Where to ask a worker that listens on ``host``: on this machine if it is every interface."""
+    return "localhost" if host in ("", "0.0.0.0", "::") else host  # noqa: S104 - nothing is bound to it
 
 
 def _databases(reselect: ReselectOptions) -> list[tuple[DatabaseOptions, TableSource]]:

@@ -1,15 +1,16 @@
 """Writes rows of the source into their lake table again, through the path that every change takes.
 
-The connector's task writes the same table meanwhile, and neither waits for the other. So every attempt begins with a
-fresh look: what it writes gives way to every event that came after that look, by the gates of the merge. What gates
-cannot see is a row that was deleted in between: an upsert would make it anew. Its tombstone is in the ledger before
-it goes, so the ledger is read after the write, and where it tells of such a row the rows are looked at again.
+The connector's task writes the same table meanwhile, and of two commits the second has to begin again; a task that is
+first every time is asked to rest (``connector_rest.py``). Every attempt begins with a fresh look: what it writes gives
+way to every event that came after that look, by the gates of the merge. What gates cannot see is a row that was deleted
+in between: an upsert would make it anew. Its tombstone is in the ledger before it goes, so the ledger is read after the
+write, and where it tells of such a row the rows are looked at again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -28,8 +29,8 @@ from headrace.runtime.table_verifier import Clock, Difference, TableVerifier, Ve
 _NO_BATCH = 0
 
 
-class _Overtaken(Retriable):
-    """Rows were deleted while they were being written."""
+class _Beaten(Retriable):
+    """The connector's task was faster, and the rows have to be looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,17 @@ class TableRepair:
         offsets: Offsets,
         clock: Clock,
         now: Callable[[], int],
+        paused: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """``now`` in microseconds."""
+        """``now`` in microseconds. ``paused`` keeps the connector's tasks from writing for a time, if that can be."""
         self._table = table
         self._verifier = verifier
         self._sink = sink
         self._offsets = offsets
         self._clock = clock
         self._now = now
+        self._paused = paused
+        self._busy = False
         self._pipeline = TablePipeline(
             sink.table_name, table.lake, _NothingOpen(), sink.options, now, lambda stage: nullcontext()
         )
@@ -71,7 +75,7 @@ class TableRepair:
 
         Left are a row that stands twice (which of the two to remove, a merge by key cannot say) and one that may only
         be waiting for its delete: changes that come before that delete would not find it. Raises Fatal where the topic
-        is gone, and whatever reading and writing raise until patience ends.
+        is gone, Retriable when patience has ended, and whatever reading and writing raise.
         """
         chosen = [each for each in differences if _to_be_mended(each)]
         if chosen:
@@ -80,10 +84,21 @@ class TableRepair:
         return len(chosen)
 
     def _mend(self, keys: pa.Table, surplus: set[int]) -> None:
-        """The connector's task commits as well, and whoever comes second has to begin again."""
+        """Beside the connector's task if it lets us in; where it always commits first, it is asked to rest."""
+        if not self._busy:
+            try:
+                self._write_as_they_are(keys, surplus)
+                return
+            except _Beaten:
+                self._busy = True
+        with self._paused():
+            self._insist(keys, surplus)
+
+    def _insist(self, keys: pa.Table, surplus: set[int]) -> None:
+        """Again and again: nobody may have been there to be asked."""
         deadline = self._clock.now() + self._sink.patience
         retrying = Retrying(
-            retry=retry_if_exception_type((Retriable, Unexplained)),
+            retry=retry_if_exception_type(_Beaten),
             stop=lambda _: self._clock.now() >= deadline,
             wait=wait_random(0, 1),  # the task commits in a rhythm of its own, which is to be missed
             sleep=self._clock.sleep,
@@ -91,7 +106,7 @@ class TableRepair:
         )
         try:
             retrying(self._write_as_they_are, keys, surplus)
-        except (Retriable, Unexplained) as error:
+        except _Beaten as error:
             raise Retriable(
                 f"{error}; if the connector's task commits all the time, pause it "
                 f"(PUT /connectors/{self._sink.connector}/pause), repeat with --repair, then resume it"
@@ -109,10 +124,16 @@ class TableRepair:
             return
         repair = Repair(self._table.id, self._sink.topic, ends, read_at, self._known(keys))
         changes = repair_changes(self._table.wanted, source, gone, repair)
-        self._pipeline.write(changes, Commit(_NO_BATCH, self._sink.connector))
+        self._write(changes)
         if dead := overtaken(changes, self._table.lake.ledger()):
             surplus.update(source.key[dead].tolist())
-            raise _Overtaken(f"{self._sink.table_name}: {len(dead)} row(s) were deleted while they were being written")
+            raise _Beaten(f"{self._sink.table_name}: {len(dead)} row(s) were deleted while they were being written")
+
+    def _write(self, changes: Changes) -> None:
+        try:
+            self._pipeline.write(changes, Commit(_NO_BATCH, self._sink.connector))
+        except (Retriable, Unexplained) as error:
+            raise _Beaten(str(error)) from error
 
     def _ends(self) -> dict[int, int]:
         ends = {place.partition: end for place, end in self._offsets.ends(self._sink.topic).items()}

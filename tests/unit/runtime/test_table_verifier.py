@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,37 @@ def test_a_row_that_was_marked_as_deleted_is_mended(tmp_path: Path) -> None:
     world.repair(tmp_path, found)
     assert world.stored() == world.rows == {0: "back", 2: "right"}
     assert world.differences(tmp_path) == []
+
+
+def test_a_task_that_is_always_first_is_asked_to_rest(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the time of the write, and only after it was first; from then on at once."""
+    merge, held = world.lake.merge, [False]
+    calls: list[str] = []
+
+    @contextmanager
+    def paused() -> Iterator[None]:
+        held[0] = True
+        calls.append("pause")
+        yield
+        calls.append("resume")
+        held[0] = False
+
+    def conflict(*arguments: Any) -> MergeCounts:
+        calls.append("merge")
+        if not held[0]:
+            raise Retriable("another writer changed the table in between")
+        return merge(*arguments)
+
+    world.corrupt(17, "wrong")
+    world.corrupt(18, "wrong")
+    first, second = world.differences(tmp_path)
+    monkeypatch.setattr(world.lake, "merge", conflict)
+    repair = world.repairing(tmp_path, paused)
+    assert repair.mend([first]) + repair.mend([second]) == 2
+    assert calls == ["merge", "pause", "merge", "resume", "pause", "merge", "resume"]
+    assert world.stored() == world.rows
 
 
 def test_a_repair_that_loses_against_the_task_says_what_to_do(
