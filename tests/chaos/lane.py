@@ -37,15 +37,20 @@ _FORMS_OF_THE_PLACEHOLDER = (PLACEHOLDER, PLACEHOLDER.encode())
 
 
 class Lane:
-    """One shop, one source connector, one worker with the sink connector ``name``."""
+    """One shop, one source connector, one worker with the sink connector ``name``.
 
-    def __init__(self, stack: Stack, name: str, folder: Path) -> None:
+    ``tables`` are those that the sink reads, orders among them. ``settings`` are its own, with ``__`` for a dot.
+    """
+
+    def __init__(self, stack: Stack, name: str, folder: Path, tables: Sequence[str] = TABLES, **settings: str) -> None:
         self.name = name
-        self.topics = [f"{name}.public.{table}" for table in TABLES]
+        self.topics = [f"{name}.public.{table}" for table in tables]
         self.warehouse = folder / "warehouse"
         self.worker: Worker
         self._stack = stack
         self._folder = folder
+        self._tables = tables
+        self._settings = settings
         self._starts = itertools.count(1)
         self._port = free_ports(1)[0]
         self._exit = ExitStack()
@@ -88,7 +93,7 @@ class Lane:
             "reselect.database.user": SUPERUSER,
             "reselect.database.password": "unused",
             "reselect.database.dbname": self.name,
-            **{key.replace("__", "."): value for key, value in changes.items()},
+            **{key.replace("__", "."): value for key, value in (self._settings | changes).items()},
         }
 
     # -- the worker ---------------------------------------------------------------------------------------------------
@@ -250,8 +255,8 @@ class Lane:
             lambda: last in {row["id"] for row in self.rows("orders")}, "last order in the lake", SETTLE_SECONDS, 0.5
         )
         wait_until(lambda: self.applied_by(self.worker, self.name), "end of the lag", SETTLE_SECONDS, 0.5)
-        rows = sum(self.compare(table) for table in TABLES)
-        print(f"{self.name}: {rows} rows in {len(TABLES)} tables equal in database and lakehouse")
+        rows = sum(self.compare(table) for table in self._tables)
+        print(f"{self.name}: {rows} rows in {len(self._tables)} tables equal in database and lakehouse")
         return rows
 
     def rows(self, table: str, warehouse: Path | None = None) -> Sequence[dict[str, Any]]:
