@@ -39,7 +39,7 @@ bench: setup jars ## Headrace beside a hand-written stream, results checked, and
 chaos: setup jars ## long lane: kill -9 under load again and again, then compare database and tables
 	$(BIN)/pytest -m "chaos" -rA tests
 
-soak: setup jars ## long lane: hours in minutes: pause, resume and steady load with flat memory
+soak: setup jars ## long lane: thousands of histories; hours in minutes: pause, resume and steady load with flat memory
 	$(BIN)/pytest -m "long and not chaos" -rA tests
 
 cases: setup ## each stale-read case of reselect: does its test fail without the rule it is for? NOSTACK=1: no database

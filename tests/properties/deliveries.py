@@ -1,7 +1,7 @@
 """How the events of a history may reach a worker, and what may happen to it meanwhile.
 
-Partitions overtake each other, stretches are sent again under higher offsets, single records come late. Fetches end
-anywhere, batches close anywhere, an assignment is lost, and the worker dies at a named point of a commit.
+Partitions overtake each other, stretches are sent late, or again under higher offsets, single records come late.
+Fetches end anywhere, batches close anywhere, an assignment is lost, and the worker dies at a named point of a commit.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def delivery(choose: Random, size: Size, trouble: Trouble, closing: int = 3) -> 
     in_order = not (stretches or late)
     units = _overtaking(choose, history(choose, size, in_order=in_order, wandering=wandering, again=again))
     for _ in range(stretches):
-        units = _with_a_stretch_again(choose, units)
+        units = _with_a_stretch_later(choose, units)
     arrivals = _arrivals(_with_stragglers(choose, units, late))
     deaths = [_death(choose) for _ in range(choose.randint(0, trouble.deaths))]
     moves = {choose.randint(0, len(arrivals)) for _ in range(choose.randint(0, trouble.moves))}
@@ -154,11 +154,13 @@ def _overtaking(choose: Random, units: Sequence[Unit]) -> list[Unit]:
     return [waiting[place].pop(0) for place in places]
 
 
-def _with_a_stretch_again(choose: Random, units: list[Unit]) -> list[Unit]:
+def _with_a_stretch_later(choose: Random, units: list[Unit]) -> list[Unit]:
+    """A stretch is sent again, or not before now."""
     begin = choose.randint(0, len(units))
     end = choose.randint(begin, min(len(units), begin + 40))
     at = choose.randint(end, len(units))
-    return [*units[:at], *units[begin:end], *units[at:]]
+    first = end if choose.randint(0, 2) else begin
+    return [*units[:first], *units[end:at], *units[begin:end], *units[at:]]
 
 
 def _with_stragglers(choose: Random, units: list[Unit], count: int) -> list[Unit]:

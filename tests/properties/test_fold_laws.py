@@ -38,7 +38,7 @@ def test_any_batch_boundaries_give_the_model(choose: Random) -> None:
 @deliveries(400)
 @given(RANDOMS)
 def test_a_stretch_sent_again_changes_nothing_but_what_the_model_says(choose: Random) -> None:
-    """A restarted connector sends a stretch again under higher offsets."""
+    """A restarted connector sends a stretch late, or again under higher offsets."""
     holds(choose, Trouble(repeats=2))
 
 
