@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -161,6 +162,20 @@ async def test_offsets_of_a_group_that_still_has_members_stay(api: Api) -> None:
             f"Failed to {verb} consumer group offsets for connector shop either because its tasks haven't stopped "
             f"completely yet or the connector was resumed before the request to {verb} its offsets"
         )
+
+
+async def test_offsets_wait_until_the_last_task_has_ended(api: Api) -> None:
+    """A connector that is to stop is not stopped yet: its task commits once more."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    ended = asyncio.Event()
+    api.tasks.tasks["shop-0"].stop = ended.wait
+    await api.call("PUT", "/connectors/shop/stop")
+    early = await alter(api, {FIRST: 1})
+    ended.set()
+    await api.until("STOPPED")
+    late = await alter(api, {FIRST: 1})
+    assert (early.status, late.status, committed(api)) == (400, 200, {FIRST: 1})
 
 
 async def test_numbers_that_java_could_not_hold_are_no_integers(api: Api) -> None:
