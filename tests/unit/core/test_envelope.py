@@ -311,7 +311,7 @@ def told(records: Sequence[Record], size: int) -> Iterator[object]:
                 yield (piece.table, piece.operation[place], piece.version.row(place), piece.key[place].as_py(), cells)
 
 
-@given(st.integers(0, 20).flatmap(lambda count: st.tuples(*map(kinds, range(1, count + 1)))), st.integers(1, 5))
+@given(st.integers(0, 12).flatmap(lambda count: st.tuples(*map(kinds, range(1, count + 1)))), st.integers(1, 5))
 def test_what_is_told_does_not_depend_on_what_came_with_it(made: tuple[Record, ...], size: int) -> None:
     """Read list by list, block by block, or one record at a time by a decoder that knows nothing about the table."""
     records = numbered(row("c", 99, 1), *(Record(record.key, record.value) for record in made))

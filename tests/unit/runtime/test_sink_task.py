@@ -26,6 +26,7 @@ from headrace.core.naming import TableNaming
 from headrace.core.reselect import ReselectOptions
 from headrace.core.schema import Field, Schema
 from headrace.ports import Chunk, Commit, TableOptions, TopicPartition
+from headrace.runtime import retry
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
@@ -346,6 +347,7 @@ async def test_a_write_that_fails_for_a_while_is_repeated(harness: Harness, monk
         return merge(self, actions, commit)
 
     monkeypatch.setattr(table, "merge", failing_once)
+    monkeypatch.setattr(retry, "_INITIAL_SECONDS", 0.01)
     harness.insert(1, 10)
     async with running(harness.task()):
         await eventually(lambda: harness.offset() == 1)
