@@ -92,6 +92,7 @@ def _config(of: Variant, tables: Sequence[DumpedTable], table_format: str) -> di
         "key.converter.schemas.enable": str(of.key_schemas).lower(),
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": str(not of.bare).lower(),
+        "consumer.override.session.timeout.ms": "10000",  # how long the group waits for the worker that was killed
         "errors.tolerance": "all",  # two rows of c1 are refused: differences.REFUSED
         **connector_properties(of),
     }
