@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.core.cache_rows import CacheLimits, RowStore
 from headrace.core.catalog import CatalogTable
 from headrace.core.converter import Document
+from headrace.core.envelope_events import KafkaRecord
 from headrace.core.errors import Stage
 from headrace.core.events import Actions, RowVersion, TableId
 from headrace.core.history import History
@@ -31,19 +32,13 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-class Record(Protocol):
-    """One Kafka record as a consumer returns it; ``timestamp`` in milliseconds.
+class Record(KafkaRecord, Protocol):
+    """One Kafka record as a consumer returns it.
 
     ``value`` is what a feed's ``divide`` made of the record's bytes; ``core.converter.whole`` gives them back.
     """
 
     topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | Document | None
-    headers: Sequence[tuple[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
