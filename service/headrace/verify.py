@@ -26,6 +26,7 @@ from headrace.core.reselect import DatabaseOptions, ReselectOptions
 from headrace.core.verification import Verdict, comparison
 from headrace.ports import Lakehouse, Stores, TableSource, TopicPartition
 from headrace.runtime import plugins
+from headrace.runtime.clock import now
 from headrace.runtime.config_providers import config_providers
 from headrace.runtime.connector_rest import ConnectorRest
 from headrace.runtime.lake_progress import LakeProgress
@@ -215,7 +216,6 @@ class Verification:
         table, name = self._opened(topic, id, source)
         verifier = self._verifier(table, topic)
         sink = Sink(self._task.connector, topic, name, self._task.pipeline, self._arguments.wait)
-        now = lambda: time.time_ns() // 1000  # noqa: E731 - a clock
         repair = TableRepair(table, verifier, sink, self._offsets, CLOCK, now, self._rest.paused)
         for differences in _together(self._report.told(verifier.differences())):
             if self._arguments.repair and repair.mend(differences):

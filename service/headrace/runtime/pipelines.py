@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
 from headrace.core.batch import Batch
@@ -10,6 +9,7 @@ from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.errors import Fatal
 from headrace.ports import Lakehouse, TableOptions
 from headrace.runtime.cassandra_pipeline import CassandraPipeline
+from headrace.runtime.clock import now
 from headrace.runtime.history_pipeline import HistoryPipeline
 from headrace.runtime.observation import Observer
 from headrace.runtime.table_pipeline import PipelineOptions, PostProcessor, TablePipeline
@@ -56,12 +56,7 @@ class Pipelines:
             raise Fatal(f"{label}: Cassandra's events are writes of cells, not rows to append; use insert.mode=upsert")
         if cassandra:
             retention, may_grow = self._options.tombstone_retention, self._options.evolve
-            return CassandraPipeline(label, table, retention, _now, new_columns=may_grow)
+            return CassandraPipeline(label, table, retention, now, new_columns=may_grow)
         pipeline = HistoryPipeline if self._tables.history else TablePipeline
         stages = partial(self._observer.stage, name)
-        return pipeline(label, table, self._post_processor, self._options, now=_now, stages=stages)
-
-
-def _now() -> int:
-    """Microseconds since the epoch."""
-    return time.time_ns() // 1000
+        return pipeline(label, table, self._post_processor, self._options, now=now, stages=stages)
