@@ -151,7 +151,6 @@ class EventReader:
         self._errant: list[Errant] = []
         self._skipped = 0
         self._keys = JsonConverter(key_schemas)
-        self._deleted: dict[int, tuple[int, bytes | None]] = {}  # by partition: offset and key of the last delete
 
     def taken(self) -> tuple[list[Errant], int]:
         """What was errant and how many were skipped since the last call."""
@@ -209,13 +208,7 @@ class EventReader:
                 rows[place] = self._key_row(codec, own[place])
         except BadRecord:
             return None
-        for place in gone:
-            self._note_delete(operations[place], own[place])
         return Events(run.indexes, own, operations, sources, rows, common)
-
-    def _note_delete(self, operation: Operation | None, record: KafkaRecord) -> None:
-        if operation is Operation.DELETE:
-            self._deleted[record.partition] = (record.offset, record.key)
 
     # -- record by record -------------------------------------------------------------------------------------
 
@@ -238,14 +231,11 @@ class EventReader:
         if operation is Operation.TOMBSTONE:
             if record.key is None and self._keyless:
                 return False  # MariaDB's connector sends such a one after a delete
-            if index == 0 and self._deleted.get(record.partition) == (record.offset - 1, record.key):
-                return False  # that delete itself, which ended the records before; within a batch the fold sees it
             events.add(index, record, Operation.TOMBSTONE, NO_SOURCE, self._key_row(codec, record))
         elif operation is None or operation == "m":
             return False
         elif operation == "d":
             events.add(index, record, Operation.DELETE, source, self._key_row(codec, record))
-            self._note_delete(Operation.DELETE, record)
         elif operation == "t":
             events.add(index, record, Operation.TRUNCATE, source, ())
         elif operation not in _UPSERTS:
