@@ -1,0 +1,22 @@
+"""A worker's application behind its real HTTP server on a free port, for clients that open connections themselves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.types import ASGIApp
+
+from headrace.rest.server import RestServer, bind
+
+
+@asynccontextmanager
+async def served(app: ASGIApp) -> AsyncIterator[str]:
+    """The URL at which ``app`` answers inside of the block."""
+    listener = bind("127.0.0.1", 0)
+    server = RestServer(app, listener)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        await server.stop()
