@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 import pytest
 from contracts.compacted_log_suite import CompactedLogSuite, Open
+from rest import connect_topics
 
 from headrace.core.errors import ConfigError, Retriable
+from headrace.core.lifecycle import TargetState
 from headrace.ports import TopicPartition
+from headrace.runtime.stores import ConfigStore
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.stores import KafkaStores
 from headrace_connectors.memory.stores import MemoryLog
@@ -52,6 +55,23 @@ class TestKafkaStores:
         stores = KafkaStores(_properties(stack_kafka.bootstrap_servers, unique("stores")))
         await stores.start()
         assert await stores.cluster_id()
+
+    async def test_topics_that_a_connect_cluster_left_behind_are_read(
+        self, stack_kafka: Kafka, unique: Callable[[str], str]
+    ) -> None:
+        """Written by somebody else, tombstones and session key included."""
+        stem = unique("stores")
+        left = KafkaStores(_properties(stack_kafka.bootstrap_servers, stem))
+        await left.configs.start(lambda key, value: None)
+        await left.configs.append(connect_topics.records("configs"))
+        await left.close()
+        stores = KafkaStores(_properties(stack_kafka.bootstrap_servers, stem))
+        configs = ConfigStore(stores.configs)
+        await configs.start(lambda name: None)
+        await stores.close()
+        assert len(configs.state.connectors()) == 16
+        assert configs.state.target_state("s1") is TargetState.STOPPED
+        assert len(configs.state.task_configs("d1")) == 1
 
     async def test_too_many_replicas_are_refused_with_the_option_to_set(
         self, stack_kafka: Kafka, unique: Callable[[str], str]

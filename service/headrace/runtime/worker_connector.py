@@ -96,7 +96,7 @@ class WorkerConnector:
                 self._wake.set()
             except Exception as error:  # the border of the connector: it becomes the connector's state
                 log.error("Connector %s failed: %s", self.name, summary(error))
-                self._move(Event.FAIL, render(error))
+                self._fail(render(error))
 
     async def _converge(self) -> None:
         if self._deleted:
@@ -113,6 +113,13 @@ class WorkerConnector:
             await self._align(state.task_configs(self.name), running=False)
         else:
             await self._start(config)
+
+    def _fail(self, trace: str) -> None:
+        """Fail, and with it the tasks that do not run: what another worker has seen of them holds no longer."""
+        self._move(Event.FAIL, trace)
+        for number in range(len(self._context.configs.state.task_configs(self.name))):
+            if number not in self._tasks:
+                self._context.statuses.put_task(self.name, number, self._seen(State.FAILED, trace))
 
     async def _delete(self) -> None:
         await self._end_tasks(list(self._tasks), Event.DELETE)
@@ -141,7 +148,11 @@ class WorkerConnector:
         name = config.get("connector.class", "")
         plugin = self._context.plugins.find(name)
         if plugin is None:
-            raise ConfigError(f"There is no connector class {name!r} on this worker", "connector.class")
+            raise ConfigError(
+                f"There is no connector class {name!r} on this worker; PUT a configuration with one of GET "
+                "/connector-plugins, or DELETE the connector",
+                "connector.class",
+            )
         return plugin
 
     def _checked(self, plugin: ConnectorPlugin, config: Mapping[str, str]) -> SinkConnectorConfig:
@@ -196,13 +207,14 @@ class WorkerConnector:
     def _move(self, event: Event, trace: str | None = None) -> None:
         before = State.UNASSIGNED if self._state is State.DESTROYED else self._state
         self._state = next_state(CONNECTOR, before, event)
-        plugin = self._context.plugins.find(
-            (self._context.configs.state.connector_config(self.name) or {}).get("connector.class", "")
-        )
-        version = plugin.version if plugin else None
-        seen = Status(self._state, self._context.worker_id, 1, version, trace)
+        seen = self._seen(self._state, trace)
         if seen != self._context.statuses.connector(self.name):
             self._context.statuses.put_connector(self.name, seen)
+
+    def _seen(self, state: State, trace: str | None) -> Status:
+        config = self._context.configs.state.connector_config(self.name) or {}
+        plugin = self._context.plugins.find(config.get("connector.class", ""))
+        return Status(state, self._context.worker_id, 1, plugin.version if plugin else None, trace)
 
 
 def task_config(plugin: ConnectorPlugin, config: Mapping[str, str]) -> dict[str, str]:

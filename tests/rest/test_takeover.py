@@ -1,0 +1,117 @@
+"""The topics of a stopped Connect cluster: read as they are, shown, and carried on (``connect.md`` section 18)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from rest.connect_topics import ALIEN, records
+from rest.worker_api import SHOP, Api
+
+from headrace.core import config_state, status
+from headrace.core.lifecycle import TargetState
+from headrace.core.status import StatusState
+from headrace.ports import LogRecord, TopicPartition
+from headrace_connectors.memory.stores import MemoryStores
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """A worker that was given them."""
+    stores = MemoryStores()
+    await stores.configs.append(records("configs"))
+    await stores.statuses.append(records("status"))
+    api = Api(stores)
+    await api.worker.start()
+    yield api
+    await api.worker.stop()
+
+
+def test_what_connect_has_written_is_what_is_written_here() -> None:
+    """Every configuration, target state and commit of a recorded cluster, as JSON: Jackson escapes emoji."""
+    state, alive = config_state.ClusterConfigState(), 0
+    for key, value in records("configs"):
+        state.apply(key, value)
+        if value is not None and (again := _config_record(state, key)) is not None:
+            assert again[0] == key
+            assert again[1] is not None
+            assert json.loads(again[1]) == json.loads(value)
+            alive += 1
+    assert alive > 150
+
+
+def test_statuses_are_written_as_connect_writes_them() -> None:
+    """Byte for byte, of connectors, tasks and topics."""
+    for key, value in records("status"):
+        assert value is None or _status_value(key, value) == value
+
+
+async def test_connectors_of_an_unknown_class_are_listed_as_failed_with_the_reason(api: Api) -> None:
+    """And so are their tasks: what another worker has seen of them holds no longer."""
+    await api.until("FAILED", "FAILED", name="d1")
+    listed = (await api.call("GET", "/connectors?expand=status&expand=info")).json()
+    assert len(listed) == 16
+    assert listed["d1"]["info"]["config"]["connector.class"] == ALIEN
+    seen = listed["d1"]["status"]
+    for one in (seen["connector"], *seen["tasks"]):
+        assert one["worker_id"] == "worker:8083"
+        assert f"There is no connector class '{ALIEN}' on this worker" in one["trace"]
+
+
+async def test_a_stopped_connector_stays_stopped_whatever_its_class(api: Api) -> None:
+    """Nothing is asked of it."""
+    await api.until("STOPPED", name="s1")
+
+
+async def test_a_connector_that_was_taken_over_runs_with_a_class_of_ours(api: Api) -> None:
+    """The migration: one PUT, under the same name and with the same consumer group."""
+    await api.until("FAILED", "FAILED", name="d1")
+    assert (await api.call("PUT", "/connectors/d1/config", {**SHOP, "tasks.max": "2"})).status == 200
+    await api.until("RUNNING", "RUNNING", "RUNNING", name="d1")
+    assert "trace" not in (await api.status("d1"))["tasks"][0]
+
+
+async def test_a_connector_that_nobody_wants_can_be_deleted(api: Api) -> None:
+    """Nothing is left of it, in either topic."""
+    await api.until("FAILED", "FAILED", name="d2")
+    assert (await api.call("DELETE", "/connectors/d2")).status == 204
+    await api.until("none", name="d2")
+
+
+async def test_a_connector_that_is_created_again_finds_its_groups_offsets(api: Api) -> None:
+    """A DELETE leaves the consumer group alone, as in Connect."""
+    place = TopicPartition("shop.public.orders", 0)
+    api.stores.group_offsets.offsets = {"connect-shop": {place: 7}}
+    await api.create()
+    await api.call("DELETE", "/connectors/shop")
+    await api.until("none")
+    await api.create()
+    offsets = (await api.call("GET", "/connectors/shop/offsets")).json()["offsets"]
+    assert [entry["offset"] for entry in offsets] == [{"kafka_offset": 7}]
+
+
+def _config_record(state: config_state.ClusterConfigState, key: str) -> LogRecord | None:
+    """What Headrace writes where the state is as it is after a record; None for what is no state."""
+    kind, _, name = key.partition("-")
+    if kind == "connector":
+        return config_state.connector_records(name, state.connector_config(name) or {})[0]
+    if kind == "target":
+        name = name.removeprefix("state-")
+        return config_state.target_state_record(name, TargetState(state.target_state(name)))
+    if kind == "commit":
+        return config_state.task_records(name, state.task_configs(name))[-1]
+    return None
+
+
+def _status_value(key: str, value: bytes) -> bytes | None:
+    state = StatusState()
+    state.apply(key, value)
+    encoded = [
+        *(status.encode_status(seen) for seen in (*state.connectors.values(), *state.tasks.values())),
+        *(status.encode_topic(seen) for seen in state.topics.values()),
+    ]
+    [only] = encoded
+    return only
