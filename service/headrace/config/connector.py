@@ -146,6 +146,14 @@ _BATCHING = group(
 _SOURCE = group(
     "Source",
     key(
+        "ordering.field",
+        Type.STRING,
+        "",
+        "What orders the changes of sources whose positions Headrace does not know: a column (updated_at) or a field "
+        "of the source block (source.ts_us). Whole numbers, dates, timestamps and short texts do; number(field), "
+        "time(field) or text(field) says how texts are meant. Equal values go by source time, then by offset.",
+    ),
+    key(
         "source.position.epoch",
         Type.INT,
         "0",
@@ -224,7 +232,6 @@ SINK_OPTIONS = _TABLES + _BATCHING + _SOURCE + POST_PROCESSORS + RESELECT_OPTION
 CONNECTOR_OPTIONS = FRAMEWORK_OPTIONS + SINK_OPTIONS
 
 LATER = {
-    "ordering.field": "ordering by a field comes with a later release",
     "signal.data.collection": "signal tables come with a later release",
 }
 """Keys that a later release brings: refused with that reason, never silently accepted."""

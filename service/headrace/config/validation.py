@@ -38,6 +38,8 @@ from headrace.core.config_def import (
 )
 from headrace.core.errors import ConfigError
 from headrace.core.field_selection import FIELD_LISTS, field_selection
+from headrace.core.ordering import OPTION as ORDERING_FIELD
+from headrace.core.ordering import ordering
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.version_range import InvalidVersionSpecification, VersionRange
@@ -269,7 +271,7 @@ def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
-    for read in (ReselectOptions.from_properties, _table_layout, _table_kind, _field_selection):
+    for read in (ReselectOptions.from_properties, _table_layout, _table_kind, _field_selection, _ordering):
         try:
             read(given)
         except ConfigError as error:
@@ -287,6 +289,10 @@ def _table_kind(given: Mapping[str, str]) -> None:
             "its own, so leave it out",
             "delete.mode",
         )
+
+
+def _ordering(given: Mapping[str, str]) -> None:
+    ordering(given.get(ORDERING_FIELD, ""))
 
 
 def _field_selection(given: Mapping[str, str]) -> None:

@@ -54,13 +54,33 @@ _NAMES = ("name", "connector", "db", "schema", "table")
 Names = tuple[str | None, ...]
 
 
-def _steady_source(names: Names) -> type[Source]:
+ORDERING = "ordering"
+"""The attribute of a source block's field that ``ordering.field`` names and ``Source`` does not know."""
+
+
+def ordering_attribute(field: str) -> str:
+    """The attribute of a source that holds ``field``, if its type is ``source_with`` that field."""
+    return field if field in Source.__struct_fields__ else ORDERING
+
+
+def source_with(field: str) -> type[Source]:
+    """The type of sources of which ``field`` is used as well."""
+    if field in Source.__struct_fields__:
+        return Source
+    members = [(ORDERING, Any, None)]
+    ordered = msgspec.defstruct(
+        "OrderedSource", members, bases=(Source,), rename={ORDERING: field}, gc=False, frozen=True
+    )
+    return cast(type[Source], ordered)
+
+
+def _steady_source(names: Names, base: type[Source]) -> type[Source]:
     """The type of sources that have just these names: no other source decodes into it."""
     members: list[Any] = []
     for name, constant in zip(_NAMES, names, strict=True):
         kind = None if constant is None else Literal[constant]
         members.append((name, kind, constant) if constant == getattr(Source(), name) else (name, kind))
-    steady = msgspec.defstruct("SteadySource", members, bases=(Source,), kw_only=True, gc=False, frozen=True)
+    steady = msgspec.defstruct("SteadySource", members, bases=(base,), kw_only=True, gc=False, frozen=True)
     return cast(type[Source], steady)
 
 
@@ -70,8 +90,15 @@ class Codec:
     Without a schema rows are dicts, and the columns' types come from the database's catalog or from the values.
     """
 
-    def __init__(self, after: Schema | None, key_schema: Schema | None, key_fields: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        after: Schema | None,
+        key_schema: Schema | None,
+        key_fields: tuple[str, ...],
+        source: type[Source] = Source,
+    ) -> None:
         self.key_fields = key_fields
+        self._source = source
         self.schemaless = after is None
         self._fields = () if after is None else tuple(member for member in after.fields)
         _refuse_own_names([member.name for member in self._fields])
@@ -87,7 +114,8 @@ class Codec:
     def _place(self, name: str) -> int:
         return next((i for i, member in enumerate(self._fields) if member.name == name), -1)
 
-    def _make_decoder(self, source: type[Source] = Source) -> msgspec.json.Decoder[Any]:
+    def _make_decoder(self, source: type[Source] | None = None) -> msgspec.json.Decoder[Any]:
+        source = source or self._source
         row: Any = dict[str, Any]
         if self._after is not None:
             names = [member.name for member in self._fields]
@@ -140,7 +168,7 @@ class Codec:
         if not all(sources) or len(names := {source.names for source in sources}) != 1:
             return None
         (common,) = names
-        return common, self._make_decoder(_steady_source(common))
+        return common, self._make_decoder(_steady_source(common, self._source))
 
     def _decode_with_numeric_decimals(self, document: bytes) -> list[Any]:
         self._decimals_as_numbers = True

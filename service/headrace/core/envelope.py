@@ -15,7 +15,7 @@ from cachetools import LRUCache
 
 from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.catalog import Catalog, HandlingModes, NoCatalog
-from headrace.core.codec import Codec, Names, Source
+from headrace.core.codec import Codec, Names, Source, source_with
 from headrace.core.converter import Document, JsonConverter
 from headrace.core.envelope_columns import ChangesBuilder
 from headrace.core.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
@@ -33,6 +33,7 @@ from headrace.core.flattened import (
     tells_too_little,
 )
 from headrace.core.notes import Note
+from headrace.core.ordering import Ordering
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
 
@@ -48,7 +49,8 @@ _SCHEMA_CHANGE = "SchemaChangeValue"
 _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", _SCHEMA_CHANGE, "MessageValue")
 
 NO_POSITIONS = Note(
-    "the source block has no position that orders changes, so they are applied in order of arrival, and late ones count"
+    "the source block has no position that orders changes, so they are applied in order of arrival, and late ones "
+    "count; name a field that orders them in ordering.field, if there is one"
 )
 NO_SCHEMA_CHANGES = Note(
     "schema changes are not applied: a column that was added with a default, or renamed, stays null in rows that do "
@@ -61,7 +63,8 @@ class EnvelopeOptions:
     """What a connector says about its envelopes.
 
     ``key_fields`` overrides the record key's field names; ``added`` is what flattened records call their metadata;
-    ``keyless`` lets records come without a key, for tables that every event is appended to.
+    ``keyless`` lets records come without a key, for tables that every event is appended to; ``ordering`` makes
+    positions where the source tells none.
     """
 
     key_schemas: bool = True
@@ -72,6 +75,7 @@ class EnvelopeOptions:
     key_fields: tuple[str, ...] = ()
     added: MetadataNames = field(default_factory=MetadataNames)
     keyless: bool = False
+    ordering: Ordering | None = None
 
 
 @dataclass(slots=True)
@@ -109,7 +113,10 @@ class TopicDecoder:
             options.position_epoch,
             options.value_schemas,
             options.keyless,
+            options.ordering,
         )
+        by = options.ordering
+        self._source = source_with(by.field) if by is not None and by.of_source else Source
         self._codecs: LRUCache[int, tuple[Schema | None, Codec | None]] = LRUCache(_CODECS)
         self._last: Codec | None = None
         self._plain_kind: bool | None = None
@@ -211,7 +218,7 @@ class TopicDecoder:
         after = None if schema is None else schema.field("after")
         if after is not None and after.type != "struct":
             raise BadRecord(f"'after' is a {after.type} and no row: let ExtractNewDocumentState make rows of documents")
-        return Codec(after, key_schema, key_fields)
+        return Codec(after, key_schema, key_fields, self._source)
 
     def _plain_is_flattened(self, run: Run) -> bool:
         """The first value that tells decides for the topic."""

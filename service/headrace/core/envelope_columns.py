@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.catalog import Catalog, HandlingModes
-from headrace.core.codec import Codec, Source
+from headrace.core.codec import Codec, Source, ordering_attribute
 from headrace.core.envelope_events import NO_SOURCE, OLD_KEY_HEADER, Events, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import CellState, Changes, Column, Operation, TableId, Versions
 from headrace.core.hidden_nulls import doubted, null_may_hide
 from headrace.core.keys import canonical_keys
-from headrace.core.positions import NO_FORMAT, position_format, positions
+from headrace.core.ordering import Ordering, field_values, ordered_positions
+from headrace.core.positions import NO_FORMAT, PositionFormat, position_format, positions
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
 
@@ -39,8 +41,10 @@ class ChangesBuilder:
         position_epoch: int,
         embedded: bool,
         keyless: bool = False,
+        ordering: Ordering | None = None,
     ) -> None:
         self._keyless = keyless
+        self._ordering = ordering
         self._topic = topic
         self._catalog = catalog
         self._placeholder = placeholder
@@ -60,7 +64,7 @@ class ChangesBuilder:
             key_fields=codec.key_fields,
             operation=operations,
             key=self._row_keys(codec.key_fields, by_name, len(events)),
-            version=self.versions(events),
+            version=self.versions(events, by_name),
             transaction=_transactions(events.sources),
             columns=columns,
             old_key=codec.canonical(old_keys, by_name),
@@ -72,20 +76,27 @@ class ChangesBuilder:
             return pa.nulls(count, pa.string())
         return _row_keys(names, columns)
 
-    def versions(self, events: Events) -> Versions:
-        """Where each event stands."""
-        return Versions(
-            topic=self._topic,
-            position=self._positions(events),
-            partition=np.full(len(events), events.records[0].partition, np.int32),
-            offset=np.array([record.offset for record in events.records], np.int64),
-            source_time=_source_times(events.sources, events.records),
-        )
-
-    def _positions(self, events: Events) -> npt.NDArray[np.bytes_]:
-        """Positions of streamed events. Snapshot reads and tombstones have none (``merge.md`` section 2.2, 2.3)."""
+    def versions(self, events: Events, columns: Mapping[str, Column] = MappingProxyType({})) -> Versions:
+        """Where each event stands. ``columns`` are those of the events' rows."""
         connector = _connector(events)
         form = position_format(connector) if connector is not None else NO_FORMAT
+        offset = np.array([record.offset for record in events.records], np.int64)
+        source_time = _source_times(events.sources, events.records)
+        if self._ordering is None or form is not NO_FORMAT:
+            position = self._positions(form, events)
+        else:
+            values = _ordering_values(self._ordering, events, columns)
+            position = ordered_positions(self._ordering, self._position_epoch, values, source_time, offset)
+        return Versions(
+            topic=self._topic,
+            position=position,
+            partition=np.full(len(events), events.records[0].partition, np.int32),
+            offset=offset,
+            source_time=source_time,
+        )
+
+    def _positions(self, form: PositionFormat, events: Events) -> npt.NDArray[np.bytes_]:
+        """Positions of streamed events. Snapshot reads and tombstones have none (``merge.md`` section 2.2, 2.3)."""
         sources = events.sources
         if Operation.READ in events.operations:
             pairs = zip(sources, events.operations, strict=True)
@@ -119,6 +130,19 @@ class ChangesBuilder:
             schema = doubted(connector, schema, self._modes)
             columns.append(_with_states(name, schema, values, placeholders, cut, may_hide if hides else None))
         return tuple(columns)
+
+
+def _ordering_values(by: Ordering, events: Events, columns: Mapping[str, Column]) -> pa.Array:
+    """What ``ordering.field`` says of each event. A delete has no row but its key, and a read has no position."""
+    if by.of_source:
+        attribute = ordering_attribute(by.field)
+        values = field_values([getattr(source, attribute, None) for source in events.sources])
+    elif by.field in columns:
+        values = columns[by.field].values
+    else:
+        values = pa.nulls(len(events))
+    streamed = pa.array([operation is not Operation.READ for operation in events.operations])
+    return pc.if_else(streamed, values, pa.scalar(None, values.type))
 
 
 def _connector(events: Events) -> str | None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.codec import Codec, Names, Source
+from headrace.core.codec import Codec, Names, Source, source_with
 from headrace.core.converter import parse_plain, row_type
 from headrace.core.envelope_events import OLD_KEY_HEADER, TOMBSTONE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
@@ -138,23 +138,30 @@ class Told:
     def _is_snapshot(self) -> bool:
         return str(self.source.get("snapshot", "false")).lower() != "false"
 
-    def source_block(self, connector: str, topic: str) -> Source:
+    def source_block(self, connector: str, topic: str, names: MetadataNames) -> Source:
         """The source block, as far as it is told. Raises BadRecord for a field that is not what a connector writes."""
         ordered = self.deleted or self.op is not None or "snapshot" in self.source
-        used = _USED if ordered else _USED - _POSITIONS
+        used = _USED | names.positions if ordered else _USED - _POSITIONS - names.positions
         told = {name: value for name, value in self.source.items() if name in used}
         try:
-            return msgspec.convert({"table": topic} | told | {"connector": connector}, Source, strict=False)
+            return msgspec.convert({"table": topic} | told | {"connector": connector}, names.source, strict=False)
         except msgspec.ValidationError as error:
             raise BadRecord(f"a field that ExtractNewRecordState has added cannot be read: {error}") from error
 
 
 class MetadataNames:
-    """What the fields are called that ``ExtractNewRecordState`` adds to rows and to headers."""
+    """What the fields are called that ``ExtractNewRecordState`` adds to rows and to headers.
 
-    def __init__(self, fields_prefix: str = DEFAULT_PREFIX, headers_prefix: str = DEFAULT_PREFIX) -> None:
-        self.fields = _names(fields_prefix)
-        self._headers = _names(headers_prefix)
+    ``ordering`` is the field of the source block that ``ordering.field`` names.
+    """
+
+    def __init__(
+        self, fields_prefix: str = DEFAULT_PREFIX, headers_prefix: str = DEFAULT_PREFIX, ordering: str | None = None
+    ) -> None:
+        self.positions = frozenset({ordering} if ordering else ())
+        self.source = source_with(ordering) if ordering else Source
+        self.fields = _names(fields_prefix, self.positions)
+        self._headers = _names(headers_prefix, self.positions)
 
     def told(self, added: Mapping[str, Any], headers: Sequence[tuple[str, bytes]]) -> Told:
         """What the fields ``added`` to a row, and the headers of its record, tell."""
@@ -166,10 +173,11 @@ class MetadataNames:
         return Told(op, str(found.get("deleted")).lower() == "true" or op == "d", source)
 
 
-def _names(prefix: str) -> dict[str, str]:
+def _names(prefix: str, positions: Iterable[str]) -> dict[str, str]:
     """By the name in a record: what it is. An unqualified name is the envelope's before it is the source block's."""
-    names = {f"{prefix}{name}": f"source.{name}" for name in _SOURCE}
-    names |= {f"{prefix}source_{name}": f"source.{name}" for name in _SOURCE}
+    of_source = (*_SOURCE, *positions)
+    names = {f"{prefix}{name}": f"source.{name}" for name in of_source}
+    names |= {f"{prefix}source_{name}": f"source.{name}" for name in of_source}
     names |= {f"{prefix}{word}{name}": f"transaction.{name}" for name in _TRANSACTION for word in ("", "transaction_")}
     return names | {f"{prefix}{name}": name for name in _ENVELOPE}
 
@@ -202,7 +210,7 @@ class FlatCodec(Codec):
         members = [(field, Any, None) for field in rename]
         self._metadata = msgspec.json.Decoder(list[msgspec.defstruct("Added", members, rename=rename)])  # type: ignore[misc] # built at run time
 
-    def _make_decoder(self, source: type[Source] = Source) -> msgspec.json.Decoder[Any]:
+    def _make_decoder(self, source: type[Source] | None = None) -> msgspec.json.Decoder[Any]:
         if self._after is None:
             return msgspec.json.Decoder(list[dict[str, Any]])
         names = [member.name for member in self._fields]
@@ -283,5 +291,5 @@ class FlattenedReader(EventReader):
             raise BadRecord("a change event with its envelope in a topic of flattened records")
         if row is None and not told.deleted:
             return TOMBSTONE
-        source = told.source_block(self._connector, self._topic)
+        source = told.source_block(self._connector, self._topic, self._names)
         return _Event(told.kind, source, None if told.deleted else row)

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from headrace.core.errors import BadRecord
 from headrace.core.events import NO_POSITION
 
-MAX_EPOCH = 99999
-_EPOCH = "%05d"
+MAXEPOCH = 99999
+EPOCH = "%05d"
 
 
 def _number(values: Sequence[Any]) -> pa.Array:
@@ -69,7 +69,7 @@ class PositionFormat:
     @property
     def width(self) -> int:
         """Characters of a position, its epoch included."""
-        return len(_EPOCH % 0) + sum(1 + part.width for part in self.parts)
+        return len(EPOCH % 0) + sum(1 + part.width for part in self.parts)
 
 
 NO_FORMAT = PositionFormat(())
@@ -122,11 +122,15 @@ def positions(form: PositionFormat, epoch: int, values: Sequence[Sequence[Any]],
     if not form.parts:
         return np.full(count, NO_POSITION, "S1")
     parts = [_part_texts(part, column) for part, column in zip(form.parts, values, strict=True)]
-    texts = pc.binary_join_element_wise(_EPOCH % epoch, *parts, ".")
+    return fixed_width(pc.binary_join_element_wise(EPOCH % epoch, *parts, "."), form.width)
+
+
+def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
+    """ASCII texts of ``width`` characters as positions, NO_POSITION for nulls."""
     # Texts of one width stand in Arrow's buffer as in numpy's; those without a position are filled up to it.
     present = np.asarray(texts.is_valid())
-    filled = texts.fill_null(" " * form.width)
-    found = np.frombuffer(filled.buffers()[2], f"S{form.width}", count, filled.offset * form.width).copy()
+    filled = texts.fill_null(" " * width)
+    found = np.frombuffer(filled.buffers()[2], f"S{width}", len(filled), filled.offset * width).copy()
     found[~present] = NO_POSITION
     return found
 

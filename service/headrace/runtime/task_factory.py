@@ -16,6 +16,7 @@ from headrace.core.envelope import EnvelopeOptions
 from headrace.core.field_selection import field_selection
 from headrace.core.flattened import MetadataNames
 from headrace.core.naming import TableNaming
+from headrace.core.ordering import ordering
 from headrace.core.reselect import DatabaseOptions, ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.unavailable import Placeholder
@@ -181,6 +182,7 @@ def table_options(config: SinkConnectorConfig) -> TableOptions:
 
 
 def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> EnvelopeOptions:
+    by = ordering(config.get_string("ordering.field"))
     return EnvelopeOptions(
         key_schemas=config.schemas_enabled("key"),
         value_schemas=config.schemas_enabled("value"),
@@ -188,6 +190,11 @@ def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         modes=reselect.modes,
         position_epoch=config.get_int("source.position.epoch"),
         key_fields=tuple(config.get_list("primary.key.fields")),
-        added=MetadataNames(config.get_string("add.fields.prefix"), config.get_string("add.headers.prefix")),
+        added=MetadataNames(
+            config.get_string("add.fields.prefix"),
+            config.get_string("add.headers.prefix"),
+            by.field if by is not None and by.of_source else None,
+        ),
         keyless=_appends(config),
+        ordering=by,
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.field_selection import AddedField, FieldSelection
+from headrace.core.ordering import Ordering
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.table_layout import PartitionField, SortField, TableLayout
 from headrace.ports import TableOptions
@@ -65,3 +66,12 @@ def test_the_group_of_the_commits_is_the_one_that_the_tasks_join() -> None:
         for given, defaults in ((mine, worker), ({}, worker), ({}, DEFAULTS))
     ]
     assert found == ["mine", "ours", "connect-shop"]
+
+
+def test_what_orders_the_changes_of_other_sources() -> None:
+    """A field of the source block is looked for in flattened records as well; a column is one of the row."""
+    found = options(ordering__field="number(source.seq)").envelope
+    assert found.ordering == Ordering("seq", of_source=True, reading="number")
+    assert found.added.fields["__seq"] == "source.seq"
+    assert "__seq" not in options(ordering__field="seq").envelope.added.fields
+    assert options().envelope.ordering is None
