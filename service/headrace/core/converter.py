@@ -201,6 +201,8 @@ def json_type(schema: Schema, *, numeric_decimals: bool = False) -> Any:
         return list[tuple[key, value]] | None  # type: ignore[valid-type] # built at run time
     if schema.type == "struct":
         members = {m.name: json_type(m.schema, numeric_decimals=numeric_decimals) for m in schema.fields}
+        # msgspec knows a member by the UTF-8 of its name, which Python keeps with a text once it was asked for it.
+        msgspec.json.encode(list(members))
         return TypedDict("Struct", members, total=False) | None  # type: ignore[operator] # built at run time
     if schema.name == DECIMAL and numeric_decimals:
         return Decimal | None

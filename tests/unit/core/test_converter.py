@@ -11,7 +11,7 @@ import pytest
 from headrace.core.arrays import DECIMAL
 from headrace.core.converter import Document, JsonConverter, row_type, whole
 from headrace.core.errors import BadRecord
-from headrace.core.schema import Field, Schema
+from headrace.core.schema import Field, Schema, schema_from_json
 
 SCHEMA = {"type": "struct", "fields": [{"type": "int32", "field": "id"}]}
 
@@ -108,3 +108,12 @@ def test_without_schemas_a_document_stays_as_it_is() -> None:
     """A table may have columns that are called schema and payload."""
     plain = b'{"schema":{"type":"string"},"payload":"a"}'
     assert JsonConverter(False).divide(plain) is plain
+
+
+def test_members_of_nested_structs_may_have_any_name() -> None:
+    """As a database's column may: a name beyond ASCII, which comes from a document as the schema does."""
+    text = b'{"type":"struct","fields":[{"field":"n\xc3\xa4me","type":"string"},{"field":"id","type":"int32"}]}'
+    nested = schema_from_json(msgspec.json.decode(text))
+    row = row_type(Schema("struct", fields=(Field("place", nested),)), ["place"])
+    decoded = msgspec.json.decode('{"place":{"näme":"ö","id":1}}'.encode(), type=row)
+    assert msgspec.structs.astuple(decoded) == ({"näme": "ö", "id": 1},)
