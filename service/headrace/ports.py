@@ -38,7 +38,17 @@ class Record(KafkaRecord, Protocol):
     ``value`` is what a feed's ``divide`` made of the record's bytes; ``core.converter.whole`` gives them back.
     """
 
-    topic: str
+    @property
+    def topic(self) -> str:
+        """The topic that the record stands in."""
+
+    @property
+    def key(self) -> bytes | None:
+        """The key."""
+
+    @property
+    def value(self) -> bytes | Document | None:
+        """The value; None for a tombstone."""
 
 
 @dataclass(frozen=True, slots=True)

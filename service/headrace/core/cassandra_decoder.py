@@ -14,12 +14,14 @@ from headrace.core.cassandra_batch import CassandraBatch, joined
 from headrace.core.cassandra_envelope import write_of
 from headrace.core.cassandra_losses import Losses
 from headrace.core.catalog import Catalog
-from headrace.core.converter import JsonConverter, json_type, parse_plain
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converter import Document, JsonConverter, json_type, parse_plain
 from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
 from headrace.core.envelope_events import KEYLESS, Errant, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import RowVersion, TableId
 from headrace.core.inference import infer_schema
+from headrace.core.payload import Payload, PayloadDecoder
 from headrace.core.schema import Field, Schema
 
 _TOLD = b'"connector":"cassandra"'
@@ -37,8 +39,15 @@ class ConnectorDecoder:
         """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it."""
         if self._is_cassandra is None:
             first = next((record.value for record in records if record.value is not None), None)
-            self._is_cassandra = None if first is None else _TOLD in bytes(getattr(first, "payload", first))
+            self._is_cassandra = None if first is None else _is_cassandra(first)
         return self._cassandra.decode(records) if self._is_cassandra else self._rows.decode(records)
+
+
+def _is_cassandra(value: bytes | Document | SchemaAndValue) -> bool:
+    if isinstance(value, SchemaAndValue):
+        source = value.value.get("source") if isinstance(value.value, Mapping) else None
+        return isinstance(source, Mapping) and source.get("connector") == "cassandra"
+    return _TOLD in (value.payload if isinstance(value, Document) else value)
 
 
 class CassandraDecoder:
@@ -49,7 +58,7 @@ class CassandraDecoder:
         self._topic = topic
         self._values = JsonConverter(options.value_schemas)
         self._keys = JsonConverter(options.key_schemas)
-        self._decoders: dict[int, tuple[Schema | None, Callable[[bytes], Any]]] = {}
+        self._decoders: dict[int, tuple[Schema | None, Callable[[Payload], Any]]] = {}
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Batches of writes in order of arrival; what cannot be used is reported by its index."""
@@ -81,9 +90,9 @@ class CassandraDecoder:
         cells = payload["after"]
         names = [*key_fields, *(name for name in cells if name not in key_fields and not name.startswith("_range_"))]
         fields = tuple(Field(name, _schema(name, cells.get(name), after)) for name in names)
-        return CassandraBatch(table, key_fields, fields, (write,), version, len(text))
+        return CassandraBatch(table, key_fields, fields, (write,), version, _size(text))
 
-    def _payload(self, schema: Schema | None, text: bytes) -> Mapping[str, Any]:
+    def _payload(self, schema: Schema | None, text: Payload) -> Mapping[str, Any]:
         try:
             payload = self._decoder(schema)(text)
         except msgspec.DecodeError as error:
@@ -96,12 +105,12 @@ class CassandraDecoder:
             raise BadRecord("a value that is no Debezium change event")
         return payload
 
-    def _decoder(self, schema: Schema | None) -> Callable[[bytes], Any]:
+    def _decoder(self, schema: Schema | None) -> Callable[[Payload], Any]:
         if schema is None:
             return parse_plain
         if id(schema) not in self._decoders:
             # Holding the schema keeps its id its own.
-            self._decoders[id(schema)] = (schema, msgspec.json.Decoder(json_type(schema)).decode)
+            self._decoders[id(schema)] = (schema, PayloadDecoder(json_type(schema)).decode)
         return self._decoders[id(schema)][1]
 
     def _key_fields(self, record: KafkaRecord) -> tuple[str, ...]:
@@ -117,3 +126,8 @@ def _schema(name: str, cell: Any, after: Schema | None) -> Schema:
     told = None if after is None else after.field(name)
     value = None if told is None else told.field("value")
     return value or infer_schema([(cell or {}).get("value")])
+
+
+def _size(payload: Payload) -> int:
+    """About how much memory a payload takes."""
+    return len(repr(payload.value)) if isinstance(payload, SchemaAndValue) else len(payload)

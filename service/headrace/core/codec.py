@@ -19,6 +19,7 @@ from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import OWN_PREFIX, Column
 from headrace.core.inference import infer_schema
 from headrace.core.keys import canonical_keys
+from headrace.core.payload import Payload, PayloadDecoder, in_one
 from headrace.core.schema import Field, Schema
 
 
@@ -106,7 +107,7 @@ class Codec:
         self._after = after
         self._key_types = [_key_type(name, after, key_schema) for name in key_fields]
         self._decoder = self._make_decoder()
-        self._steady: tuple[Names, msgspec.json.Decoder[Any]] | None = None
+        self._steady: tuple[Names, PayloadDecoder[Any]] | None = None
         self._key_decoder = self._make_key_decoder()
         self._key_places = [self._place(name) for name in key_fields]
         self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
@@ -114,7 +115,7 @@ class Codec:
     def _place(self, name: str) -> int:
         return next((i for i, member in enumerate(self._fields) if member.name == name), -1)
 
-    def _make_decoder(self, source: type[Source] | None = None) -> msgspec.json.Decoder[Any]:
+    def _make_decoder(self, source: type[Source] | None = None) -> PayloadDecoder[Any]:
         source = source or self._source
         row: Any = dict[str, Any]
         if self._after is not None:
@@ -125,21 +126,21 @@ class Codec:
             [("op", str | None, None), ("source", source | None, None), ("after", row | None, None)],
             gc=False,
         )
-        return msgspec.json.Decoder(list[envelope])  # type: ignore[valid-type] # built at run time
+        return PayloadDecoder(list[envelope])  # type: ignore[valid-type] # built at run time
 
-    def _make_key_decoder(self) -> msgspec.json.Decoder[Any] | None:
+    def _make_key_decoder(self) -> PayloadDecoder[Any] | None:
         typed = [kind for kind in self._key_types if kind is not None]
         if not typed or len(typed) < len(self.key_fields):
             return None
         fields = tuple(Field(name, kind) for name, kind in zip(self.key_fields, typed, strict=True))
-        return msgspec.json.Decoder(row_type(Schema("struct", fields=fields), self.key_fields))
+        return PayloadDecoder(row_type(Schema("struct", fields=fields), self.key_fields))
 
-    def decode_all(self, payloads: Sequence[bytes]) -> tuple[list[Any], Names | None]:
+    def decode_all(self, payloads: Sequence[Payload]) -> tuple[list[Any], Names | None]:
         """The envelopes of all payloads, in one call, and the names in all their sources, if that is known.
 
         Raises msgspec.DecodeError if any of them is bad.
         """
-        document = b"[" + b",".join(payloads) + b"]"
+        document = in_one(payloads)
         if self._steady is not None:
             names, decoder = self._steady
             try:
@@ -150,11 +151,11 @@ class Codec:
         self._steady = self._steady_decoder(envelopes)
         return envelopes, None
 
-    def decode(self, payload: bytes) -> Any:
+    def decode(self, payload: Payload) -> Any:
         """The envelope of one payload. Raises msgspec.DecodeError."""
-        return self._decode(b"[" + payload + b"]")[0]
+        return self._decode(in_one([payload]))[0]
 
-    def _decode(self, document: bytes) -> list[Any]:
+    def _decode(self, document: Payload) -> list[Any]:
         try:
             return self._decoder.decode(document)  # type: ignore[no-any-return] # the type was built at run time
         except msgspec.ValidationError:
@@ -162,7 +163,7 @@ class Codec:
                 raise
         return self._decode_with_numeric_decimals(document)
 
-    def _steady_decoder(self, envelopes: Sequence[Any]) -> tuple[Names, msgspec.json.Decoder[Any]] | None:
+    def _steady_decoder(self, envelopes: Sequence[Any]) -> tuple[Names, PayloadDecoder[Any]] | None:
         """A decoder for more of the same table, whose names it compares in place: no text is made of them."""
         sources = [envelope.source for envelope in envelopes]
         if not all(sources) or len(names := {source.names for source in sources}) != 1:
@@ -170,7 +171,7 @@ class Codec:
         (common,) = names
         return common, self._make_decoder(_steady_source(common, self._source))
 
-    def _decode_with_numeric_decimals(self, document: bytes) -> list[Any]:
+    def _decode_with_numeric_decimals(self, document: Payload) -> list[Any]:
         self._decimals_as_numbers = True
         numeric = self._make_decoder()
         self._decimals_as_numbers = False
@@ -178,7 +179,7 @@ class Codec:
         self._decoder, self._decimals_as_numbers = numeric, True
         return envelopes
 
-    def key_row(self, payload: bytes) -> Sequence[Any]:
+    def key_row(self, payload: Payload) -> Sequence[Any]:
         """A row that holds the key's values and nothing else. Raises BadRecord (stage KEY_CONVERTER)."""
         values = self._key_values(payload)
         if self.schemaless:
@@ -188,7 +189,7 @@ class Codec:
             row[place] = value
         return row
 
-    def _key_values(self, payload: bytes) -> Sequence[Any]:
+    def _key_values(self, payload: Payload) -> Sequence[Any]:
         if self._key_decoder is not None:
             try:
                 return msgspec.structs.astuple(self._key_decoder.decode(payload))

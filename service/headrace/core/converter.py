@@ -16,7 +16,9 @@ import msgspec
 from cachetools import LRUCache
 
 from headrace.core.arrays import DECIMAL
+from headrace.core.connect_data import SchemaAndValue
 from headrace.core.errors import BadRecord
+from headrace.core.payload import KnownSchemas, Payload
 from headrace.core.schema import Schema, schema_from_json
 
 ENVELOPE_ADVICE = (
@@ -74,6 +76,7 @@ class JsonConverter:
         self._known: list[_KnownSchema] = []  # most recent first
         self._newest: _KnownSchema | None = None
         self._by_text: LRUCache[bytes, Schema] = LRUCache(remembered)
+        self._converted = KnownSchemas(remembered)
 
     def divide(self, document: bytes | None) -> Document | bytes | None:
         """The document without its schema part, if that is one that repeats; otherwise the document as it is.
@@ -98,10 +101,12 @@ class JsonConverter:
         newest = self._newest
         return newest if newest is not None and document.startswith(newest.prefix) else None
 
-    def split(self, document: bytes | Document) -> tuple[Schema | None, bytes]:
-        """The schema (None for schemaless) and the payload's bytes. Raises BadRecord."""
+    def split(self, document: bytes | Document | SchemaAndValue) -> tuple[Schema | None, Payload]:
+        """The schema (None for schemaless) and the payload; Connect data has its schema with it. Raises BadRecord."""
         if isinstance(document, Document):
             return document.known.schema, document.payload
+        if isinstance(document, SchemaAndValue):
+            return self._converted.one(document.schema), document
         return self._split(document)
 
     def _split(self, document: bytes) -> tuple[Schema | None, bytes]:
@@ -118,15 +123,15 @@ class JsonConverter:
         return self._split_unseen(document)
 
     def split_alike(
-        self, documents: Sequence[bytes | Document | None]
-    ) -> tuple[Schema | None, list[bytes | None]] | None:
+        self, documents: Sequence[bytes | Document | SchemaAndValue | None]
+    ) -> tuple[Schema | None, list[Payload | None]] | None:
         """The schema that all documents share, and their payloads; None if that takes a look at each of them.
 
         A tombstone (None) has no payload, and goes with any schema.
         """
-        if not self._schemas_enable:
-            return None, [whole(document) for document in documents]
         first = next((document for document in documents if document is not None), None)
+        if not self._schemas_enable and not isinstance(first, SchemaAndValue):
+            return None, [whole(document) for document in documents]  # type: ignore[arg-type] # all are of one form
         if not isinstance(first, Document):
             return None
         known = first.known
@@ -172,8 +177,10 @@ def _json_error(document: bytes, error: msgspec.DecodeError) -> str:
     return f"Converting byte[] to Kafka Connect data failed due to serialization error: {error} ({len(document)} bytes)"
 
 
-def parse_plain(document: bytes) -> Any:
-    """Any JSON document as plain Python values. Raises BadRecord."""
+def parse_plain(document: Payload) -> Any:
+    """Any JSON document, or Connect data, as plain Python values. Raises BadRecord."""
+    if isinstance(document, SchemaAndValue):
+        return document.value
     try:
         return _anything.decode(document)
     except msgspec.DecodeError as error:

@@ -16,6 +16,7 @@ from cachetools import LRUCache
 from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.catalog import Catalog, HandlingModes, NoCatalog
 from headrace.core.codec import Codec, Names, Source, source_with
+from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converter import Document, JsonConverter
 from headrace.core.envelope_columns import ChangesBuilder
 from headrace.core.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
@@ -157,7 +158,7 @@ class TopicDecoder:
                 yield from self._mixed_runs(begin, documents, out)
 
     def _mixed_runs(
-        self, begin: int, documents: Sequence[bytes | Document | None], out: Decoded
+        self, begin: int, documents: Sequence[bytes | Document | SchemaAndValue | None], out: Decoded
     ) -> Iterator[tuple[Schema | None, Run]]:
         run, current, begun = Run(), None, False
         for index, document in enumerate(documents, begin):

@@ -13,9 +13,11 @@ from typing import Any, Protocol
 import msgspec
 
 from headrace.core.codec import Codec, Names, Source
+from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converter import Document, JsonConverter, parse_plain
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import Operation
+from headrace.core.payload import Payload
 from headrace.core.schema import Schema
 
 NO_SOURCE = Source()
@@ -35,14 +37,35 @@ _ROW_CHANGES: dict[Any, Operation] = {**_UPSERTS, "d": Operation.DELETE, Operati
 
 
 class KafkaRecord(Protocol):
-    """What the decoder reads of a record; ``timestamp`` in milliseconds."""
+    """What the decoder reads of a record; ``timestamp`` in milliseconds.
 
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | Document | None
-    headers: Sequence[tuple[str, bytes]]
+    Keys and values are JsonConverter's documents, or Connect data: either all keys of a topic or none, and so for the
+    values. Connect data that is null is None here, as in Kafka.
+    """
+
+    @property
+    def partition(self) -> int:
+        """The partition that the record stands in."""
+
+    @property
+    def offset(self) -> int:
+        """Its place there."""
+
+    @property
+    def timestamp(self) -> int:
+        """When it was made, in milliseconds."""
+
+    @property
+    def key(self) -> bytes | SchemaAndValue | None:
+        """The key."""
+
+    @property
+    def value(self) -> bytes | Document | SchemaAndValue | None:
+        """The value; None for a tombstone."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes]]:
+        """The headers, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +95,9 @@ class Run:
     """Indexes and payloads of consecutive records with one schema; the payload of a tombstone is None."""
 
     indexes: list[int] = field(default_factory=list)
-    payloads: list[bytes | None] = field(default_factory=list)
+    payloads: list[Payload | None] = field(default_factory=list)
 
-    def add(self, index: int, payload: bytes | None) -> None:
+    def add(self, index: int, payload: Payload | None) -> None:
         """Append one record."""
         self.indexes.append(index)
         self.payloads.append(payload)

@@ -27,6 +27,7 @@ from headrace.core.envelope_events import OLD_KEY_HEADER, TOMBSTONE, Errant, Eve
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import NO_POSITION, Changes, Operation
 from headrace.core.notes import Note
+from headrace.core.payload import Payload, PayloadDecoder, in_one
 from headrace.core.positions import POSITION_FORMATS
 from headrace.core.schema import Schema
 
@@ -57,7 +58,7 @@ def is_flattened(schema: Schema) -> bool:
     return name.endswith(".Value") or schema.field("op") is None
 
 
-def plain_is_flattened(payload: bytes) -> bool | None:
+def plain_is_flattened(payload: Payload) -> bool | None:
     """The same of a value without a schema; None if it is neither (a heartbeat, a transaction, a schema change…)."""
     value = _parsed(payload)
     if not value or set(value) in _NO_ROWS or value.keys() >= _SCHEMA_CHANGE:
@@ -65,12 +66,12 @@ def plain_is_flattened(payload: bytes) -> bool | None:
     return not _is_envelope(value)
 
 
-def plain_is_schema_change(payload: bytes) -> bool:
+def plain_is_schema_change(payload: Payload) -> bool:
     """Whether a value without a schema tells how a table was altered."""
     return _parsed(payload).keys() >= _SCHEMA_CHANGE
 
 
-def _parsed(payload: bytes) -> dict[str, Any]:
+def _parsed(payload: Payload) -> dict[str, Any]:
     """The members of an object; none of anything else, which is reported where it is decoded."""
     try:
         value = parse_plain(payload)
@@ -208,18 +209,19 @@ class FlatCodec(Codec):
         super().__init__(columns, key_schema, key_fields)
         rename = {f"f{place}": name for place, name in enumerate(self._added)}
         members = [(field, Any, None) for field in rename]
-        self._metadata = msgspec.json.Decoder(list[msgspec.defstruct("Added", members, rename=rename)])  # type: ignore[misc] # built at run time
+        added: Any = msgspec.defstruct("Added", members, rename=rename)
+        self._metadata = PayloadDecoder[Any](list[added])
 
-    def _make_decoder(self, source: type[Source] | None = None) -> msgspec.json.Decoder[Any]:
+    def _make_decoder(self, source: type[Source] | None = None) -> PayloadDecoder[Any]:
         if self._after is None:
-            return msgspec.json.Decoder(list[dict[str, Any]])
+            return PayloadDecoder(list[dict[str, Any]])
         names = [member.name for member in self._fields]
         row = row_type(self._after, names, numeric_decimals=self._decimals_as_numbers)
-        return msgspec.json.Decoder(list[row])  # type: ignore[valid-type] # built at run time
+        return PayloadDecoder(list[row])  # type: ignore[valid-type] # built at run time
 
-    def decode_all(self, payloads: Sequence[bytes]) -> tuple[list[Any], Names | None]:
+    def decode_all(self, payloads: Sequence[Payload]) -> tuple[list[Any], Names | None]:
         """A row and what was added to it, for each payload. Raises msgspec.DecodeError if any of them is bad."""
-        document = b"[" + b",".join(payloads) + b"]"
+        document = in_one(payloads)
         rows = self._decode(document)
         if self.schemaless:
             return [(row, self._taken_from(row)) for row in rows], None
@@ -228,7 +230,7 @@ class FlatCodec(Codec):
         added = map(msgspec.structs.astuple, self._metadata.decode(document))
         return [(row, dict(zip(self._added, each, strict=True))) for row, each in zip(rows, added, strict=True)], None
 
-    def decode(self, payload: bytes) -> Any:
+    def decode(self, payload: Payload) -> Any:
         """The same for one payload."""
         return self.decode_all([payload])[0][0]
 

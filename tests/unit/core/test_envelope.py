@@ -8,21 +8,23 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from envelopes import PLACEHOLDER, change, key
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converter import Document, JsonConverter
 from headrace.core.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
 from headrace.core.errors import Stage
 from headrace.core.events import CellState, Changes, Operation, TableId, Truncate
+from headrace.core.schema import schema_from_json
 
 EXAMPLE = {"id": 1, "name": "a"}
 
 
 @dataclass
 class Record:
-    key: bytes | None
-    value: bytes | Document | None
+    key: bytes | SchemaAndValue | None
+    value: bytes | Document | SchemaAndValue | None
     offset: int = 0
     partition: int = 0
     timestamp: int = 7
@@ -292,9 +294,9 @@ def kinds(lsn: int) -> st.SearchStrategy[Record]:
     return changes | st.sampled_from(others)
 
 
-def told(records: Sequence[Record], size: int) -> Iterator[object]:
+def told(records: Sequence[Record], size: int, **options: object) -> Iterator[object]:
     """Everything that a decoder tells of ``records``, given to it ``size`` at a time, without how it was cut."""
-    topic = decoder()
+    topic = decoder(**options)
     for begin in range(0, len(records), size):
         decoded = topic.decode(records[begin : begin + size])
         yield decoded.skipped
@@ -316,12 +318,59 @@ def test_what_is_told_does_not_depend_on_what_came_with_it(made: tuple[Record, .
     """Read list by list, block by block, or one record at a time by a decoder that knows nothing about the table."""
     records = numbered(row("c", 99, 1), *(Record(record.key, record.value) for record in made))
     divide = JsonConverter(True).divide
-    divided = [replace(record, value=divide(record.value)) for record in records]
-
-    def sorted_out(records: Sequence[Record], size: int) -> tuple[int, list[str]]:
-        found = list(told(records, size))
-        return sum(each for each in found if isinstance(each, int)), sorted(
-            repr(each) for each in found if not isinstance(each, int)
-        )
+    divided = [replace(record, value=divide(record.value)) for record in records]  # type: ignore[arg-type] # JSON's text
 
     assert sorted_out(records, size) == sorted_out(divided, len(records))
+
+
+def sorted_out(records: Sequence[Record], size: int) -> tuple[int, list[str]]:
+    """How many are skipped, and everything else that is told."""
+    found = list(told(records, size))
+    return sum(each for each in found if isinstance(each, int)), sorted(
+        repr(each) for each in found if not isinstance(each, int)
+    )
+
+
+def converted(document: bytes | Document | SchemaAndValue | None) -> SchemaAndValue | None:
+    """A document's Connect data, whether it is what its schema says or not; a schema object of its own."""
+    if document is None:
+        return None
+    assert isinstance(document, bytes)
+    parts = json.loads(document)
+    return SchemaAndValue(schema_from_json(parts["schema"]), parts["payload"])
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 12).flatmap(lambda count: st.tuples(*map(kinds, range(1, count + 1)))), st.integers(1, 5))
+def test_connect_data_is_read_like_the_documents_that_it_was(made: tuple[Record, ...], size: int) -> None:
+    """Whatever a converter or a transform hands on, in place of JSON, becomes the same pieces."""
+    sound = [record for record in made if record.value != b"{"]
+    records = numbered(row("c", 99, 1), *(Record(record.key, record.value) for record in sound))
+    data = [replace(each, key=converted(each.key), value=converted(each.value)) for each in records]
+    assert sorted_out(data, size) == sorted_out(records, size)
+
+
+def test_connect_data_without_schemas_is_read_like_plain_json() -> None:
+    """The types come from the values; the values themselves stay as they were given."""
+    documents = [change("c", {"id": n, "name": "a", "note": None}, n, columns=EXAMPLE, schemas=False) for n in (1, 2)]
+    records = numbered(*(Record(key({"id": n}, schemas=False), value) for n, value in enumerate(documents, 1)))
+    records.append(Record(key({"id": 1}, schemas=False), None, offset=2))
+    data = [
+        replace(
+            each,
+            key=each.key and SchemaAndValue(None, json.loads(each.key)),  # type: ignore[arg-type] # JSON's text
+            value=each.value and SchemaAndValue(None, json.loads(each.value)),  # type: ignore[arg-type] # JSON's text
+        )
+        for each in records
+    ]
+    assert [*told(data, 3, key_schemas=False, value_schemas=False)] == [
+        *told(records, 3, key_schemas=False, value_schemas=False)
+    ]
+    assert data[0].value == SchemaAndValue(None, json.loads(documents[0]))
+
+
+def test_equal_schemas_of_connect_data_are_one_run() -> None:
+    """A transform may make a schema anew for each record."""
+    records = numbered(*(row("c", number, number) for number in range(1, 5)))
+    data = [replace(each, key=converted(each.key), value=converted(each.value)) for each in records]
+    assert len(decoder().decode(data).pieces) == 1

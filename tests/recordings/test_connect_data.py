@@ -1,0 +1,64 @@
+"""Recorded events through the seam of converters and transforms: Connect data in place of JsonConverter's documents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from recordings.records import recording, variant
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.events import Changes
+from headrace.core.json_data import JsonData
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c3", "my"])
+def test_events_are_the_same_as_connect_data(name: str) -> None:
+    """Every type of every handling mode, schema by schema: equal columns, states, keys and positions."""
+    of = variant(name)
+    pieces = 0
+    for topic, records in recording(name).items():
+        if topic.endswith("schemahistory"):  # Debezium's own, which no converter writes
+            continue
+        keys, values = JsonData(of.key_schemas), JsonData(not of.bare)
+        data = [replace(each, key=_data(keys, each.key), value=_data(values, each.value)) for each in records]
+        told = [
+            TopicDecoder(topic, EnvelopeOptions(key_schemas=of.key_schemas, value_schemas=not of.bare)).decode(each)
+            for each in (records, data)
+        ]
+        pieces += len(told[0].pieces)
+        _assert_same(*told)
+    assert pieces > 0
+
+
+def _data(converter: JsonData, document: bytes | None) -> SchemaAndValue | None:
+    """The document's Connect data."""
+    return None if document is None else converter.to_connect_data(document)
+
+
+def _text(values: pa.Array) -> str:
+    """All values as text: NaN equals NaN, and years may be beyond Python's."""
+    return str(values.to_string(window=len(values), container_window=1000))
+
+
+def _assert_same(one: Decoded, other: Decoded) -> None:
+    assert (one.skipped, one.snapshots, one.notes) == (other.skipped, other.snapshots, other.notes)
+    assert [each.index for each in one.errant] == [each.index for each in other.errant]
+    for left, right in zip(one.pieces, other.pieces, strict=True):
+        if not isinstance(left, Changes) or not isinstance(right, Changes):
+            assert left == right
+            continue
+        assert (left.table, left.key_fields, left.old_key, left.moved) == (
+            *(right.table, right.key_fields, right.old_key, right.moved),
+        )
+        assert left.key.equals(right.key)
+        assert np.array_equal(left.operation, right.operation)
+        assert np.array_equal(left.version.position, right.version.position)
+        for mine, its in zip(left.columns, right.columns, strict=True):
+            assert mine.values.type == its.values.type
+            assert (mine.name, mine.schema) == (its.name, its.schema)
+            assert _text(mine.values) == _text(its.values), mine.name
+            assert np.array_equal(mine.states, its.states) if mine.states is not None else its.states is None

@@ -1,0 +1,68 @@
+"""JsonConverter's documents as Connect data."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.arrays import DECIMAL
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.errors import BadRecord
+from headrace.core.json_data import JsonData, unscaled_bytes
+
+PRICE = {"type": "bytes", "optional": True, "name": DECIMAL, "parameters": {"scale": "2"}, "field": "price"}
+
+
+def document(fields: list[dict[str, Any]], payload: str) -> bytes:
+    schema = json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+    return f'{{"schema":{schema},"payload":{payload}}}'.encode()
+
+
+@pytest.mark.parametrize("price", ['"BNI="', "12.34"])
+def test_decimals_are_unscaled_bytes_however_they_are_written(price: str) -> None:
+    """``decimal.format`` BASE64 and NUMERIC, also where they are nested."""
+    prices = {"type": "array", "items": PRICE, "field": "prices"}
+    by_name = {"type": "map", "keys": {"type": "string"}, "values": PRICE, "field": "by_name"}
+    by_number = {"type": "map", "keys": {"type": "int32"}, "values": PRICE, "field": "by_number"}
+    payload = (
+        f'{{"price":{price},"prices":[{price},null],"by_name":{{"a":{price}}},"by_number":[[1,{price}]],"more":1}}'
+    )
+    data = JsonData(True).to_connect_data(document([PRICE, prices, by_name, by_number], payload))
+    told = b"\x04\xd2"
+    assert data.value == {"price": told, "prices": [told, None], "by_name": {"a": told}, "by_number": [(1, told)]}
+
+
+def test_schemas_of_like_documents_are_one_object() -> None:
+    """So that what is made of a schema can be known by it."""
+    converter = JsonData(True)
+    one, other = (converter.to_connect_data(document([PRICE], f'{{"price":{price}}}')) for price in (1, 2))
+    assert one.schema is other.schema
+    assert one.schema is not None
+
+
+def test_plain_json_has_no_schema() -> None:
+    """Even if it looks as if it had one (``connect.md`` section 11)."""
+    assert JsonData(False).to_connect_data(b'{"schema":null,"payload":[1,2.5]}') == SchemaAndValue(
+        None, {"schema": None, "payload": [1, 2.5]}
+    )
+
+
+@pytest.mark.parametrize("price", ["true", "1.234"])
+def test_what_its_schema_does_not_say_is_a_bad_record(price: str) -> None:
+    """Of another type, or with more digits than can be kept."""
+    with pytest.raises(BadRecord):
+        JsonData(True).to_connect_data(document([PRICE], f'{{"price":{price}}}'))
+
+
+@given(st.integers(-(10**30), 10**30), st.integers(0, 10))
+def test_unscaled_bytes_are_the_digits(number: int, scale: int) -> None:
+    """Of a number with that many digits behind the point, or with more zeros."""
+    exact = Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))
+    assert int.from_bytes(unscaled_bytes(exact, scale), "big", signed=True) == number
+    longer = Decimal((number < 0, (*map(int, str(abs(number))), 0, 0), -scale - 2))
+    assert unscaled_bytes(longer, scale) == unscaled_bytes(exact, scale)
