@@ -20,7 +20,7 @@ from headrace.core.envelope_events import KafkaRecord
 from headrace.core.errors import Stage
 from headrace.core.events import Actions, RowVersion, TableId
 from headrace.core.history import History
-from headrace.core.reselect import RowAnswer, RowRequest
+from headrace.core.reselect_rows import RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.core.table_layout import TableLayout
 

@@ -17,7 +17,7 @@ from properties.reference_model import Event
 
 from headrace.core.combine import combine
 from headrace.core.events import CellState, Changes, Operation, RowVersion
-from headrace.core.reselect import ReselectOptions
+from headrace.core.reselect_options import ReselectOptions
 from headrace.ports import LakeTable
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline

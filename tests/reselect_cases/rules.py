@@ -16,6 +16,8 @@ GUARDED_ROWS = "service/headrace/core/guarded_rows.py"
 IDENTITY = "service/headrace/core/reselect_identity.py"
 OPTIONS = "service/headrace/core/reselect_options.py"
 PLAN = "service/headrace/core/reselect.py"
+COMPLETION = "service/headrace/core/reselect_completion.py"
+READ_ROWS = "service/headrace/core/reselect_rows.py"
 PLACEHOLDER = "service/headrace/core/unavailable.py"
 POST_PROCESSOR = "service/headrace/runtime/post_processor.py"
 RULES = "service/headrace/core/reselect_rules.py"
@@ -131,7 +133,7 @@ RULES_OF_CASES = (
     Rule(
         "S13",
         "a row that is gone has no values",
-        (Edit(PLAN, "np.flatnonzero(answer.found & plan.request.needs[:, number])", "range(len(answer.found))"),),
+        (Edit(READ_ROWS, "np.flatnonzero(answer.found & request.needs[:, number])", "np.arange(len(answer.found))"),),
     ),
     Rule(
         "S14",
@@ -269,7 +271,7 @@ RULES_OF_CASES = (
     Rule(
         "S34",
         "hits stand where the row is gone",
-        (Edit(PLAN, "    if len(cells.hit_rows):\n", "    if len(cells.hit_rows) and answer is None:\n"),),
+        (Edit(COMPLETION, "    if len(cells.hit_rows):\n", "    if len(cells.hit_rows) and answer is None:\n"),),
     ),
     Rule(
         "S35",
@@ -333,7 +335,7 @@ RULES_OF_CASES = (
     Rule(
         "N6",
         "a new row without a value is for the policy",
-        (Edit(PLAN, "    kept = bare & ~actions.fresh\n", "    kept = bare\n"),),
+        (Edit(COMPLETION, "    kept = bare & ~actions.fresh\n", "    kept = bare\n"),),
     ),
     Rule(
         "N7",
@@ -391,6 +393,6 @@ RULES_OF_CASES = (
     Rule(
         "N14",
         "what a query brought is a value",
-        (Edit(PLAN, "        mask[read] = False\n", ""),),
+        (Edit(COMPLETION, "        mask[read] = False\n", ""),),
     ),
 )

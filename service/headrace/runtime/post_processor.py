@@ -19,18 +19,11 @@ from headrace.core.cache_rows import MemoryRowStore, Origin, Partition, RowStore
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
 from headrace.core.events import Actions, Changes, TableId
-from headrace.core.reselect import (
-    Completed,
-    ReselectOptions,
-    ReselectPlan,
-    RowAnswer,
-    TableRules,
-    check_no_placeholder,
-    complete,
-    decided_by_fold,
-    plan,
-    table_rules,
-)
+from headrace.core.reselect import ReselectPlan, decided_by_fold, plan
+from headrace.core.reselect_completion import Completed, check_no_placeholder, complete
+from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect_rows import ReadRows
+from headrace.core.reselect_rules import TableRules, table_rules
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
 from headrace.ports import RowSource
@@ -268,9 +261,7 @@ class ReselectColumnsPostProcessor:
 
     # -- the database -------------------------------------------------------------------------------------------------
 
-    def _ask(
-        self, planned: ReselectPlan, catalog: CatalogTable | None
-    ) -> tuple[RowAnswer | None, HeadraceError | None]:
+    def _ask(self, planned: ReselectPlan, catalog: CatalogTable | None) -> tuple[ReadRows | None, HeadraceError | None]:
         """The answer to the plan's request, or why there is none, as ``reselect.error.handling.mode`` allows."""
         if planned.request is None or self._source is None or catalog is None:
             return None, None
@@ -287,7 +278,7 @@ class ReselectColumnsPostProcessor:
         self._check_found(planned, answer)
         return answer, None
 
-    def _check_found(self, planned: ReselectPlan, answer: RowAnswer) -> None:
+    def _check_found(self, planned: ReselectPlan, answer: ReadRows) -> None:
         missing = int((~answer.found).sum())
         if not missing:
             return

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 from tenacity import (
     Retrying,
     retry_if_exception_type,
@@ -26,7 +25,8 @@ from headrace.core.cache_rows import CacheUse
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import Retriable, TimedOut
 from headrace.core.events import TableId
-from headrace.core.reselect import ReselectOptions, RowAnswer, RowRequest
+from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect_rows import ReadRows, RowAnswer, RowRequest
 from headrace.core.schema import Schema
 from headrace.core.select_size import SelectSize
 from headrace.ports import Connections, RowSource
@@ -102,23 +102,20 @@ class SourceReader:
         """The ``after`` schema that Debezium sends for the table."""
         return self._source.schema(catalog)
 
-    def read(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+    def read(self, catalog: CatalogTable, request: RowRequest) -> ReadRows:
         """The whole answer. Raises what the source raises; Retriable only when it has been tried for long enough."""
         bounds = SelectSize(self._options.batch_max_keys, self._options.batch_max_bytes)
         size = self._sizes.setdefault(request.table, bounds)
-        answers: list[RowAnswer] = []
+        parts: list[ReadRows] = []
         done = 0
         while done < len(request):
             part = request.slice(done, done + size.rows())
-            answers.append(self._retrying()(self._ask, catalog, part))
-            brought = size.learn(int(answers[-1].found.sum()), answers[-1].values)
+            answer = self._retrying()(self._ask, catalog, part)
+            brought = size.learn(int(answer.found.sum()), answer.values)
             self._metrics.count(request.table, "bytes_read", (), brought)
+            parts.append(ReadRows.of(part, answer))
             done += len(part)
-        return RowAnswer(
-            np.concatenate([answer.found for answer in answers]),
-            tuple([value for answer in answers for value in answer.values[n]] for n in range(len(request.columns))),
-            all(answer.proven for answer in answers),
-        )
+        return ReadRows.joined(parts)
 
     def close(self) -> None:
         """End waiting retries and let go of the database. Idempotent."""

@@ -17,7 +17,7 @@ from headrace.core.field_selection import field_selection
 from headrace.core.flattened import MetadataNames
 from headrace.core.naming import TableNaming
 from headrace.core.ordering import ordering
-from headrace.core.reselect import DatabaseOptions, ReselectOptions
+from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.unavailable import Placeholder
 from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions

@@ -20,7 +20,7 @@ from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlTyp
 from headrace.core.events import Actions, CellState, Changes, Column, Operation, TableId, Versions
 from headrace.core.fold import fold
 from headrace.core.keys import canonical_keys
-from headrace.core.reselect import ReselectOptions
+from headrace.core.reselect_options import ReselectOptions
 from headrace.core.schema import Field, Schema
 from headrace.ports import Connections
 from headrace.runtime.post_processor import MAY_CACHE, ReselectColumnsPostProcessor

@@ -15,7 +15,7 @@ from headrace.core.cassandra import Cell, CellWrites, octets
 from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.errors import Fatal
 from headrace.core.events import RowVersion, TableId
-from headrace.core.reselect import ReselectOptions
+from headrace.core.reselect_options import ReselectOptions
 from headrace.core.schema import Field, Schema
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.cassandra_pipeline import CassandraPipeline

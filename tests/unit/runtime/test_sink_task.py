@@ -23,7 +23,7 @@ from headrace.core.errors import Fatal, Retriable
 from headrace.core.events import TableId
 from headrace.core.field_selection import FieldSelection, field_selection
 from headrace.core.naming import TableNaming
-from headrace.core.reselect import ReselectOptions
+from headrace.core.reselect_options import ReselectOptions
 from headrace.core.schema import Field, Schema
 from headrace.ports import Chunk, Commit, TableOptions, TopicPartition
 from headrace.runtime import retry

@@ -1,0 +1,131 @@
+"""The rows that are read again: what a source is asked for, what it answers, and what of the answer can be used.
+
+Answers come in parts (``runtime/source_reader.py``), a part as Python values by column. It is made into Arrow columns
+before the next one is read: a batch's worth of large values as Python objects would cost more, in memory that the
+kernel has to map anew, than reading them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.arrays import build_array
+from headrace.core.errors import BadRecord
+from headrace.core.events import Column, TableId
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class _Unreadable:
+    def __repr__(self) -> str:
+        return "UNREADABLE"
+
+
+UNREADABLE: Final = _Unreadable()
+"""Stands in an answer for a value that the target type cannot hold: the cell stays open and is never cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRequest:
+    """Cells to read again: rows by the values of their key columns, and for each row the columns that it needs.
+
+    ``key`` and ``columns`` say names and schemas; ``key`` also holds the values, one per row. ``needs`` has a row per
+    requested row and a column per column. ``transactions`` are those of the rows' last events (PostgreSQL's
+    id, Oracle's commit SCN), -1 if unknown.
+    """
+
+    table: TableId
+    key: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    needs: npt.NDArray[np.bool_]
+    transactions: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.needs)
+
+    def slice(self, begin: int, end: int) -> RowRequest:
+        """Some consecutive rows of the request."""
+        key = tuple(replace(column, values=column.values[begin:end]) for column in self.key)
+        return replace(self, key=key, needs=self.needs[begin:end], transactions=self.transactions[begin:end])
+
+
+@dataclass(frozen=True, slots=True)
+class RowAnswer:
+    """What the source has: ``found`` per requested row, and per column a Connect value (or UNREADABLE) per row.
+
+    Values of rows that were not found, or that were not needed, mean nothing. ``proven`` tells that the events'
+    transactions were visible to the reading snapshot; what is not proven is not cached. ``flashback_fallbacks`` counts,
+    by error code, the reads that could not be made as of the events' SCN and took the current state (Oracle).
+    ``waited`` are the seconds in which an event's transaction was not visible yet.
+    """
+
+    found: npt.NDArray[np.bool_]
+    values: tuple[Sequence[Any], ...]
+    proven: bool = True
+    flashback_fallbacks: Mapping[str, int] = field(default_factory=dict)
+    waited: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCells:
+    """The usable cells of one column: their places in the request, ascending, and what the event would have carried.
+
+    ``unreadable`` counts those that were asked for and found but cannot be used.
+    """
+
+    places: Rows
+    values: pa.Array
+    unreadable: int = 0
+
+    @staticmethod
+    def of(column: Column, given: Sequence[Any], wanted: Rows) -> ReadCells:
+        """Those of the ``wanted`` places whose value fits the column."""
+        usable = [place for place in wanted.tolist() if given[place] is not UNREADABLE]
+        while True:
+            try:
+                values = build_array(column.schema, [given[place] for place in usable])
+            except BadRecord as error:
+                del usable[error.index or 0]
+            else:
+                return ReadCells(np.array(usable, np.int64), values, len(wanted) - len(usable))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """All that the source had for a request, its columns in the request's order; see ``RowAnswer``."""
+
+    found: Mask
+    columns: tuple[ReadCells, ...]
+    proven: bool = True
+
+    @staticmethod
+    def of(request: RowRequest, answer: RowAnswer) -> ReadRows:
+        """What of an answer can be used: cells that were asked for, of rows that are there."""
+        wanted = [np.flatnonzero(answer.found & request.needs[:, number]) for number in range(len(request.columns))]
+        columns = map(ReadCells.of, request.columns, answer.values, wanted)
+        return ReadRows(answer.found, tuple(columns), answer.proven)
+
+    @staticmethod
+    def joined(parts: Sequence[ReadRows]) -> ReadRows:
+        """The whole of what was read for consecutive slices of a request."""
+        if len(parts) == 1:
+            return parts[0]
+        begins = np.cumsum([0, *(len(part.found) for part in parts[:-1])])
+        columns = [_joined_cells(cells, begins) for cells in zip(*(part.columns for part in parts), strict=True)]
+        found = np.concatenate([part.found for part in parts])
+        return ReadRows(found, tuple(columns), all(part.proven for part in parts))
+
+
+def _joined_cells(parts: Sequence[ReadCells], begins: npt.NDArray[np.int64]) -> ReadCells:
+    return ReadCells(
+        np.concatenate([begin + part.places for begin, part in zip(begins, parts, strict=True)]),
+        pa.concat_arrays([part.values for part in parts]),
+        sum(part.unreadable for part in parts),
+    )

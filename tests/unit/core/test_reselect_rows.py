@@ -1,0 +1,56 @@
+"""What of a source's answer can be used, read in one part or in several."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.events import Column, TableId
+from headrace.core.reselect_rows import UNREADABLE, ReadRows, RowAnswer, RowRequest
+from headrace.core.schema import Schema
+
+INTEGER = Schema("int32", optional=True)
+FITS = (1, None)
+DOES_NOT_FIT = (UNREADABLE, "text", 2**40)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[RowRequest, RowAnswer]:
+    """A request of one column, and an answer with values that fit, that do not, and rows that are gone."""
+    values = draw(st.lists(st.sampled_from((*FITS, *DOES_NOT_FIT)), min_size=1, max_size=8))
+    flags = st.lists(st.booleans(), min_size=len(values), max_size=len(values))
+    found, needs = (np.array(draw(flags), np.bool_) for _ in range(2))
+    key = Column("id", INTEGER, pa.array(range(len(values)), pa.int32()))
+    cells = Column("n", INTEGER, pa.array([], pa.int32()))
+    nobody = np.full(len(values), -1, np.int64)
+    request = RowRequest(TableId("s", "d", "public", "t"), (key,), (cells,), needs.reshape(-1, 1), nobody)
+    return request, RowAnswer(found, (values,))
+
+
+@given(answers())
+def test_cells_are_usable_that_were_asked_for_and_found_and_fit(case: tuple[RowRequest, RowAnswer]) -> None:
+    """Neither a row that is gone nor a value that the column cannot hold gets into a table."""
+    request, answer = case
+    [cells] = ReadRows.of(request, answer).columns
+    wanted = [place for place in range(len(request)) if answer.found[place] and request.needs[place, 0]]
+    expected = {place: answer.values[0][place] for place in wanted if answer.values[0][place] in FITS}
+    assert dict(zip(cells.places.tolist(), cells.values.to_pylist(), strict=True)) == expected
+    assert cells.unreadable == len(wanted) - len(expected)
+
+
+@given(answers(), st.integers(1, 8))
+def test_parts_make_the_whole(case: tuple[RowRequest, RowAnswer], size: int) -> None:
+    """An answer is the same however many rows a SELECT may ask for."""
+    request, answer = case
+    parts = []
+    for begin in range(0, len(request), size):
+        part = RowAnswer(answer.found[begin : begin + size], (answer.values[0][begin : begin + size],), begin > 0)
+        parts.append(ReadRows.of(request.slice(begin, begin + size), part))
+    joined, whole = ReadRows.joined(parts), ReadRows.of(request, answer)
+    assert joined.found.tolist() == whole.found.tolist()
+    assert joined.columns[0].places.tolist() == whole.columns[0].places.tolist()
+    assert joined.columns[0].values.equals(whole.columns[0].values)
+    assert joined.columns[0].unreadable == whole.columns[0].unreadable
+    assert not joined.proven, "one part that is not proven leaves the whole unproven"
