@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from contracts.lake_actions import commit, text
 from contracts.lake_table_suite import DAY, NOW, LakeHarness
-from properties.columns import pieces_of
+from properties.columns import changes_of, pieces_of
 from properties.reference_model import Event
 
 from headrace.core.combine import combine
@@ -32,6 +32,13 @@ def event(operation: Operation, position: int, **cells: int) -> Event:
 
 
 _offsets = iter(range(10**9))
+
+
+def change_of(key: int, operation: Operation, position: int, **cells: int | None) -> Event:
+    """A change of any row; None is a cell that it leaves out."""
+    found = event(operation, position, **{name: cell for name, cell in cells.items() if cell is not None})
+    lacking = {name: (CellState.UNCHANGED, None) for name, cell in cells.items() if cell is None}
+    return replace(found, key=key, cells={**found.cells, **lacking})
 
 
 class PipelineSuite:
@@ -89,6 +96,25 @@ class PipelineSuite:
         before = replace(event(Operation.CREATE, 2, a=2, b=2), key=2)
         write(before, dropped)
         assert sorted(rows()) == [(1, 1), (2, 2)]
+
+    def test_what_nothing_completes_is_left_out(self, lake: LakeHarness, name: str) -> None:
+        """Of a batch with a row that stands, one that is not there, and one that is deleted and made anew."""
+        table = lake.open(name)
+        options = PipelineOptions(unresolved_insert_mode="dlq")
+        post_processor = ReselectColumnsPostProcessor(ReselectOptions())
+        pipeline = TablePipeline(name, table, post_processor, options, lambda: NOW, lambda stage: nullcontext())
+        both = changes_of([change_of(key, Operation.CREATE, key, a=key, b=1) for key in (1, 2)])
+        assert not pipeline.write(both, commit())
+        events = [
+            change_of(1, Operation.UPDATE, 3, a=3, b=None),
+            change_of(9, Operation.UPDATE, 4, a=4, b=None),
+            change_of(2, Operation.DELETE, 5),
+            change_of(2, Operation.CREATE, 6, a=6, b=None),
+        ]
+        left = pipeline.write(changes_of(events), commit())
+        assert [each.version.offset for each in left] == [events[1].version.offset, events[3].version.offset]
+        assert [(row["id"], row["a"]) for row in lake.read(name).select(["id", "a"]).to_pylist()] == [(1, 3)]
+        assert list(table.ledger()) == ["=2"]
 
     def test_the_ledger_shrinks_after_its_retention(self, write: Callable[..., LakeTable]) -> None:
         """A tombstone stays as long as the connector says, and no longer."""

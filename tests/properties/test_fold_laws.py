@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties.counterexamples import check
 from properties.deliveries import Death, Trouble, delivered, delivery
-from properties.histories import ABSENT, UNCHANGED, VALUE, Size, Unit
+from properties.histories import ABSENT, UNCHANGED, UNKNOWN, VALUE, Size, Unit
 from properties.reference_model import Event
-from properties.searching import deliveries
-from properties.workers import NO_OPTIONS, expected, written
+from properties.searching import deliveries, examples
+from properties.workers import NO_OPTIONS, expected, written, written_or_left_out
 
 from headrace.core.events import CellState, Operation
 from headrace.ports import TableOptions
@@ -68,6 +68,17 @@ def test_killed_at_any_commit_the_table_ends_as_the_model(choose: Random) -> Non
 def test_marking_deleted_rows_changes_nothing_else(choose: Random) -> None:
     """With ``delete.mode=soft`` the rows that stand are those of the model."""
     holds(choose, Trouble(moves=2), TableOptions(soft_delete=True))
+
+
+@examples(200)
+@given(RANDOMS)
+def test_what_is_left_out_might_as_well_never_have_come(choose: Random) -> None:
+    """With ``reselect.unresolved.insert.mode=dlq``: nothing of such changes is applied, and all else is."""
+    found = delivery(choose, Size(tables=choose.randint(1, 3)), Trouble(repeats=1, late=1))
+    tables, rest = written_or_left_out(found, MemoryLakehouse())
+    assert tables == {**{number: {} for number in tables}, **expected(replace(found, arrivals=rest))}
+    for left in (each for each in found.arrivals if each not in rest):
+        assert any(state in (UNCHANGED, UNKNOWN) for state, _ in left.event.cells.values())
 
 
 def test_a_tombstone_whose_delete_is_read_again_hides_nothing_before_it() -> None:

@@ -120,7 +120,10 @@ class Worker:
         for table in tables:
             while (batch := self._batches.next(table, self._clock, flush=True)) is not None:
                 offsets = {TopicPartition(*place): offset for place, offset in batch.offsets.items()}
-                self._pipeline(table).write(batch.content, Commit(batch.id, "c", "g", offsets))
+                left_out = self._pipeline(table).write(batch.content, Commit(batch.id, "c", "g", offsets))
+                self._warehouse.left_out |= {
+                    (each.version.topic, each.version.partition, each.version.offset) for each in left_out
+                }
                 self._warehouse.commit(self._batches.complete(batch.id))
 
     def _pipeline(self, name: str) -> TablePipeline:
@@ -129,7 +132,7 @@ class Worker:
                 f"n.{name}",
                 self._warehouse.open(int(name)),
                 self._post_processor,
-                PipelineOptions(unresolved_insert_mode="null"),
+                PipelineOptions(unresolved_insert_mode=self._warehouse.insert_mode),
                 now=lambda: 0,
                 stages=lambda stage: nullcontext(),
             )
@@ -148,6 +151,8 @@ class Warehouse:
         self._commits = 0
         self._pending: dict[Place, int] = {}
         self.offsets: dict[Place, int] = {}
+        self.insert_mode = "null"
+        self.left_out: set[tuple[str, int, int]] = set()
 
     def open(self, table: int) -> Mortal:
         """A handle of its own for every worker."""
@@ -185,6 +190,15 @@ def written(
     warehouse = Warehouse(lakehouse, name, delivery, options)
     _write(delivery, warehouse)
     return {number: _rows(warehouse.table(number)) for number in _tables(delivery)}
+
+
+def written_or_left_out(delivery: Delivery, lakehouse: Lakehouse) -> tuple[dict[int, Rows], list[Arrival]]:
+    """The same where changes of rows that nothing completes are left out, and what else arrived."""
+    warehouse = Warehouse(lakehouse, "law", delivery, NO_OPTIONS)
+    warehouse.insert_mode = "dlq"
+    _write(delivery, warehouse)
+    rest = [each for each in delivery.arrivals if (*each.place, each.offset) not in warehouse.left_out]
+    return {number: _rows(warehouse.table(number)) for number in _tables(delivery)}, rest
 
 
 def expected(delivery: Delivery) -> dict[int, Rows]:

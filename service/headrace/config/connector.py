@@ -236,11 +236,6 @@ LATER = {
 }
 """Keys that a later release brings: refused with that reason, never silently accepted."""
 
-LATER_VALUES = {
-    ("reselect.error.handling.mode", "dlq"): "dead-lettering by reselect comes with a later release; use warn or fail",
-    ("reselect.unresolved.insert.mode", "dlq"): "dead-lettering by reselect comes with a later release; use fail",
-}
-
 TABLE_PROPERTIES = "table.properties."
 """Prefix of the format's own properties, for new tables: ``auto-create-props`` of Iceberg's Kafka Connect sink."""
 

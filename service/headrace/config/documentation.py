@@ -52,7 +52,6 @@ def configuration() -> str:
         *_table(JSON_CONVERTER_KEYS.keys),
         "### Not yet\n",
         *_reasons(connector.LATER),
-        *_reasons({f"{name}={value}": reason for (name, value), reason in connector.LATER_VALUES.items()}),
     ]
     return "\n".join(parts).rstrip() + "\n"
 

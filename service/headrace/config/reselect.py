@@ -69,14 +69,17 @@ _RESELECT = group(
         "reselect.error.handling.mode",
         Type.STRING,
         "warn",
-        "What happens when a row cannot be read: warn keeps the stored cell, fail stops the task.",
+        "What happens when a row cannot be read: warn keeps the stored cell, fail stops the task, dlq sends the "
+        "records that left the value out to the dead letter queue.",
         validator=one_of("warn", "fail", "dlq"),
     ),
     key(
         "reselect.unresolved.insert.mode",
         Type.STRING,
         "auto",
-        "What becomes of a cell without value in a row that is not stored yet: auto, null or fail.",
+        "What becomes of a cell without value in a row that is not stored yet: null writes a null, auto only where "
+        "the database has shown that the row is gone, otherwise it stops the task like fail; dlq sends the records "
+        "that left the value out to the dead letter queue.",
         validator=one_of("auto", "null", "fail", "dlq"),
     ),
     key(

@@ -16,7 +16,6 @@ from headrace.config.connector import (
     CLIENT_OVERRIDES,
     CONNECTOR_OPTIONS,
     LATER,
-    LATER_VALUES,
     TABLE_PROPERTIES,
     SinkConnectorConfig,
 )
@@ -40,7 +39,7 @@ from headrace.core.errors import ConfigError
 from headrace.core.field_selection import FIELD_LISTS, field_selection
 from headrace.core.ordering import OPTION as ORDERING_FIELD
 from headrace.core.ordering import ordering
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect_options import ERROR_MODE, INSERT_MODE, ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.version_range import InvalidVersionSpecification, VersionRange
 
@@ -249,9 +248,6 @@ def _not_yet_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if given.get(option, "").strip():
             shown = given[option]
             yield option, f"Invalid value {shown} for configuration {option}: {option} come with a later release."
-    for (option, value), reason in LATER_VALUES.items():
-        if given.get(option, "").strip().lower() == value:
-            yield option, f"Invalid value {value} for configuration {option}: {reason}."
     for option, reason in LATER.items():
         if option in given:
             yield option, f"{option} is not supported yet: {reason}."
@@ -267,6 +263,18 @@ def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     path = "reselect.cache.rocksdb.path"
     if given.get("reselect.cache.type") == "rocksdb" and not given.get(path):
         yield path, f'Missing required configuration "{path}": reselect.cache.type is rocksdb.'
+    for option in (ERROR_MODE, INSERT_MODE):
+        if given.get(option, "").strip().lower() == "dlq":
+            yield from ((option, f"Invalid value dlq for configuration {option}: {why}.") for why in _no_queue(given))
+
+
+def _no_queue(given: Mapping[str, str]) -> Iterator[str]:
+    """Why records whose rows cannot be completed have nowhere to go."""
+    queue = "errors.deadletterqueue.topic.name"
+    if given.get("errors.tolerance", "").strip().lower() != "all" or not given.get(queue, "").strip():
+        yield f"records go to the dead letter queue with errors.tolerance=all and {queue} only"
+    if given.get("insert.mode", "").strip().lower() == "insert":
+        yield "a history takes every event as it is; use warn or fail, auto or null"
 
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:

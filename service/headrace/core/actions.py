@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from headrace.core.conform import conformed
 from headrace.core.events import NO_POSITION, Actions, CellState, RowVersion
+from headrace.core.fold import OPEN
 from headrace.core.inference import is_inferred
 from headrace.core.ranking import arrived_later
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-
-_OPEN = (CellState.UNCHANGED, CellState.UNKNOWN)
 
 
 def table_schema(actions: Actions) -> pa.Schema:
@@ -54,13 +53,13 @@ def open_rows(actions: Actions, standing: Bools | None = None) -> Bools:
     if hollow.any():
         for column in actions.columns:
             if column.states is not None:
-                found |= hollow & np.isin(column.states, _OPEN)
+                found |= hollow & np.isin(column.states, OPEN)
     return found
 
 
 def with_nulls_for_open_cells(actions: Actions, rows: Bools) -> Actions:
     """The actions with NULL for every open cell of ``rows``."""
-    return _with_nulls(actions, rows, _OPEN)
+    return _with_nulls(actions, rows, OPEN)
 
 
 def with_nulls_for_absent_cells(actions: Actions, standing: Bools) -> Actions:

@@ -7,7 +7,7 @@ feed one table: offsets of one say nothing about those of another (``merge.md`` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -83,6 +83,25 @@ def combine(runs: Sequence[Changes]) -> Changes:
 def split(changes: Changes, at: int) -> tuple[Changes, Changes]:
     """The events before index ``at``, and the others."""
     return _slice(changes, 0, at), _slice(changes, at, len(changes))
+
+
+def remaining(changes: Changes, gone: Collection[int]) -> Changes:
+    """The events but those at the indexes ``gone``."""
+    kept = np.array([index for index in range(len(changes)) if index not in gone], np.int64)
+    place = {int(index): new for new, index in enumerate(kept)}
+    return replace(
+        changes,
+        operation=changes.operation[kept],
+        key=changes.key.take(pa.array(kept)),
+        version=changes.version.take(kept),
+        transaction=changes.transaction[kept],
+        columns=tuple(
+            Column(c.name, c.schema, c.values.take(pa.array(kept)), None if c.states is None else c.states[kept])
+            for c in changes.columns
+        ),
+        old_key={place[index]: key for index, key in changes.old_key.items() if index in place},
+        moved=frozenset(place[index] for index in changes.moved if index in place),
+    )
 
 
 def _slice(changes: Changes, begin: int, end: int) -> Changes:

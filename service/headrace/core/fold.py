@@ -7,7 +7,7 @@ cell is copied before the search has ended; each column is then gathered in one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,9 @@ from headrace.core.ranking import succeed
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+
+OPEN = (CellState.UNCHANGED, CellState.UNKNOWN)
+"""States of a cell of which an event says nothing."""
 
 NONE = -1
 """No event: the index of a cell that no event of the batch holds."""
@@ -63,6 +66,16 @@ def fold(
         carried_cells(changes, rows.index, rows.begin, rows.last, rows.codes, grouped.keys) if changes.old_key else {}
     )
     return _actions(changes, rows, key, carried)
+
+
+def standing_events(
+    changes: Changes, keys: Collection[str], ledger: Mapping[str, RowVersion], stored: Mapping[str, RowVersion]
+) -> Mapping[str, Ints]:
+    """The events of which the rows with these keys consist at the end of the batch: indexes, in order of arrival."""
+    grouped = group(changes)
+    rows = _incarnations(changes, grouped, applying(changes, grouped, ledger, stored))
+    spans = zip(grouped.keys.take(pa.array(rows.codes)).to_pylist(), rows.begin, rows.last, strict=True)
+    return {key: rows.index[begin : last + 1] for key, begin, last in spans if key in keys}
 
 
 def _incarnations(changes: Changes, grouped: Grouped, applies: Bools) -> Incarnations:

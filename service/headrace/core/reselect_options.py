@@ -26,6 +26,8 @@ CACHE_ALIASES = {
 }
 CACHE_FORMAT = 1
 """Of a cache that outlives the process; another one makes it void."""
+ERROR_MODE = "reselect.error.handling.mode"
+INSERT_MODE = "reselect.unresolved.insert.mode"
 _ROW_OPERATIONS = frozenset("cud")
 DEFAULT_PORTS: Mapping[str, int] = {Dialect.POSTGRESQL: 5432, Dialect.ORACLE: 1521}
 JAVA_ONLY = re.compile(r"\\[QEpPhHvVRXGkzZ]|&&")
@@ -117,6 +119,11 @@ class ReselectOptions:
     keeps_history: bool = False
     errors_retry_timeout_ms: int = 0
     errors_retry_delay_max_ms: int = 60_000
+
+    @property
+    def dead_letters(self) -> bool:
+        """Whether records whose rows cannot be completed go to the dead letter queue."""
+        return "dlq" in (self.error_handling_mode, self.unresolved_insert_mode)
 
     @property
     def caches(self) -> bool:
@@ -323,12 +330,12 @@ def _read(given: _Properties) -> ReselectOptions:
         null_values=given.flag("reselect.null.values", True),
         use_event_key=given.flag("reselect.use.event.key", False),
         key_columns=given.text("reselect.key.columns"),
-        error_handling_mode=given.word("reselect.error.handling.mode", "warn", "fail"),
+        error_handling_mode=given.word(ERROR_MODE, "warn", "fail", "dlq"),
         source_reads=given.word("reselect.source.reads", "all", "missing-rows", "none"),
         read_from=given.word("reselect.read.from", "primary", "replica"),
         batch_max_keys=given.number("reselect.batch.max.keys", 1000),
         batch_max_bytes=given.number("reselect.batch.max.bytes", 64 << 20),
-        unresolved_insert_mode=given.word("reselect.unresolved.insert.mode", "auto", "null", "fail"),
+        unresolved_insert_mode=given.word(INSERT_MODE, "auto", "null", "fail", "dlq"),
         unknown_null_mode=given.word("reselect.unknown.null.mode", "keep", "null"),
         visibility_check=given.word("reselect.visibility.check", "on", "off") == "on",
         visibility_timeout_ms=given.number("reselect.visibility.timeout.ms", 10_000),

@@ -40,17 +40,18 @@ class CassandraPipeline:
         self._new_columns = new_columns
         self._ledger: dict[str, RowVersion] | None = None
 
-    def write(self, batch: CassandraBatch, commit: Commit) -> None:
+    def write(self, batch: CassandraBatch, commit: Commit) -> tuple[()]:
         """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
 
-        Raises Retriable (call again with the same arguments) or Fatal; after an error nothing is half done that a
-        second call does not complete.
+        Leaves nothing out. Raises Retriable (call again with the same arguments) or Fatal; after an error nothing is
+        half done that a second call does not complete.
         """
         try:
             self._write(batch, commit)
         except BaseException:
             self._ledger = None  # read it again: it may hold more than we know
             raise
+        return ()
 
     def assigned(self) -> None:
         """Another assignment begins: somebody else may have written."""

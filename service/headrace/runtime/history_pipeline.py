@@ -40,7 +40,7 @@ class HistoryPipeline:
         self._stages = stages
         self._offsets: dict[tuple[str, int], int] | None = None
 
-    def write(self, content: Changes | Truncate, commit: Commit) -> None:
+    def write(self, content: Changes | Truncate, commit: Commit) -> tuple[()]:
         """Make a batch durable; its events that are in the table already are left out.
 
         Raises Retriable (call again with the same arguments) or Fatal.
@@ -54,6 +54,7 @@ class HistoryPipeline:
             self._offsets = None  # ask the table again: the commit may have gone in
             raise
         self._post_processor.committed(content.table)
+        return ()
 
     def assigned(self) -> None:
         """Another assignment begins: somebody else may have written."""

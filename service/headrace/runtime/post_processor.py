@@ -26,6 +26,7 @@ from headrace.core.reselect_rows import ReadRows
 from headrace.core.reselect_rules import TableRules, table_rules
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
+from headrace.core.unresolved import UnresolvedRows, unanswered
 from headrace.ports import RowSource
 from headrace.runtime.source_reader import NoMetrics, ReselectMetrics, SourceReader
 
@@ -85,7 +86,8 @@ class ReselectColumnsPostProcessor:
     # -- the batch of a table -----------------------------------------------------------------------------------------
 
     def resolve(self, actions: Actions) -> Actions:
-        """Decide every open cell of a table's batch; see ``core/reselect.complete`` for what it raises.
+        """Decide every open cell of a table's batch; see ``core/reselect.complete`` for what it raises, and
+        UnresolvedRows where ``reselect.error.handling.mode`` is dlq.
 
         May be called again for the same batch (a retry, or rows that turned out to have nothing to keep).
         """
@@ -98,7 +100,15 @@ class ReselectColumnsPostProcessor:
             completed = complete(planned, answer, failure)
         self._report(planned)
         self._guard(completed)
+        if self._options.error_handling_mode == "dlq":
+            self._refuse_unanswered(planned, completed, failure)
         return completed.actions
+
+    def _refuse_unanswered(self, planned: ReselectPlan, completed: Completed, failure: HeadraceError | None) -> None:
+        rows = unanswered(planned, completed)
+        if rows:
+            why = "the database did not have them" if failure is None else f"the database did not give them: {failure}"
+            raise UnresolvedRows(f"{why}; a later change of the row that tells them completes it", rows)
 
     def folded(self, changes: Changes, actions: Actions) -> None:
         """Count what a batch's events have decided among themselves."""
@@ -272,6 +282,8 @@ class ReselectColumnsPostProcessor:
         except (Retriable, Fatal) as error:
             if self._options.error_handling_mode == "fail":
                 raise
+            if self._options.error_handling_mode == "dlq" and isinstance(error, Retriable):
+                raise  # the database, not the record: nothing is dead-lettered because a server is down
             log.warning("reselect of %d row(s) of %s failed: %s", len(planned.rows), catalog.table.table, error)
             self._catalogs.pop(catalog.table, None)
             return None, error

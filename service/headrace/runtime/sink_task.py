@@ -1,7 +1,8 @@
 """The way of a record, from a chunk of Kafka records to the commit of its offset.
 
     put      check the sequence -> decode (thread) -> bad records to the dead letter queue -> into the batch manager
-    _drain   per table: next batch -> TablePipeline.write (thread): fold, reselect, merge -> complete the batch
+    _drain   per table: next batch -> TablePipeline.write (thread): fold, reselect, merge -> complete the batch;
+             changes of rows that could not be completed to the dead letter queue
     _commit  the group's offsets, over chunks of which every table is durable
 
 All methods run on the worker's event loop; decode and write run in threads and never on it. Reading is throttled, topic
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,11 +25,13 @@ from tenacity import stop_after_delay
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
 from headrace.core.cassandra_decoder import ConnectorDecoder
 from headrace.core.envelope import Decoded, EnvelopeOptions
-from headrace.core.errors import Fenced, Retriable
+from headrace.core.envelope_events import Errant
+from headrace.core.errors import Fenced, Retriable, Stage
 from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
 from headrace.core.sequence import ChunkSequence
 from headrace.core.table_sources import TableSources
+from headrace.core.unresolved import LeftOut
 from headrace.ports import (
     Chunk,
     Commit,
@@ -40,6 +43,7 @@ from headrace.ports import (
 )
 from headrace.runtime import failpoints
 from headrace.runtime.errant_reporter import ErrantReporter
+from headrace.runtime.kept_records import KeptRecords
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipelines import Pipelines
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
@@ -69,6 +73,7 @@ class SinkTaskOptions:
     tables: TableOptions
     pipeline: PipelineOptions
     fields: FieldSelection = field(default_factory=FieldSelection)
+    dead_letters_unresolved: bool = False
     tolerate_errors: bool = False
     log_errors: bool = False
     log_messages: bool = False
@@ -114,6 +119,7 @@ class SinkTask:
         self._wake: dict[str, asyncio.Event] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
         self._begun: set[TopicPartition] = set()
+        self._kept = KeptRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
         self._writing = 0
         self._quiet = asyncio.Event()
@@ -195,6 +201,7 @@ class SinkTask:
         self._heed_what_is_not_told(chunk.partition.topic, decoded)
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
             return
+        self._kept.keep(chunk)
         pieces = [(self._table_name(chunk.partition.topic, piece), piece) for piece in decoded.pieces]
         self._batches.add(chunk.partition, chunk.end, pieces, time.monotonic(), chunk.behind)
         for table in {name for name, _ in pieces}:
@@ -233,6 +240,7 @@ class SinkTask:
         self._sequence.begin(epoch)
         self._batches.reset()
         self._uncommitted.clear()
+        self._kept.clear()
         self._begun.clear()
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
@@ -295,8 +303,9 @@ class SinkTask:
         self._quiet.clear()
         self._throttle()
         try:
-            await self._write_with_patience(batch)
+            left_out = await self._write_with_patience(batch)
             if epoch == self._sequence.epoch:  # otherwise fenced: the new owner writes it again, without effect
+                await self._report_left_out(left_out)
                 self._moved(self._batches.complete(batch.id))
                 await self._commit()
             await self._in_thread(self._pipelines.of(batch).maintain)
@@ -306,13 +315,24 @@ class SinkTask:
                 self._quiet.set()
             self._note_idle()
 
-    async def _write_with_patience(self, batch: Batch) -> None:
+    async def _write_with_patience(self, batch: Batch) -> Sequence[LeftOut]:
         commit = Commit(batch.id, self._options.connector, self._options.group, _partitions(batch.offsets))
         retry = retrying(WRITE_PATIENCE / 3, partial(self._write_failed, batch))
         started = time.monotonic()
         pipeline = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
-        await retry.copy(stop=stop_after_delay(WRITE_PATIENCE))(self._in_thread, pipeline.write, batch.content, commit)
+        patient = retry.copy(stop=stop_after_delay(WRITE_PATIENCE))
+        left_out: Sequence[LeftOut] = await patient(self._in_thread, pipeline.write, batch.content, commit)
         self._observer.written(batch, time.monotonic() - started, time.time())
+        return left_out
+
+    async def _report_left_out(self, left_out: Sequence[LeftOut]) -> None:
+        """Changes whose rows could not be completed go where bad records go, before any offset passes them."""
+        for each in left_out:
+            partition = TopicPartition(each.version.topic, each.version.partition)
+            record = self._kept.record(partition, each.version.offset)
+            await self._errants.report([record], [Errant(0, Stage.TASK_PUT, each.error)])
+            self._observer.decoded(partition, 0, 0, 1)
+            self._post_processor.lost(*partition, each.version.offset)
 
     def _write_failed(self, batch: Batch, error: BaseException) -> None:
         log.warning("%s: writing %s failed and is repeated: %s", self._options.connector, batch.table, error)
@@ -331,6 +351,7 @@ class SinkTask:
 
     def _moved(self, offsets: Mapping[object, int]) -> None:
         self._uncommitted.update(_partitions(offsets))
+        self._kept.forget(_partitions(offsets))
 
     async def _commit(self) -> None:
         """Commit what has moved. What cannot be committed for now is tried again with the next; refused is dropped."""

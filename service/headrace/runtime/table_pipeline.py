@@ -8,7 +8,7 @@ defect or a second writer, and stops the task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -28,13 +28,15 @@ from headrace.core.actions import (
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
+from headrace.core.combine import remaining
 from headrace.core.conform import told
 from headrace.core.errors import Fatal
 from headrace.core.events import Actions, Changes, RowVersion, TableId, Truncate
-from headrace.core.fold import fold
+from headrace.core.fold import OPEN, fold
 from headrace.core.keys import FLOOR_KEY, in_key_order
 from headrace.core.ranking import succeed
 from headrace.core.tombstones import Tombstones
+from headrace.core.unresolved import SUPPLY, LeftOut, UnresolvedRows, left_out
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
 from headrace.runtime.schema_evolution import evolve
@@ -51,7 +53,10 @@ class PostProcessor(Protocol):
         """A batch was folded; the next call resolves what is left open."""
 
     def resolve(self, actions: Actions) -> Actions:
-        """The actions with every cell decided: VALUE, NULL, UNCHANGED (keep) or CARRIED."""
+        """The actions with every cell decided: VALUE, NULL, UNCHANGED (keep) or CARRIED.
+
+        Raises UnresolvedRows for rows that may not be written so: they are left out, and the others come again.
+        """
 
     def contradicted(self, table: TableId, kind: str, rows: int) -> None:
         """Rows show that events before them never came."""
@@ -104,15 +109,18 @@ class TablePipeline:
         self._tombstones: Tombstones | None = None
         self._assigned_anew = False
         self._early_floor: RowVersion | None = None
+        self._left_out: list[LeftOut] = []
 
-    def write(self, content: Changes | Truncate, commit: Commit) -> None:
+    def write(self, content: Changes | Truncate, commit: Commit) -> Sequence[LeftOut]:
         """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
 
-        Raises Retriable (call again with the same arguments) or Fatal. Nothing is half done: whatever was written
-        before an error does not apply a second time.
+        Returns the changes that were left out, because the options say so of rows that cannot be completed. Raises
+        Retriable (call again with the same arguments) or Fatal. Nothing is half done: whatever was written before an
+        error does not apply a second time.
         """
         if self._assigned_anew:
             self._assigned_anew, self._tombstones = False, None
+        self._left_out = []
         try:
             if isinstance(content, Truncate):
                 self._truncate(content, commit)
@@ -123,6 +131,9 @@ class TablePipeline:
             self._tombstones = None  # read them again: the ledger may hold more than we know
             raise
         self._post_processor.committed(content.table)
+        return sorted(
+            self._left_out, key=lambda each: (each.version.topic, each.version.partition, each.version.offset)
+        )
 
     def assigned(self) -> None:
         """Another assignment begins: somebody else may have written, and partitions begin at other offsets."""
@@ -142,11 +153,11 @@ class TablePipeline:
             tombstones.begin(changes.version)
             actions = fold(changes, tombstones.known)
         self._post_processor.folded(changes, actions)
-        actions = self._resolve(actions)
+        actions, whole = self._resolve_if_possible(actions)
         self._record_tombstones(actions)
         failpoints.reach("after-ledger")
         # What a key change carries over depends on which events of the old key apply: never guess.
-        guess = bool(changes.old_key) or bool(open_rows(actions).any())
+        guess = not whole or bool(changes.old_key) or bool(open_rows(actions).any())
         if guess or not _all_applied(actions, self._merge(actions, commit)):
             self._settle(changes, actions, commit)
         tombstones.end(changes.version)
@@ -157,6 +168,14 @@ class TablePipeline:
     def _resolve(self, actions: Actions) -> Actions:
         with self._stages("reselect"):
             return self._post_processor.resolve(lake_columns(actions, self._table.schema()))
+
+    def _resolve_if_possible(self, actions: Actions) -> tuple[Actions, bool]:
+        """False with the actions as they are where some rows have to be left out, which is for the exact path to do."""
+        try:
+            return self._resolve(actions), True
+        except UnresolvedRows:
+            self._post_processor.failed(actions.table)
+            return lake_columns(actions, self._table.schema()), False
 
     def _merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         with self._stages("merge"):
@@ -223,16 +242,36 @@ class TablePipeline:
         with self._stages("settle"):
             stored = {} if self._table.schema() is None else self._table.stored(actions)
             self._refuse_regression(changes, stored)
-            rest = fold(changes, self._ledger().known, stored)
-        standing = _standing(rest, stored)
-        rest = take_actions(rest, np.flatnonzero(~rest.delete | standing)) if _droppable(rest) else rest
-        rest = self._resolve(without_hollow_carries(rest, _standing(rest, stored)))
-        rest = self._decide_open_cells(rest, _standing(rest, stored))
+        rest = self._settled(changes, stored)
+        if self._left_out:
+            self._record_tombstones(rest)  # of deletes that a change which was left out stood on
         if len(rest) == 0:
             return
         rest = with_decided_gates(rest, stored)
         counts = self._merge(rest, commit)
         self._refuse_unexplained(rest, counts, stored)
+
+    def _settled(self, changes: Changes, stored: Mapping[str, RowVersion]) -> Actions:
+        """What is left to be written, complete; rows that cannot be completed are left out, if the options say so."""
+        while True:
+            with self._stages("settle"):
+                rest = fold(changes, self._ledger().known, stored)
+            standing = _standing(rest, stored)
+            rest = take_actions(rest, np.flatnonzero(~rest.delete | standing)) if _droppable(rest) else rest
+            rest = without_hollow_carries(rest, _standing(rest, stored))
+            try:
+                return self._decide_open_cells(self._resolve(rest), _standing(rest, stored))
+            except UnresolvedRows as error:
+                self._post_processor.failed(changes.table)
+                changes = self._without_unresolved(changes, rest, stored, error)
+
+    def _without_unresolved(
+        self, changes: Changes, rest: Actions, stored: Mapping[str, RowVersion], error: UnresolvedRows
+    ) -> Changes:
+        columns = {rest.key[index].as_py(): names for index, names in error.columns.items()}
+        gone = left_out(changes, columns, self._ledger().known, stored, str(error))
+        self._left_out += gone.values()
+        return remaining(changes, gone)
 
     def _refuse_regression(self, changes: Changes, stored: Mapping[str, RowVersion]) -> None:
         """Events far newer than a row with a higher position: the source's positions have started again (2.6)."""
@@ -258,12 +297,14 @@ class TablePipeline:
         self._post_processor.contradicted(rest.table, "update_without_create", int((hollow & ~rest.fresh).sum()))
         if self._options.unresolved_insert_mode == "null":
             return with_nulls_for_open_cells(rest, hollow)
+        if self._options.unresolved_insert_mode == "dlq":
+            columns = {index: _open_columns(rest, index) for index in np.flatnonzero(hollow).tolist()}
+            raise UnresolvedRows(f"the row is not in {self._name}, and nothing could supply them; {SUPPLY}", columns)
         index = int(np.flatnonzero(hollow)[0])
         event = rest.version.row(index)
         raise Fatal(
             f"{self._name}: {_place(event)} leaves out column(s) {', '.join(_open_columns(rest, index))} of a row "
-            "that is not in the table, and nothing could supply them; configure reselect.database.*, or set "
-            "reselect.unresolved.insert.mode=null"
+            f"that is not in the table, and nothing could supply them; {SUPPLY}"
         )
 
     def _refuse_unexplained(self, rest: Actions, counts: MergeCounts, stored: Mapping[str, RowVersion]) -> None:
@@ -305,6 +346,7 @@ def _place(event: RowVersion) -> str:
     return f"{event.topic}-{event.partition} at offset {event.offset}"
 
 
-def _open_columns(actions: Actions, index: int) -> list[str]:
-    rows = take_actions(actions, np.array([index]))
-    return [column.name for column in rows.columns if column.states is not None and column.states[0] > 1]
+def _open_columns(actions: Actions, index: int) -> tuple[str, ...]:
+    return tuple(
+        column.name for column in actions.columns if column.states is not None and column.states[index] in OPEN
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, wait_random
@@ -66,8 +66,9 @@ class TableRepair:
         self._now = now
         self._paused = paused
         self._busy = False
+        options = replace(sink.options, unresolved_insert_mode="fail")  # there is no record behind a repaired row
         self._pipeline = TablePipeline(
-            sink.table_name, table.lake, _NothingOpen(), sink.options, now, lambda stage: nullcontext()
+            sink.table_name, table.lake, _NothingOpen(), options, now, lambda stage: nullcontext()
         )
 
     def mend(self, differences: Sequence[Difference]) -> int:

@@ -157,6 +157,7 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
             position_regression=config.get_int("source.position.regression.ms") * 1000,
             tombstone_retention=config.get_int("tombstone.retention.ms") * 1000,
         ),
+        dead_letters_unresolved=reselect.dead_letters,
         tolerate_errors=config.get_string("errors.tolerance") == "all",
         log_errors=config.get_boolean("errors.log.enable"),
         log_messages=config.get_boolean("errors.log.include.messages"),

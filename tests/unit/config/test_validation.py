@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.config.connector import CONNECTOR_OPTIONS, LATER, LATER_VALUES, TABLE_PROPERTIES
+from headrace.config.connector import CONNECTOR_OPTIONS, LATER, TABLE_PROPERTIES
 from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
 from headrace.core.reselect_options import ReselectOptions
 
@@ -127,10 +127,15 @@ def test_keys_of_later_releases_are_refused_with_the_reason(option: str) -> None
     assert "later release" in _errors(**{option: "x"})[option][0]
 
 
-@pytest.mark.parametrize(("option", "value"), LATER_VALUES)
-def test_values_of_later_releases_are_refused_with_the_reason(option: str, value: str) -> None:
-    """Never silently accepted."""
-    assert any("later release" in message for message in _errors(**{option: value})[option])
+@pytest.mark.parametrize("option", ["reselect.error.handling.mode", "reselect.unresolved.insert.mode"])
+def test_dead_letters_need_a_queue(option: str) -> None:
+    """And tolerance; a history has no rows to complete."""
+    queue = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "bad"}
+    assert _errors(**{option: "dlq"}, **queue) == {}
+    for lacking in queue:
+        given = {name: value for name, value in queue.items() if name != lacking}
+        assert "errors.tolerance=all and errors.dead" in _errors(**{option: "DLQ"}, **given)[option][0]
+    assert "a history" in _errors(**{option: "dlq", "insert.mode": "insert"}, **queue)[option][0]
 
 
 @pytest.mark.parametrize("option", ["transforms", "predicates"])

@@ -64,6 +64,7 @@ class Harness:
         history: bool = False,
         fields: FieldSelection | None = None,
         observer: Observer = NO_OBSERVER,
+        dead_letters: bool = False,
         **logged: bool,
     ) -> SinkTask:
         options = SinkTaskOptions(
@@ -74,7 +75,8 @@ class Harness:
             envelope=EnvelopeOptions(keyless=history),
             batches=BatchPolicy(linger=linger),
             tables=TableOptions(history=history),
-            pipeline=PipelineOptions(),
+            pipeline=PipelineOptions(unresolved_insert_mode="dlq" if dead_letters else "auto"),
+            dead_letters_unresolved=dead_letters,
             fields=fields or FieldSelection(),
             tolerate_errors=tolerate,
             **logged,
@@ -228,6 +230,64 @@ async def test_a_tolerated_record_goes_to_the_dead_letter_queue(harness: Harness
     assert set(harness.rows()) == {"=2"}
 
 
+def with_dead_letters(harness: Harness) -> MemoryDeadLetterQueue:
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0)
+    return harness.dead_letters
+
+
+async def test_changes_of_a_row_that_nothing_completes_go_to_the_dead_letter_queue(harness: Harness) -> None:
+    """All that left the value out, as they came; deletes between them and other rows are applied, offsets move on."""
+    queue = with_dead_letters(harness)
+    harness.insert(1, 1, "one")
+    harness.insert(2, 2, "two")
+    lacking = [
+        change(op, {"id": number, "name": PLACEHOLDER, "size": lsn}, lsn)
+        for op, number, lsn in (("u", 9, 10), ("u", 9, 11), ("c", 2, 13))
+    ]
+    harness.broker.append(TOPIC, lacking[0], key({"id": 9}))
+    harness.broker.append(TOPIC, lacking[1], key({"id": 9}))
+    harness.broker.append(TOPIC, change("d", None, 12, columns={"id": 2, "name": ""}), key({"id": 2}))
+    harness.broker.append(TOPIC, lacking[2], key({"id": 2}))
+    async with running(harness.task(tolerate=True, dead_letters=True, linger=0.2)):
+        await eventually(lambda: harness.offset() == 6)
+    assert harness.failures == []
+    assert harness.rows() == {"=1": {"id": 1, "name": "one", "size": None}}
+    assert sorted(letter.value or b"" for letter in queue.letters) == sorted(lacking)
+    headers = dict(queue.letters[0].headers)
+    assert headers["__connect.errors.stage"] == b"TASK_PUT"
+    assert headers["__connect.errors.class.name"] == b"org.apache.kafka.connect.sink.SinkTask"
+    assert headers["__connect.errors.offset"] == b"2"
+    assert b"column(s) name were left out" in (headers["__connect.errors.exception.message"] or b"")
+
+
+async def test_a_dead_letter_is_no_row_until_a_change_tells_all(harness: Harness) -> None:
+    """In batches of their own: the next update that leaves the value out goes the same way, a whole one does not."""
+    queue = with_dead_letters(harness)
+    async with running(harness.task(tolerate=True, dead_letters=True)):
+        for offset, name in enumerate([PLACEHOLDER, PLACEHOLDER, "told", PLACEHOLDER]):
+            change_ = change("u", {"id": 1, "name": name, "size": offset}, offset + 1)
+            harness.broker.append(TOPIC, change_, key({"id": 1}))
+            await eventually(lambda read=offset: harness.offset() == read + 1)
+    assert harness.rows() == {"=1": {"id": 1, "name": "told", "size": 3}}
+    assert len(queue.letters) == 2
+
+
+async def test_a_change_that_the_database_cannot_complete_is_a_dead_letter(harness: Harness) -> None:
+    """``reselect.error.handling.mode=dlq``: the row is gone at the source; what stands stays as it was."""
+    queue = with_dead_letters(harness)
+    harness.insert(1, 1, "A")
+    harness.insert(2, 2, "kept")
+    processor = cached_reselect("B", error_handling_mode="dlq", cache_enabled=False)
+    for number in (1, 2):
+        row = {"id": number, "name": PLACEHOLDER}
+        async with running(harness.task(tolerate=True, dead_letters=True, processor=processor)):
+            await eventually(lambda read=number: harness.offset() == read + 1)
+            harness.broker.append(TOPIC, change("u", row, 10 + number), key({"id": number}))
+            await eventually(lambda read=number: harness.offset() == read + 2)
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}, "=2": {"id": 2, "name": "kept"}}
+    assert [dict(letter.headers)["__connect.errors.offset"] for letter in queue.letters] == [b"3"]
+
+
 @pytest.mark.parametrize(("included", "place"), [(False, []), (True, ["topic=shop.public.items", "offset=0"])])
 async def test_what_the_log_says_of_a_tolerated_record(
     harness: Harness, caplog: pytest.LogCaptureFixture, included: bool, place: list[str]
@@ -247,13 +307,14 @@ ITEMS = TableId("shop", "shop", "public", "items")
 INT, TEXT = SqlType(20, "pg_catalog", "int8"), SqlType(25, "pg_catalog", "text")
 
 
-def cached_reselect(name_now: str, rows: RowStore | None = None) -> ReselectColumnsPostProcessor:
-    """Reselect with a cache, from a database where row 1 has this name."""
+def cached_reselect(name_now: str, rows: RowStore | None = None, **options: Any) -> ReselectColumnsPostProcessor:
+    """Reselect with a cache (or other ``options``), from a database where row 1 has this name."""
     columns = (CatalogColumn("id", 1, INT, attlen=8), CatalogColumn("name", 2, TEXT, attstorage="x"))
     schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
     source = MemoryRowSource()
     source.add(CatalogTable(ITEMS, "r", "d", columns, (KeyColumn("id", INT),)), schema, [{"id": 1, "name": name_now}])
-    return ReselectColumnsPostProcessor(ReselectOptions(null_values=False, cache_enabled=True), source, rows=rows)
+    told = ReselectOptions(**{"null_values": False, "cache_enabled": True} | options)
+    return ReselectColumnsPostProcessor(told, source, rows=rows)
 
 
 async def test_n09_lost_record_voids_the_cache(harness: Harness) -> None:

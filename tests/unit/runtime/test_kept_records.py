@@ -1,0 +1,39 @@
+"""Records are kept until they are durable, and only where they may be asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.errors import Fatal
+from headrace.ports import Chunk, TopicPartition
+from headrace.runtime.kept_records import KeptRecords
+from headrace_connectors.memory.feed import MemoryRecord
+
+PLACE = TopicPartition("t", 0)
+
+
+def chunk(begin: int, end: int) -> Chunk:
+    records = [MemoryRecord("t", 0, offset, 0, b"k", b"%d" % offset) for offset in range(begin, end)]
+    return Chunk(0, 0, PLACE, records, begin, end)
+
+
+def test_a_record_is_kept_until_its_chunk_is_durable() -> None:
+    """Offsets that end within a chunk leave it."""
+    kept = KeptRecords(wanted=True)
+    kept.keep(chunk(0, 3))
+    kept.keep(chunk(3, 5))
+    kept.forget({PLACE: 4})
+    assert kept.record(PLACE, 4).value == b"4"
+    with pytest.raises(Fatal, match="t-0: the record at offset 2"):
+        kept.record(PLACE, 2)
+    kept.clear()
+    with pytest.raises(Fatal):
+        kept.record(PLACE, 4)
+
+
+def test_nothing_is_kept_that_nobody_may_ask_for() -> None:
+    """Batches are bounded by memory."""
+    kept = KeptRecords(wanted=False)
+    kept.keep(chunk(0, 3))
+    with pytest.raises(Fatal):
+        kept.record(PLACE, 1)
