@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from headrace import __version__
-from headrace.rest import connector_plugins, connectors, errors, health, loggers, root
+from headrace.rest import connector_plugins, connectors, errors, health, loggers, openapi, root
 from headrace.rest.health import Exposition
 from headrace.rest.transport import ConnectTransport
 from headrace.runtime.herder import Herder
@@ -13,12 +13,13 @@ from headrace.runtime.worker import Worker
 
 
 def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
-    """The application for ``worker``; it holds no state of its own. Nothing but this API is served, no pages."""
+    """The application for ``worker``; it holds no state of its own. ``/docs`` is its only page."""
     app = FastAPI(
         title="Headrace",
         version=__version__,
-        docs_url=None,
+        description="Kafka Connect's REST API, for sinks that keep lakehouse tables equal to database tables",
         redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
     )
     app.state.worker = worker
@@ -33,5 +34,6 @@ def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
         routers.append(loggers.router(herder))
     for router in routers:
         app.include_router(router)
+    openapi.install(app)
     app.add_middleware(ConnectTransport, routes=[route for router in routers for route in router.routes])
     return app

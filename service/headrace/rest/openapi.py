@@ -1,0 +1,248 @@
+"""What ``/docs`` and ``/openapi.json`` say of the API: one entry per request, with its body and its answers.
+
+The framework cannot know them, because bodies are read as Connect reads them (``bodies.py``) and not as types of
+Python's. What it does know, the paths and their parameters, is taken from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI
+
+Json = dict[str, Any]
+Answers = Mapping[int, tuple[str, Json | None]]
+
+_TEXT: Json = {"type": "string"}
+_NUMBER: Json = {"type": "integer"}
+_FLAG: Json = {"type": "boolean"}
+_STATE: Json = {"enum": ["UNASSIGNED", "RUNNING", "PAUSED", "FAILED", "RESTARTING", "STOPPED", "DESTROYED"]}
+_LEVEL: Json = {"enum": ["OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"]}
+
+
+def _object(required: Mapping[str, Json], optional: Mapping[str, Json] | None = None) -> Json:
+    properties = {**required, **(optional or {})}
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def _list(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+def _map(values: Json) -> Json:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _ref(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+_SCALAR: Json = {"type": ["string", "number", "boolean", "null"]}
+_SEEN = {"state": _STATE, "worker_id": _TEXT}
+_MAYBE = {"version": _TEXT, "trace": _TEXT}
+_NOTES = _list(_object({"note": _TEXT, "where": _list(_TEXT)}))
+_NULLABLE: Json = {"type": ["string", "null"]}
+_MESSAGE = _object({"message": _TEXT})
+SCHEMAS: Mapping[str, Json] = {
+    "Error": _object({"error_code": _NUMBER, "message": _TEXT}),
+    "Config": _map(_TEXT),
+    "ConfigGiven": _map(_SCALAR),
+    "CreateConnectorRequest": {
+        **_object(
+            {"name": _TEXT, "config": _ref("ConfigGiven")},
+            {"initial_state": {"enum": ["RUNNING", "PAUSED", "STOPPED"]}},
+        ),
+        "additionalProperties": False,
+    },
+    "ConnectorTaskId": _object({"connector": _TEXT, "task": _NUMBER}),
+    "ConnectorInfo": _object(
+        {"name": _TEXT, "config": _ref("Config"), "tasks": _list(_ref("ConnectorTaskId")), "type": _TEXT}
+    ),
+    "TaskState": _object({"id": _NUMBER, **_SEEN}, {**_MAYBE, "notes": _NOTES}),
+    "ConnectorStateInfo": _object(
+        {"name": _TEXT, "connector": _object(_SEEN, _MAYBE), "tasks": _list(_ref("TaskState")), "type": _TEXT}
+    ),
+    "TaskInfo": _object({"id": _ref("ConnectorTaskId"), "config": _ref("Config")}),
+    "ConnectorOffsets": {
+        **_object(
+            {
+                "offsets": _list(
+                    _object(
+                        {"partition": _object({"kafka_topic": _TEXT, "kafka_partition": _NUMBER})},
+                        {"offset": {"anyOf": [_object({"kafka_offset": _NUMBER}), {"type": "null"}]}},
+                    )
+                )
+            }
+        ),
+        "additionalProperties": False,
+    },
+    "PluginInfo": _object({"class": _TEXT, "type": _TEXT}, {"version": _TEXT}),
+    "ConfigKeyInfo": _object(
+        {
+            **dict.fromkeys(("name", "type", "importance", "documentation", "width", "display_name"), _TEXT),
+            **{"required": _FLAG, "default_value": _NULLABLE, "group": _NULLABLE},
+            **{"order_in_group": _NUMBER, "dependents": _list(_TEXT)},
+        }
+    ),
+    "ConfigValueInfo": _object(
+        {
+            **{"name": _TEXT, "value": _NULLABLE, "visible": _FLAG},
+            **{"recommended_values": _list(_TEXT), "errors": _list(_TEXT)},
+        }
+    ),
+    "ConfigInfos": _object(
+        {
+            **{"name": _TEXT, "error_count": _NUMBER, "groups": _list(_TEXT)},
+            "configs": _list(_object({"definition": _ref("ConfigKeyInfo"), "value": _ref("ConfigValueInfo")})),
+        }
+    ),
+    "LoggerLevel": _object({"level": _LEVEL, "last_modified": {"type": ["integer", "null"]}}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One request. ``query`` has the parameters by name, with their values and what they do."""
+
+    summary: str
+    answers: Answers
+    body: Json | None = None
+    query: Mapping[str, tuple[Json, str]] = field(default_factory=dict)
+
+
+def _query(**parameters: tuple[Json, str]) -> Mapping[str, tuple[Json, str]]:
+    return parameters
+
+
+_INFO, _STATES = _ref("ConnectorInfo"), _ref("ConnectorStateInfo")
+_CONFIG = _ref("ConfigGiven")
+_DONE = "Accepted; the worker does it next"
+_INTERNAL = "Between workers of Kafka Connect; always refused here (400)"
+_EXPANDED = _map(_object({}, {"info": _INFO, "status": _STATES}))
+
+OPERATIONS: Mapping[str, Operation] = {
+    "get /": Operation(
+        "Who answers",
+        {200: ("Versions and cluster", _object({"version": _TEXT, "commit": _TEXT, "kafka_cluster_id": _NULLABLE}))},
+    ),
+    "get /health": Operation(
+        "Is the worker ready? Failed connectors do not matter here",
+        {
+            status: (text, _object({"status": _TEXT, "message": _TEXT}))
+            for status, text in ((200, "Ready"), (503, "Starting"))
+        },
+    ),
+    "get /metrics": Operation("Metrics for Prometheus", {200: ("Text exposition", {})}),
+    "get /connectors": Operation(
+        "All connectors",
+        {200: ("Names; with expand, a map of views by name", {"anyOf": [_list(_TEXT), _EXPANDED]})},
+        query=_query(expand=(_list({"enum": ["info", "status"]}), "Which views; may repeat")),
+    ),
+    "post /connectors": Operation("Create a connector", {201: ("Created", _INFO)}, body=_ref("CreateConnectorRequest")),
+    "get /connectors/{name}": Operation(
+        "A connector with its configuration and tasks", {200: ("The connector", _INFO)}
+    ),
+    "delete /connectors/{name}": Operation("Remove a connector; its group's offsets stay", {204: ("Removed", None)}),
+    "get /connectors/{name}/config": Operation("Its configuration, as given", {200: ("Values by key", _ref("Config"))}),
+    "put /connectors/{name}/config": Operation(
+        "Replace its configuration, or create it", {200: ("Replaced", _INFO), 201: ("Created", _INFO)}, body=_CONFIG
+    ),
+    "patch /connectors/{name}/config": Operation(
+        "Change some keys; null removes one", {200: ("Changed", _INFO)}, body=_CONFIG
+    ),
+    "get /connectors/{name}/topics": Operation(
+        "The topics that it has read", {200: ("By connector", _map(_object({"topics": _list(_TEXT)})))}
+    ),
+    "put /connectors/{name}/topics/reset": Operation("Start that list afresh", {202: ("Accepted", None)}),
+    "get /connectors/{name}/offsets": Operation("How far it is", {200: ("By partition", _ref("ConnectorOffsets"))}),
+    "patch /connectors/{name}/offsets": Operation(
+        "Set offsets of a stopped connector; null removes one",
+        {200: ("Altered", _MESSAGE)},
+        body=_ref("ConnectorOffsets"),
+    ),
+    "delete /connectors/{name}/offsets": Operation(
+        "Remove the offsets of a stopped connector", {200: ("Reset", _MESSAGE)}
+    ),
+    "get /connectors/{name}/status": Operation("States of connector and tasks", {200: ("States", _STATES)}),
+    "put /connectors/{name}/pause": Operation("Pause: stays in its group", {202: (_DONE, None)}),
+    "put /connectors/{name}/resume": Operation("Run again", {202: (_DONE, None)}),
+    "put /connectors/{name}/stop": Operation("Stop: leaves its group, has no tasks", {204: (_DONE, None)}),
+    "post /connectors/{name}/restart": Operation(
+        "Restart the connector; with a flag its tasks as well",
+        {202: ("With a flag: what will restart", _STATES), 204: ("Without: the connector alone", None)},
+        query=_query(includeTasks=(_FLAG, "Also its tasks"), onlyFailed=(_FLAG, "Only what has failed")),
+    ),
+    "get /connectors/{name}/tasks": Operation("Its tasks' configurations", {200: ("Tasks", _list(_ref("TaskInfo")))}),
+    "post /connectors/{name}/tasks": Operation(_INTERNAL, {}, body=_list(_CONFIG)),
+    "put /connectors/{name}/fence": Operation(_INTERNAL, {}),
+    "get /connectors/{name}/tasks/{task}/status": Operation("State of a task", {200: ("State", _ref("TaskState"))}),
+    "post /connectors/{name}/tasks/{task}/restart": Operation("Restart a task", {204: (_DONE, None)}),
+    "get /connector-plugins": Operation(
+        "Connector classes",
+        {200: ("Plug-ins", _list(_ref("PluginInfo")))},
+        query=_query(connectorsOnly=(_FLAG, "false: converters and the like as well")),
+    ),
+    "get /connector-plugins/{plugin}/config": Operation(
+        "The options of a plug-in",
+        {200: ("Definitions", _list(_ref("ConfigKeyInfo")))},
+        query=_query(version=(_TEXT, "A range of versions, as Maven writes it")),
+    ),
+    "put /connector-plugins/{plugin}/config/validate": Operation(
+        "Check a configuration", {200: ("Each option's value and errors", _ref("ConfigInfos"))}, body=_CONFIG
+    ),
+    "get /admin/loggers": Operation("Levels of this worker's loggers", {200: ("By name", _map(_ref("LoggerLevel")))}),
+    "get /admin/loggers/{name}": Operation("Level of a logger", {200: ("Level", _ref("LoggerLevel"))}),
+    "put /admin/loggers/{name}": Operation(
+        "Set a logger and all below it",
+        {200: ("The loggers that changed", _list(_TEXT)), 204: ("Sent to all workers", None)},
+        body=_object({"level": _LEVEL}),
+        query=_query(scope=({"enum": ["worker", "cluster"]}, "This worker, or all of them")),
+    ),
+}
+
+
+def install(app: FastAPI) -> None:
+    """Let the application describe itself with this table, at the first request for it."""
+    generated = app.openapi
+
+    def document() -> Json:
+        return app.openapi_schema or _completed(generated())
+
+    app.openapi = document  # type: ignore[method-assign]  # FastAPI's own way
+
+
+def _completed(document: Json) -> Json:
+    """Raises KeyError for a request that has no entry."""
+    document["components"] = {"schemas": dict(SCHEMAS)}
+    for path, methods in document["paths"].items():
+        for method, described in methods.items():
+            described |= _described(OPERATIONS[f"{method} {path}"], described.get("parameters", ()))
+    return document
+
+
+def _described(operation: Operation, path_parameters: Sequence[Json]) -> Json:
+    """The members of an operation that replace the framework's."""
+    answers = {str(status): _answer(text, schema) for status, (text, schema) in operation.answers.items()}
+    query = [
+        {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
+        for name, (schema, text) in operation.query.items()
+    ]
+    body = {} if operation.body is None else {"requestBody": {"required": True, **_content(operation.body)}}
+    return {
+        "summary": operation.summary,
+        "parameters": [*path_parameters, *query],
+        "responses": {**answers, "default": _answer("Any error", _ref("Error"))},
+        **body,
+    }
+
+
+def _answer(text: str, schema: Json | None) -> Json:
+    if schema is None:
+        return {"description": text}
+    return {"description": text, **_content(schema, "application/json" if schema else "text/plain")}
+
+
+def _content(schema: Json, media_type: str = "application/json") -> Json:
+    return {"content": {media_type: {"schema": schema}}}

@@ -1,0 +1,161 @@
+"""What the API says of itself, and schemathesis sending whatever that allows and forbids: no bug's 500, no hang.
+
+Connect answers 500 to bodies that it cannot read and to offsets that Kafka refuses; ``CONNECTS_OWN`` has its texts.
+Names and keys that exist are mixed into what is generated, so that requests get past the first check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rest.asgi import request
+from rest.served import served
+from rest.worker_api import SHOP, Api
+from schemathesis import Case, GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from headrace.rest.openapi import OPERATIONS
+
+EXAMPLES = 10 if settings().derandomize else 300  # HYPOTHESIS_PROFILE=search looks for more
+SECONDS = 5.0
+CONNECTS_OWN = re.compile(
+    r"Cannot deserialize value of type |Unrecognized (field|token) |Unexpected |Invalid UTF-8 in the request body"
+    r"|Expecting |Extra data|Unterminated |Invalid |The request has no (config|body)"
+    r"|org\.apache\.kafka\.connect\.runtime\.rest\.errors\.BadRequestException: "
+    r"|Failed to (modify|alter|reset) (consumer group )?offsets for (sink )?connector "
+)
+
+
+CREATED = {"name": "made", "config": {**SHOP, "name": "made"}}
+AIMED_PATHS = {
+    "/connectors": [{"name": "shop", "task": "0"}, {"name": "stopped", "task": "x"}],
+    "/connector-plugins": [{"plugin": "LakehouseSink"}],
+    "/admin/loggers": [{"name": "headrace"}],
+}
+"""What exists, by the beginning of a path."""
+AIMED_BODIES: dict[str, dict[str, Any]] = {
+    "POST /connectors": CREATED,
+    "PUT /connectors/{name}/config": {**SHOP, "tasks.max": 2},
+    "PATCH /connectors/{name}/config": {"tasks.max": 1},
+    "PUT /connector-plugins/{plugin}/config/validate": dict(SHOP),
+}
+"""Members that a body needs to get past the first check."""
+
+
+def _aimed(case: Case, label: str) -> Case:
+    """The case with the members that its request needs, beside those that were generated."""
+    if isinstance(case.body, dict):
+        case.body = {**case.body, **AIMED_BODIES.get(label, {})}
+    return case
+
+
+def _cases(label: str) -> st.SearchStrategy[Case]:
+    """What the description allows and what it forbids, half of it about things that exist."""
+    operation = REQUESTS[label]
+    anywhere = [operation.as_strategy(generation_mode=mode) for mode in GenerationMode]
+    there = next((paths for beginning, paths in AIMED_PATHS.items() if beginning in label), [])
+    names = [{name: value for name, value in path.items() if f"{{{name}}}" in label} for path in there]
+    aimed = [
+        operation.as_strategy(generation_mode=mode, path_parameters=path or None)
+        for path in names
+        for mode in GenerationMode
+    ]
+    return st.one_of(*anywhere, *(strategy.map(lambda case: _aimed(case, label)) for strategy in aimed))
+
+
+class Served(threading.Thread):
+    """A worker behind its HTTP server, in a thread of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(name="worker")
+        self.up = threading.Event()
+        self.url = ""
+
+    def run(self) -> None:
+        asyncio.run(self._serve())
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self.join()
+
+    async def _serve(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        api = Api()
+        api.stores.group_offsets.partitions = {"shop.public.orders": 2}
+        await api.worker.start()
+        async with served(api.app) as self.url:
+            self.up.set()
+            await self._over.wait()
+        await api.worker.stop()
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Served]:
+    """A worker for all tests of this file."""
+    worker = Served()
+    worker.start()
+    assert worker.up.wait(SECONDS)
+    yield worker
+    worker.stop()
+
+
+@pytest.fixture
+def url(worker: Served) -> str:
+    """Where the worker answers, with both connectors as they were before other tests."""
+    for name, verb in (("shop", "resume"), ("stopped", "stop")):
+        requests.put(f"{worker.url}/connectors/{name}/config", json=SHOP, timeout=SECONDS).raise_for_status()
+        requests.put(f"{worker.url}/connectors/{name}/{verb}", timeout=SECONDS).raise_for_status()
+    return worker.url
+
+
+DOCUMENT = Api().app.openapi()
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+REQUESTS = {operation.label: operation for operation in (each.ok() for each in SCHEMA.get_all_operations())}
+
+
+@pytest.mark.parametrize("label", REQUESTS)
+def test_whatever_is_sent_gets_an_answer_of_the_description(url: str, label: str) -> None:
+    """In time, with a described status and body; 500 only where Connect itself gives it."""
+    with requests.Session() as session:
+
+        @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+        @given(_cases(label))
+        def send(case: Case) -> None:
+            answer = case.call(base_url=url, session=session, timeout=SECONDS)
+            checks = [status_code_conformance, content_type_conformance, response_schema_conformance]
+            case.validate_response(answer, checks=checks)
+            if answer.status_code >= 500:
+                assert CONNECTS_OWN.match(answer.json()["message"]), answer.json()
+
+        send()
+
+
+def test_every_request_is_described() -> None:
+    """And nothing that does not exist; 422 never stands there."""
+    described = {
+        f"{method} {path}": each for path, methods in DOCUMENT["paths"].items() for method, each in methods.items()
+    }
+    assert described.keys() == OPERATIONS.keys()
+    assert not any("422" in operation["responses"] for operation in described.values())
+
+
+@pytest.mark.anyio
+async def test_the_page_shows_the_description() -> None:
+    """For a browser, which asks for HTML."""
+    page = await request(Api().app, "GET", "/docs", {"Accept": "text/html"})
+    assert page.status == 200
+    assert b"/openapi.json" in page.body
+    assert (await request(Api().app, "GET", "/openapi.json")).json()["paths"].keys() == DOCUMENT["paths"].keys()
