@@ -21,6 +21,7 @@ from headrace.ports import CompactedLog, LogRecord
 
 log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
+_AT_FIRST = TargetState.STARTED
 
 
 class ConfigStore:
@@ -44,7 +45,12 @@ class ConfigStore:
         self._level_asked = level_asked or _nobody
 
     async def put_connector(self, name: str, config: Mapping[str, str], target: TargetState | None = None) -> None:
-        """Create or change a connector; ``target`` for a new one that does not start at once. Raises Retriable."""
+        """Create or change a connector; ``target`` for a new one that does not start at once. Raises Retriable.
+
+        A new one starts, whatever a creation or a removal that was cut half way has left of its name.
+        """
+        if target is None and name not in self.state.connectors() and self.state.target_state(name) != _AT_FIRST:
+            target = _AT_FIRST
         await self._log.append(config_state.connector_records(name, config, target))
 
     async def remove_connector(self, name: str) -> None:
