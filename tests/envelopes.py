@@ -57,3 +57,28 @@ def _document(payload: Any, schema: dict[str, Any], schemas: bool) -> bytes:
 def _struct(row: Row, name: str) -> dict[str, Any]:
     fields = [{"type": _TYPES[type(value)], "optional": True, "field": field} for field, value in row.items()]
     return {"type": "struct", "name": name, "optional": True, "fields": fields}
+
+
+def whole_change(op: str, before: Row | None, after: Row | None, lsn: int, *, table: str = "items") -> bytes:
+    """A change event whose schema has all that Debezium's has, which transforms go by."""
+    source = {
+        "connector": "postgresql",
+        "name": "shop",
+        "db": "shop",
+        "schema": "public",
+        "table": table,
+        "lsn": lsn,
+        "ts_ms": 1_700_000_000_000,
+        "snapshot": "false",
+    }
+    payload = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1_700_000_000_001}
+    row = _struct(after or before or {}, f"shop.public.{table}.Value")
+    fields = [
+        row | {"field": "before"},
+        row | {"field": "after"},
+        _struct(source, "io.debezium.connector.postgresql.Source") | {"field": "source", "optional": False},
+        {"type": "string", "field": "op"},
+        {"type": "int64", "optional": True, "field": "ts_ms"},
+    ]
+    schema = {"type": "struct", "name": f"shop.public.{table}.Envelope", "fields": fields}
+    return _document(payload, schema, schemas=True)

@@ -164,6 +164,11 @@ class Verification:
         self._task = sink_task_options(connector, reselect)
         if self._task.tables.history:
             raise ConfigError("a history has a row for every event, so it equals no table of the source", "insert.mode")
+        if self._task.transforms:
+            raise ConfigError(
+                "what transforms make equals no table of the source; name tables by collection.name.format instead",
+                "transforms",
+            )
         self._arguments = arguments
         self._report = report
         self._folder = folder

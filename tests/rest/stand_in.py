@@ -56,6 +56,7 @@ class FileStreamSinkConnector:
 
 
 _FILE = ConfigKey("file", Type.STRING, None, Importance.HIGH, "Where to write.")
+_ALIASES = ("transforms.", "predicates.")
 _CONVERTERS = ("key.converter", "value.converter")
 
 
@@ -66,7 +67,7 @@ def _lenient(properties: Properties) -> dict[str, str | None]:
 def _is_connects(info: ConfigInfo) -> bool:
     """Whether Connect would list it: an option of the framework's, or one that the configuration has and is wrong."""
     name, errors = info.definition.name, info.value.errors
-    if name in FRAMEWORK_OPTIONS or name.startswith(CLIENT_OVERRIDES):
+    if name in FRAMEWORK_OPTIONS or name.startswith((*CLIENT_OVERRIDES, *_ALIASES)):
         return True
     return bool(errors) and not errors[0].startswith("Unknown configuration")
 

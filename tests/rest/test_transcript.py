@@ -42,7 +42,6 @@ WORKER = {
 _COMMIT = "our own commit, and no Kafka cluster behind the memory stores"
 _NO_PAGES = "errors are JSON here, also those that Connect's server answers with an HTML page"
 _PLUGINS = "the list names the connectors of this worker"
-_TRANSFORMS = "transforms and predicates are refused: they come with a later release"
 _NO_SOURCES = "source connectors do not exist here"
 _ADDRESSABLE = "names that no path can address are refused when they are created"
 _KEY_ORDER = "keys are named in the order in which they were given, not in that of a Java HashMap"
@@ -53,7 +52,6 @@ DIFFERENT: dict[int, str] = {
     **dict.fromkeys((98, 99, 101, 122, 123), _PLUGINS),
     **dict.fromkeys((100, 253), _KEY_ORDER),
     104: "Python's words about a regular expression",
-    **dict.fromkeys((108, 109, 110, 111, 112), _TRANSFORMS),
     117: "client properties are checked by the feeds, which this worker has none of",
     120: "the message names the option in full, so that one sees which converter is meant",
     121: "the recorded worker had a file of secrets",
@@ -64,7 +62,6 @@ DIFFERENT: dict[int, str] = {
     **dict.fromkeys((*range(587, 591), *range(597, 601), *range(632, 636), *range(657, 661)), _NO_PAGES),
     **dict.fromkeys(range(409, 414), _PLUGINS),
     **dict.fromkeys((421, 422, 458, *range(522, 526), *range(557, 579)), _NO_SOURCES),
-    **dict.fromkeys((424, 425, 428, 451, *range(514, 518), 546, 555, 556), _TRANSFORMS),
     **dict.fromkeys((426, 427), "schema.content is not read, and a null is never replaced by its column's default"),
     452: "client properties are listed as they are given, without Kafka's definitions of them",
     **dict.fromkeys((453, 454), "the file that the recorded worker's config provider read is not at hand"),
@@ -79,7 +76,7 @@ DIFFERENT: dict[int, str] = {
 
 INCOMPARABLE = ("last_modified", "trace", "documentation", "recommended_values")
 """Members of which only counts whether they are null."""
-FAILURES = {503: "f1", 507: "f2", 511: "f3", 528: "f2", 530: "f2", 538: "f2", 553: "d4"}
+FAILURES = {503: "f1", 507: "f2", 511: "f3", 515: "f4", 528: "f2", 530: "f2", 538: "f2", 553: "d4"}
 """The connector whose task had failed before a request."""
 PROGRESS: dict[int, tuple[str, tuple[str, ...], int]] = {
     336: ("s1", ("snk-swap", "snk-in"), 10),
@@ -88,6 +85,7 @@ PROGRESS: dict[int, tuple[str, tuple[str, ...], int]] = {
     548: ("d1", ("snk-dlqin",), 7),
     550: ("d2", ("snk-dlqin",), 7),
     552: ("d3", ("snk-dlqin",), 7),
+    556: ("d5", ("snk-dlqin",), 7),
 }
 """What a connector's task had done before a request: topics read from, and the offset committed of the last one."""
 

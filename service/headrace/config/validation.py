@@ -16,6 +16,7 @@ from headrace.config.connector import (
     CLIENT_OVERRIDES,
     CONNECTOR_OPTIONS,
     LATER,
+    SINK_OPTIONS,
     TABLE_PROPERTIES,
     SinkConnectorConfig,
 )
@@ -23,6 +24,7 @@ from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, LATER_CONVE
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import called_here
 from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
+from headrace.config.transforms import check_chain, recommended_classes, transform_definitions, transform_problems
 from headrace.core.config_def import (
     HIDDEN,
     ConfigDef,
@@ -75,9 +77,9 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     if not any(info.value.errors for info in infos.values()):
         for name, message in _reader_problems({key: value for key, value in bare.items() if value is not None}):
             infos[name] = _with_error(infos, name, message)
-    for side, known in _KNOWN_CONVERTERS.items():
-        info = infos[f"{side}.converter"]
-        infos[f"{side}.converter"] = replace(info, value=replace(info.value, recommended_values=tuple(known)))
+    classes = {f"{side}.converter": tuple(known) for side, known in _KNOWN_CONVERTERS.items()}
+    for name, recommended in (classes | recommended_classes(bare)).items():
+        infos[name] = replace(infos[name], value=replace(infos[name].value, recommended_values=recommended))
     groups = dict.fromkeys((*_LEADING_GROUPS, *definitions.groups()))
     connector = properties.get("connector.class") or ""
     return ConfigInfos(connector, tuple(groups), tuple(infos.values()))
@@ -113,7 +115,8 @@ def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:
     inherited = {name: value for name, value in worker.items() if value is not None}
     parts = ("connector", *(f"{side}.converter" for side in _KNOWN_CONVERTERS))
     versions = {f"{part}.plugin.version": defaults.version for part in parts}
-    options = CONNECTOR_OPTIONS.with_defaults({**inherited, **versions})
+    framework = FRAMEWORK_OPTIONS + transform_definitions(properties, defaults.version)
+    options = (framework + SINK_OPTIONS).with_defaults({**inherited, **versions})
     return options + ConfigDef(tuple(_overrides(properties))) + _converter_definitions(properties)
 
 
@@ -165,6 +168,7 @@ def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: Worke
     yield from _topic_problems(given)
     yield from _converter_problems(given)
     yield from _version_problems(given, defaults)
+    yield from transform_problems(given)
     yield from _not_yet_problems(given)
     yield from _reselect_problems(given)
     yield from _group_problems(given, defaults)
@@ -244,10 +248,6 @@ def version_problem(plugin: str, wanted: str, version: str) -> str | None:
 
 
 def _not_yet_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for option in ("transforms", "predicates"):
-        if given.get(option, "").strip():
-            shown = given[option]
-            yield option, f"Invalid value {shown} for configuration {option}: {option} come with a later release."
     for option, reason in LATER.items():
         if option in given:
             yield option, f"{option} is not supported yet: {reason}."
@@ -279,7 +279,8 @@ def _no_queue(given: Mapping[str, str]) -> Iterator[str]:
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
-    for read in (ReselectOptions.from_properties, _table_layout, _table_kind, _field_selection, _ordering):
+    readers = (ReselectOptions.from_properties, _table_layout, _table_kind, _field_selection, _ordering, check_chain)
+    for read in readers:
         try:
             read(given)
         except ConfigError as error:

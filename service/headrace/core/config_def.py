@@ -194,8 +194,7 @@ def _parsed_or_none(key: ConfigKey, properties: Mapping[str, str | None]) -> Any
 def _validate_key(key: ConfigKey, properties: Mapping[str, str | None]) -> ConfigValue:
     errors: list[str] = []
     if key.name not in properties and key.required:
-        missing = f'Missing required configuration "{key.name}" which has no default value.'
-        return ConfigValue(key.name, None, (missing,))
+        errors.append(f'Missing required configuration "{key.name}" which has no default value.')
     raw = properties.get(key.name, key.default_text)
     value = None
     try:
@@ -331,13 +330,32 @@ def regex(name: str, value: Any) -> None:
     try:
         re.compile(value)
     except re.error as error:
-        raise InvalidValue(f"Invalid value {value} for configuration {name}: Invalid regex: {error}") from error
+        raise InvalidValue(
+            f"Invalid value {value} for configuration {name}: Invalid regex: {_in_javas_words(value, error)}"
+        ) from error
+
+
+def _in_javas_words(pattern: str, error: re.error) -> str:
+    """What Java says of the commonest mistakes, which people search for; else what Python says."""
+    said = {"missing ), unterminated subpattern": "Unclosed group", "unbalanced parenthesis": "Unmatched closing ')'"}
+    if error.msg not in said:
+        return str(error)
+    near = len(pattern) if error.msg.startswith("missing") else (error.pos or 0) - 1
+    place = f" near index {near}" if near >= 0 else ""
+    return f"{said[error.msg]}{place}\n{pattern}"
 
 
 def regexes(name: str, value: Any) -> None:
     """A list of regular expressions."""
     for part in value or ():
         regex(name, part)
+
+
+def unique_aliases(name: str, value: Any) -> None:
+    """The aliases of transforms or predicates: each once."""
+    entries: Sequence[str] = value or ()
+    if len(set(entries)) != len(entries):
+        raise InvalidValue(f"Invalid value [{', '.join(entries)}] for configuration {name}: Duplicate alias provided.")
 
 
 def unique_entries(name: str, value: Any) -> None:

@@ -86,7 +86,7 @@ class Decoded:
     ``snapshots`` has the tables of which a snapshot begins among the records; None stands for all of the connector's.
     ``notes`` are for the operator: what the topic lacks, said once; ``losses`` counts values of which the source's
     connector does not tell all. ``tells_too_little`` is set where records have too little of their events for reselect
-    and its cache.
+    and its cache. ``topics`` are those that transforms have given the pieces, one for each; empty without transforms.
     """
 
     pieces: list[Changes | Truncate | CassandraBatch] = field(default_factory=list)
@@ -96,6 +96,7 @@ class Decoded:
     notes: list[Note] = field(default_factory=list)
     losses: Counter[str] = field(default_factory=Counter)
     tells_too_little: bool = False
+    topics: list[str] = field(default_factory=list)
 
 
 class TopicDecoder:

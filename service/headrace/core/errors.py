@@ -32,12 +32,23 @@ class ConfigError(HeadraceError):
 
 
 class BadRecord(HeadraceError):
-    """A record that cannot be decoded or applied. ``index`` is its place in the run of records that was decoded."""
+    """A record that cannot be decoded or applied. ``index`` is its place in the run of records that was decoded.
 
-    def __init__(self, message: str, *, index: int | None = None, stage: Stage | None = None) -> None:
+    ``class_name`` is the class that could not use it, where the stage alone does not say that: a transform's.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        index: int | None = None,
+        stage: Stage | None = None,
+        class_name: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.index = index
         self.stage = stage
+        self.class_name = class_name
 
 
 class Retriable(HeadraceError):

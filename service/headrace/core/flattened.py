@@ -163,6 +163,7 @@ class MetadataNames:
         self.source = source_with(ordering) if ordering else Source
         self.fields = _names(fields_prefix, self.positions)
         self._headers = _names(headers_prefix, self.positions)
+        self.headers_prefix = headers_prefix
 
     def told(self, added: Mapping[str, Any], headers: Sequence[tuple[str, bytes]]) -> Told:
         """What the fields ``added`` to a row, and the headers of its record, tell."""

@@ -53,7 +53,7 @@ def _errant_record(record: Record, errant: Errant) -> ErrantRecord:
     class_name = (
         "org.apache.kafka.connect.json.JsonConverter" if converter else "org.apache.kafka.connect.sink.SinkTask"
     )
-    return ErrantRecord(record, errant.stage, class_name, errant.error)
+    return ErrantRecord(record, errant.stage, errant.error.class_name or class_name, errant.error)
 
 
 def _log_line(errant: ErrantRecord, with_message: bool) -> str:

@@ -1,4 +1,4 @@
-"""What ``/connector-plugins`` lists: connectors and converters, in Connect's order (``connect.md`` section 6.1).
+"""What ``/connector-plugins`` lists, in Connect's order (``connect.md`` section 6.1).
 
 Config providers are classes to Connect as well, which are never listed.
 """
@@ -13,6 +13,7 @@ from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, converter_c
 from headrace.config.validation import WorkerDefaults, version_problem
 from headrace.core.config_def import ConfigDef
 from headrace.core.errors import RestError
+from headrace.core.transforms.registry import PREDICATES, TRANSFORMS, find
 from headrace.runtime.plugins import Plugins
 
 _NEVER_LISTED = "org.apache.kafka.common.config.provider."
@@ -37,7 +38,7 @@ class PluginCatalog:
     def listed(self, *, connectors_only: bool) -> list[PluginInfo]:
         """The connectors, or everything."""
         connectors = [PluginInfo(each.class_name, each.type, each.version) for each in self._plugins.connectors]
-        return connectors if connectors_only else [*connectors, *_converters()]
+        return connectors if connectors_only else [*connectors, *_transforms(), *_converters()]
 
     def definitions(self, name: str, version: str | None = None) -> ConfigDef:
         """The options of a class, known by its name or alias. Raises RestError 404, and 400 for another ``version``."""
@@ -50,10 +51,19 @@ class PluginCatalog:
         if converter is not None:
             _check_version(converter, version, __version__)
             return converters[converter]
+        found = find(name, TRANSFORMS) or find(name, PREDICATES)
+        if found is not None:
+            _check_version(found.class_name, version, __version__)
+            return found.options
         if name.startswith(_NEVER_LISTED):
             kinds = "sink, source, converter, header_converter, transformation, predicate"
             raise RestError(f"Invalid plugin class {name}. Valid types are {kinds}.", 400)
         raise RestError(f"Unknown plugin {name}.", 404)
+
+
+def _transforms() -> Iterator[PluginInfo]:
+    for kind, classes in (("transformation", TRANSFORMS), ("predicate", PREDICATES)):
+        yield from (PluginInfo(name, kind, __version__) for name in classes)
 
 
 def _converters() -> Iterator[PluginInfo]:

@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import Any, TypeVar
 
 from tenacity import stop_after_delay
@@ -31,6 +32,8 @@ from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
 from headrace.core.sequence import ChunkSequence
 from headrace.core.table_sources import TableSources
+from headrace.core.transforms.chain import Chain
+from headrace.core.transforms.decoder import TransformingDecoder
 from headrace.core.unresolved import LeftOut
 from headrace.ports import (
     Chunk,
@@ -74,6 +77,7 @@ class SinkTaskOptions:
     pipeline: PipelineOptions
     fields: FieldSelection = field(default_factory=FieldSelection)
     dead_letters_unresolved: bool = False
+    transforms: Chain = field(default_factory=Chain)
     tolerate_errors: bool = False
     log_errors: bool = False
     log_messages: bool = False
@@ -109,12 +113,14 @@ class SinkTask:
         self._observer = observer
         self._sequence = ChunkSequence()
         self._batches = BatchManager(options.batches)
-        self._decoders: dict[str, ConnectorDecoder] = {}
+        self._decoders: dict[str, ConnectorDecoder | TransformingDecoder] = {}
         self._pipelines = Pipelines(
             options.namespace, options.tables, options.pipeline, lakehouse, post_processor, observer
         )
         self._topics: dict[str, set[str]] = {}
-        self._sources = TableSources(shared=options.tables.history or bool(options.envelope.key_fields))
+        self._sources = TableSources(
+            shared=options.tables.history or bool(options.envelope.key_fields) or options.transforms.merges
+        )
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
@@ -202,7 +208,7 @@ class SinkTask:
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
             return
         self._kept.keep(chunk)
-        pieces = [(self._table_name(chunk.partition.topic, piece), piece) for piece in decoded.pieces]
+        pieces = [(self._table_name(topic, chunk, piece), piece) for topic, piece in _topics(chunk, decoded)]
         self._batches.add(chunk.partition, chunk.end, pieces, time.monotonic(), chunk.behind)
         for table in {name for name, _ in pieces}:
             self._awake(table)
@@ -380,19 +386,29 @@ class SinkTask:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _decoder(self, topic: str) -> ConnectorDecoder:
+    def _decoder(self, topic: str) -> ConnectorDecoder | TransformingDecoder:
         if topic not in self._decoders:
-            self._decoders[topic] = ConnectorDecoder(topic, self._options.envelope, self._post_processor)
+            envelope, transforms = self._options.envelope, self._options.transforms
+            self._decoders[topic] = (
+                TransformingDecoder(topic, envelope, transforms, self._post_processor)
+                if transforms
+                else ConnectorDecoder(topic, envelope, self._post_processor)
+            )
         return self._decoders[topic]
 
-    def _table_name(self, topic: str, piece: Piece) -> str:
+    def _table_name(self, topic: str, chunk: Chunk, piece: Piece) -> str:
+        """The table of a piece; ``topic`` is the one that transforms have given it, the chunk's is what is read."""
         name = self._options.naming.name(topic, piece.table)
         self._sources.admit(f"{self._options.namespace}.{name}", piece.table, topic)
-        self._topics.setdefault(name, set()).add(topic)
+        self._topics.setdefault(name, set()).add(chunk.partition.topic)
         return name
 
     async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args))
+
+
+def _topics(chunk: Chunk, decoded: Decoded) -> Iterable[tuple[str, Piece]]:
+    return zip(decoded.topics or repeat(chunk.partition.topic, len(decoded.pieces)), decoded.pieces, strict=True)
 
 
 def _partitions(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -19,6 +20,7 @@ from headrace.core.naming import TableNaming
 from headrace.core.ordering import ordering
 from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
+from headrace.core.transforms import registry
 from headrace.core.unavailable import Placeholder
 from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
 from headrace.runtime.database_router import DatabaseRouter
@@ -54,6 +56,12 @@ class Feeds(Protocol):
         """Stop what all feeds share; the feeds must have been stopped. Idempotent."""
 
 
+log = logging.getLogger(__name__)
+
+_DEFAULTS = (
+    "%s: transform %s writes a column's default where its value is null, so tables may differ from their source; set "
+    "transforms.%s.replace.null.with.default to false"
+)
 _SCHEMAS_OF_ALL_TOPICS = 4096
 OpenRowSource = Callable[[DatabaseOptions, ReselectOptions], RowSource]
 OpenRows = Callable[[str, RowStoreOptions], RowStore]
@@ -94,6 +102,8 @@ class SinkTaskFactory:
         reselect = ReselectOptions.from_properties(config.originals)
         if _appends(config):  # a cached value may belong to another moment than the event
             reselect = replace(reselect, cache_enabled=False)
+        for alias in registry.nulls_become_defaults(config.originals):
+            log.warning(_DEFAULTS, connector, alias, alias)
         values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
         feed = self._feeds.open(connector, number, config.originals, values.divide)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
@@ -158,6 +168,7 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
             tombstone_retention=config.get_int("tombstone.retention.ms") * 1000,
         ),
         dead_letters_unresolved=reselect.dead_letters,
+        transforms=registry.chain(config.originals),
         tolerate_errors=config.get_string("errors.tolerance") == "all",
         log_errors=config.get_boolean("errors.log.enable"),
         log_messages=config.get_boolean("errors.log.include.messages"),
@@ -191,11 +202,14 @@ def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         modes=reselect.modes,
         position_epoch=config.get_int("source.position.epoch"),
         key_fields=tuple(config.get_list("primary.key.fields")),
-        added=MetadataNames(
-            config.get_string("add.fields.prefix"),
-            config.get_string("add.headers.prefix"),
-            by.field if by is not None and by.of_source else None,
-        ),
+        added=_metadata_names(config, by.field if by is not None and by.of_source else None),
         keyless=_appends(config),
         ordering=by,
     )
+
+
+def _metadata_names(config: SinkConnectorConfig, ordering: str | None) -> MetadataNames:
+    """What flattened records call their metadata: as the source says, or as the connector's own transform does."""
+    own = registry.chain(config.originals).prefixes
+    fields, headers = own or (config.get_string("add.fields.prefix"), config.get_string("add.headers.prefix"))
+    return MetadataNames(fields, headers, ordering)

@@ -138,12 +138,6 @@ def test_dead_letters_need_a_queue(option: str) -> None:
     assert "a history" in _errors(**{option: "dlq", "insert.mode": "insert"}, **queue)[option][0]
 
 
-@pytest.mark.parametrize("option", ["transforms", "predicates"])
-def test_transforms_are_refused(option: str) -> None:
-    """A table that lacks a transform would be wrong."""
-    assert "later release" in _errors(**{option: "a"})[option][0]
-
-
 def test_reselect_options_stand_bare_or_under_either_prefix() -> None:
     """Debezium's configuration can be taken over."""
     long = {"post.processors": "r", "post.processors.r.type": "ReselectColumns"}

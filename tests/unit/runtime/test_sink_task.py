@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envelopes import PLACEHOLDER, change, key
+from envelopes import PLACEHOLDER, change, key, whole_change
 from fix_asyncio import eventually
 
 from headrace.core.batch import BatchPolicy
@@ -25,6 +25,8 @@ from headrace.core.field_selection import FieldSelection, field_selection
 from headrace.core.naming import TableNaming
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.schema import Field, Schema
+from headrace.core.transforms.chain import Chain
+from headrace.core.transforms.registry import chain
 from headrace.ports import Chunk, Commit, TableOptions, TopicPartition
 from headrace.runtime import retry
 from headrace.runtime.metrics import Metrics
@@ -65,6 +67,8 @@ class Harness:
         fields: FieldSelection | None = None,
         observer: Observer = NO_OBSERVER,
         dead_letters: bool = False,
+        transforms: Chain | None = None,
+        key_fields: tuple[str, ...] = (),
         **logged: bool,
     ) -> SinkTask:
         options = SinkTaskOptions(
@@ -72,12 +76,13 @@ class Harness:
             group=GROUP,
             namespace="lake",
             naming=TableNaming("${topic}"),
-            envelope=EnvelopeOptions(keyless=history),
+            envelope=EnvelopeOptions(keyless=history, key_fields=key_fields),
             batches=BatchPolicy(linger=linger),
             tables=TableOptions(history=history),
             pipeline=PipelineOptions(unresolved_insert_mode="dlq" if dead_letters else "auto"),
             dead_letters_unresolved=dead_letters,
             fields=fields or FieldSelection(),
+            transforms=transforms or Chain(),
             tolerate_errors=tolerate,
             **logged,
         )
@@ -508,3 +513,75 @@ def cassandra_write(written: int, **cells: Any) -> bytes:
     after = {name: None if cell is None else {"value": cell, "deletion_ts": None} for name, cell in cells.items()}
     payload = {"op": "i", "source": source, "after": after}
     return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+
+
+UNWRAP = {
+    "transforms": "unwrap,route",
+    "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
+    "transforms.route.type": "RegexRouter",
+    "transforms.route.regex": r"[^.]+\.[^.]+\.(.*)",
+    "transforms.route.replacement": "$1",
+}
+"""A usual set: rows instead of envelopes, tables named without prefix and schema."""
+
+
+async def test_transforms_stand_before_the_table(harness: Harness) -> None:
+    """The row is inserted, changed and deleted, in the order of the source, in the table that the router names."""
+    first, changed = {"id": 1, "name": "new"}, {"id": 1, "name": "changed"}
+    second, late = {"id": 2, "name": "second"}, {"id": 1, "name": "late"}
+    harness.broker.append(TOPIC, whole_change("c", None, first, 100), key({"id": 1}))
+    harness.broker.append(TOPIC, whole_change("c", None, second, 110), key({"id": 2}))
+    async with running(harness.task(transforms=chain(UNWRAP))):
+        await eventually(lambda: harness.offset() == 2)
+        assert [row["name"] for row in harness.rows("items").values()] == ["new", "second"]
+        harness.broker.append(TOPIC, whole_change("u", first, changed, 130), key({"id": 1}))
+        harness.broker.append(TOPIC, whole_change("u", first, late, 120), key({"id": 1}))
+        harness.broker.append(TOPIC, whole_change("d", second, None, 140), key({"id": 2}))
+        harness.broker.append(TOPIC, None, key({"id": 2}))
+        await eventually(lambda: harness.offset() == 6)
+    assert [row["name"] for row in harness.rows("items").values()] == ["changed"]
+    assert harness.failures == []
+
+
+async def test_records_that_a_transform_drops_are_done(harness: Harness) -> None:
+    """Their offsets are committed, though no table hears of them."""
+    dropping = {
+        "transforms": "drop",
+        "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.drop.predicate": "items",
+        "predicates": "items",
+        "predicates.items.type": "TopicNameMatches",
+        "predicates.items.pattern": r".*\.items",
+    }
+    await harness.broker.create_topic("shop.public.other")
+    harness.insert(1, 100)
+    harness.broker.append("shop.public.other", whole_change("c", None, {"id": 1}, 90), key({"id": 1}))
+    async with running(harness.task(transforms=chain(dropping))):
+        await eventually(lambda: len(harness.rows("shop_public_other")) == 1)
+    assert harness.offset() == 1
+    assert harness.rows() == {}
+
+
+async def test_a_record_that_a_transform_cannot_use_keeps_its_place(harness: Harness) -> None:
+    """It is dead-lettered as it was, at its own offset, with the transform's stage and class; the others go on."""
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0)
+    casting = {
+        "transforms": "rename,cast",
+        "transforms.rename.type": "RegexRouter",
+        "transforms.rename.regex": ".*",
+        "transforms.rename.replacement": "elsewhere",
+        "transforms.cast.type": "org.apache.kafka.connect.transforms.ExtractField$Key",
+        "transforms.cast.field": "id",
+    }
+    harness.insert(1, 100)
+    harness.broker.append(
+        TOPIC, change("c", {"id": 2, "name": "x"}, 110), b'{"schema":{"type":"string"},"payload":"no"}'
+    )
+    task = harness.task(tolerate=True, transforms=chain(casting), key_fields=("id",))
+    async with running(task):
+        await eventually(lambda: harness.offset() == 2)
+    [letter] = harness.dead_letters.letters
+    told = {name.removeprefix("__connect.errors."): value.decode() for name, value in letter.headers if value}
+    assert (told["topic"], told["offset"], told["stage"]) == (TOPIC, "1", "TRANSFORMATION")
+    assert told["class.name"] == "org.apache.kafka.connect.transforms.ExtractField$Key"
+    assert [row["id"] for row in harness.rows("elsewhere").values()] == [1]

@@ -1,0 +1,150 @@
+"""The options of a connector's transforms and predicates, alias by alias, as Kafka Connect lists them.
+
+A transform's options appear once its class is known (``connect.md`` section 4). What Connect finds out only when a task
+starts (an undefined predicate, options that do not go together) is told at once: ``transform_problems``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from headrace.core.config_def import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    Type,
+    Validator,
+    Width,
+)
+from headrace.core.transforms.options import PluginClass
+from headrace.core.transforms.registry import PREDICATES, REFUSED, TRANSFORMS, aliases, chain, find
+
+Properties = Mapping[str, str | None]
+
+_KINDS = {
+    "transforms": ("Transform", "transformation", TRANSFORMS),
+    "predicates": ("Predicate", "predicate", PREDICATES),
+}
+_IMPORTANCE = (Importance.HIGH, Importance.MEDIUM, Importance.LOW)
+_PREDICATED = (
+    ConfigKey(
+        "predicate",
+        Type.STRING,
+        None,
+        Importance.MEDIUM,
+        "The alias of the predicate that says for which records the transform is.",
+    ),
+    ConfigKey("negate", Type.BOOLEAN, "false", Importance.MEDIUM, "Whether it is for the other records instead."),
+)
+
+
+def transform_definitions(properties: Properties, version: str) -> ConfigDef:
+    """The options of every alias of ``transforms``, then of ``predicates``."""
+    keys = (
+        key
+        for kind in _KINDS
+        for alias in aliases(properties, kind)
+        for key in _alias_keys(kind, alias, properties, version)
+    )
+    return ConfigDef(tuple(keys))
+
+
+def recommended_classes(properties: Properties) -> dict[str, tuple[str, ...]]:
+    """The classes to choose from, by the name of the option."""
+    return {
+        f"{kind}.{alias}.type": tuple(known)
+        for kind, (_, _, known) in _KINDS.items()
+        for alias in aliases(properties, kind)
+    }
+
+
+def transform_problems(properties: Properties) -> Iterator[tuple[str, str]]:
+    """What Connect says beside the checks of single options."""
+    for kind, (_, _, known) in _KINDS.items():
+        for alias in aliases(properties, kind):
+            yield from _class_problems(f"{kind}.{alias}.type", properties, known)
+    for alias in aliases(properties, "transforms"):
+        prefix = f"transforms.{alias}."
+        if f"{prefix}negate" in properties and f"{prefix}predicate" not in properties:
+            yield (
+                f"{prefix}negate",
+                f"Config '{prefix}negate' was provided but there is no config '{prefix}predicate' defining a predicate "
+                "to be negated.",
+            )
+
+
+def check_chain(given: Mapping[str, str]) -> None:
+    """Raise ConfigError for transforms that no task could use."""
+    chain(given)
+
+
+def _class_problems(option: str, properties: Properties, known: Mapping[str, PluginClass]) -> Iterator[tuple[str, str]]:
+    name = properties.get(option)
+    if name is None or find(name, known) is not None:
+        return
+    if name in REFUSED:
+        yield option, f"Invalid value {name} for configuration {option}: {REFUSED[name]}."
+    elif find(name, {**TRANSFORMS, **PREDICATES}) is not None:
+        wanted = "Transformation" if known is TRANSFORMS else "Predicate"
+        yield option, f"Class class {name} does not implement the {wanted} interface"
+    else:
+        yield option, f"Invalid value {name} for configuration {option}: Class {name} could not be found."
+
+
+def _alias_keys(kind: str, alias: str, properties: Properties, version: str) -> Iterator[ConfigKey]:
+    shown, word, known = _KINDS[kind]
+    title = "Transformation" if kind == "transforms" else "Predicate"
+    prefix, group = f"{kind}.{alias}.", f"{shown}s: {alias}"
+    yield ConfigKey(
+        f"{prefix}type",
+        Type.CLASS,
+        REQUIRED,
+        Importance.HIGH,
+        f"Class for the '{alias}' {word}.",
+        group,
+        0,
+        Width.LONG,
+        f"{title} type for {alias}",
+    )
+    found = find(properties.get(f"{prefix}type") or "", known)
+    if found is None:
+        return
+    yield ConfigKey(
+        f"{prefix}plugin.version",
+        Type.STRING,
+        version,
+        Importance.HIGH,
+        f"Version of the '{alias}' {word}.",
+        group,
+        1,
+        Width.LONG,
+        f"{title} version for {alias}",
+    )
+    options = (*found.options.keys, *(_PREDICATED if kind == "transforms" else ()))
+    for order, key in enumerate(sorted(options, key=_rank), 2):
+        yield replace(
+            key,
+            name=prefix + key.name,
+            group=group,
+            order=order,
+            display_name=key.display_name or key.name,
+            validator=_unprefixed(key.name, key.validator),
+        )
+
+
+def _rank(key: ConfigKey) -> tuple[bool, int, str]:
+    """Connect's order: what has no default, then by importance, then by name."""
+    return not key.required, _IMPORTANCE.index(key.importance), key.name
+
+
+def _unprefixed(name: str, validator: Validator | None) -> Validator | None:
+    """Connect's validators of embedded options name them without their prefix."""
+    return None if validator is None else partial(_checked, name, validator)
+
+
+def _checked(name: str, validator: Validator, _prefixed: str, value: Any) -> None:
+    validator(name, value)

@@ -1,0 +1,99 @@
+"""Debezium's transforms of change events: ExtractChangedRecordState, HeaderToValue, SchemaChangeEventFilter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.schema import Field, Schema
+from headrace.core.transforms.headers import header_value
+from headrace.core.transforms.record import Side, SinkRecord
+from headrace.core.transforms.structs import OPTIONAL_STRING, SchemaMemo, struct, unique
+from headrace.core.transforms.unwrap import is_envelope
+
+
+class ExtractChangedRecordState:
+    """Lists in headers which columns an update has changed, and which not."""
+
+    def __init__(self, changed: str | None, unchanged: str | None) -> None:
+        self._changed = _names_schema(changed)
+        self._unchanged = _names_schema(unchanged)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with the headers."""
+        schema, values = record.value.schema, record.value.value
+        if values is None or schema is None or not is_envelope(schema):
+            return record
+        before, after, row = values.get("before"), values.get("after"), schema.field("after")
+        if before is None or after is None or row is None:
+            return record
+        names = [member.name for member in row.fields]
+        changed = [name for name in names if before.get(name) != after.get(name)]
+        for listing, found in ((self._changed, changed), (self._unchanged, [n for n in names if n not in changed])):
+            if listing is not None:
+                record = record.with_header(listing.name or "", SchemaAndValue(listing, found))
+        return record
+
+
+def _names_schema(header: str | None) -> Schema | None:
+    return Schema("array", optional=True, name=header, items=OPTIONAL_STRING) if header and header.strip() else None
+
+
+class HeaderToValue:
+    """Copies or moves headers into fields of the value; a dot in a field's name goes into a struct."""
+
+    def __init__(self, headers: Sequence[str], fields: Sequence[str], *, move: bool) -> None:
+        self._places = {header: tuple(field.split(".")) for header, field in zip(headers, fields, strict=True)}
+        self._move = move
+        self._schemas = SchemaMemo(self._schema)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with the fields."""
+        schema, values = struct(record.value, "Header field insertion")
+        found = {each[0]: header_value(each) for each in record.headers if each[0] in self._places}
+        kinds = tuple((name, data.schema or OPTIONAL_STRING) for name, data in found.items())
+        made = SchemaAndValue(self._schemas(schema, kinds), self._filled(values, found, ()))
+        kept = tuple(each for each in record.headers if not (self._move and each[0] in self._places))
+        return replace(Side.VALUE.put(record, made), headers=kept)
+
+    def _schema(self, schema: Schema, kinds: tuple[tuple[str, Schema], ...], at: tuple[str, ...] = ()) -> Schema:
+        fields = [
+            Field(member.name, self._schema(member.schema, kinds, (*at, member.name)))
+            if self._goes_into((*at, member.name)) and member.schema.type == "struct"
+            else member
+            for member in schema.fields
+        ]
+        fields += [Field(self._places[name][-1], kind) for name, kind in kinds if self._places[name][:-1] == at]
+        return replace(schema, fields=unique(fields), optional=bool(at) and schema.optional, default=None)
+
+    def _filled(self, values: Mapping[str, Any], found: Mapping[str, SchemaAndValue], at: tuple[str, ...]) -> Any:
+        made = {
+            name: self._filled(value, found, (*at, name))
+            if isinstance(value, dict) and self._goes_into((*at, name))
+            else value
+            for name, value in values.items()
+        }
+        return made | {self._places[n][-1]: data.value for n, data in found.items() if self._places[n][:-1] == at}
+
+    def _goes_into(self, path: tuple[str, ...]) -> bool:
+        return any(place[: len(path)] == path and len(place) > len(path) for place in self._places.values())
+
+
+class SchemaChangeEventFilter:
+    """Drops the schema change events of some kinds (``CREATE``, ``ALTER``, ``DROP``, ``TRUNCATE``, ``DATABASE``)."""
+
+    def __init__(self, excluded: Sequence[str]) -> None:
+        self._excluded = frozenset(excluded)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord | None:
+        """The record, None for one of those kinds."""
+        schema, values = record.value.schema, record.value.value
+        if values is None or schema is None or not (schema.name or "").endswith("SchemaChangeValue"):
+            return record
+        changes = values.get("tableChanges")
+        if changes is None:
+            return None
+        kind = changes[0].get("type") if changes else "DATABASE"
+        return None if kind in self._excluded else record

@@ -1,0 +1,63 @@
+"""A record on its way through a chain of transforms: Kafka Connect's ``SinkRecord`` as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.errors import BadRecord, Stage
+
+NOTHING = SchemaAndValue(None, None)
+"""The key or value of a record that has none."""
+
+Header = tuple[str, "bytes | SchemaAndValue | None"]
+"""A header's name and value: as bytes, as it was in Kafka, or as data that a transform has made."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRecord:
+    """One record. ``partition`` and ``offset`` are its place in Kafka, whatever becomes of the topic's name."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: SchemaAndValue
+    value: SchemaAndValue
+    headers: tuple[Header, ...] = ()
+
+    def with_topic(self, topic: str) -> SinkRecord:
+        """The record under another topic."""
+        return self if topic == self.topic else replace(self, topic=topic)
+
+    def with_header(self, name: str, value: SchemaAndValue) -> SinkRecord:
+        """The record with one more header."""
+        return replace(self, headers=(*self.headers, (name, value)))
+
+
+Transform = Callable[[SinkRecord], "SinkRecord | None"]
+"""Gives the record that goes on, None for one that ends here. Raises BadRecord for one that it cannot use."""
+
+Predicate = Callable[[SinkRecord], bool]
+
+
+class Side(StrEnum):
+    """The half of a record that a ``$Key`` or ``$Value`` class works on."""
+
+    KEY = "Key"
+    VALUE = "Value"
+
+    def of(self, record: SinkRecord) -> SchemaAndValue:
+        """This half of a record."""
+        return record.key if self is Side.KEY else record.value
+
+    def put(self, record: SinkRecord, data: SchemaAndValue) -> SinkRecord:
+        """The record with another half."""
+        return replace(record, key=data) if self is Side.KEY else replace(record, value=data)
+
+
+def unusable(message: str) -> BadRecord:
+    """The error of a record that a transform cannot use. The message never shows a value."""
+    return BadRecord(message, stage=Stage.TRANSFORMATION)

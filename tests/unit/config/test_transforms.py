@@ -1,0 +1,78 @@
+"""What is said about transforms and predicates that a connector brings along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.config.validation import WorkerDefaults, validate
+from headrace.core.transforms.registry import PREDICATES, REFUSED, TRANSFORMS, find, nulls_become_defaults
+
+PAGE = (Path(__file__).parents[3] / "docs" / "transforms.md").read_text()
+DEFAULTS = WorkerDefaults({"key.converter": "JsonConverter", "value.converter": "JsonConverter"}, "1.0")
+ROUTE = {
+    "transforms": "t",
+    "transforms.t.type": "org.apache.kafka.connect.transforms.RegexRouter",
+    "transforms.t.regex": "(.*)",
+    "transforms.t.replacement": "$1",
+}
+MATCH = {"predicates": "p", "predicates.p.type": "TopicNameMatches", "predicates.p.pattern": "a.*"}
+
+
+def _errors(**given: str) -> dict[str, tuple[str, ...]]:
+    base = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a"}
+    infos = validate(base | {name.replace("__", "."): value for name, value in given.items()}, DEFAULTS)
+    return {info.definition.name: info.value.errors for info in infos.configs if info.value.errors}
+
+
+def test_a_chain_that_works_is_accepted() -> None:
+    """By full and by simple name, with a predicate."""
+    assert not _errors(**ROUTE, **MATCH, **{"transforms.t.predicate": "p", "transforms.t.negate": "true"})
+    assert not _errors(**{**ROUTE, "transforms.t.type": "RegexRouter"})
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "text"),
+    [
+        ({"transforms.t.predicate": "q"}, "transforms.t.predicate", "there is no predicate 'q'"),
+        ({"transforms.t.negate": "true"}, "transforms.t.negate", "there is no config 'transforms.t.predicate'"),
+        ({"transforms.t.replacement": "$2"}, "transforms.t.type", "No group 2"),
+        ({"transforms.t.regex": "("}, "transforms.t.regex", "Unclosed group near index 1"),
+        ({"transforms.t.regexp": "a"}, "transforms.t.regexp", "transforms.t.regex"),
+        ({"transforms.t.type": "TopicNameMatches"}, "transforms.t.type", "does not implement the Transformation"),
+        ({"transforms.t.type": "no.Such"}, "transforms.t.type", "Class no.Such could not be found."),
+    ],
+)
+def test_what_no_task_could_use_is_told_at_once(given: dict[str, str], option: str, text: str) -> None:
+    """With the option that is wrong."""
+    assert text in _errors(**ROUTE | given)[option][0]
+
+
+@pytest.mark.parametrize("class_name", REFUSED)
+def test_classes_that_are_refused_have_a_next_step(class_name: str) -> None:
+    """Scripts above all."""
+    [message, *_] = _errors(**ROUTE | {"transforms.t.type": class_name})["transforms.t.type"]
+    assert class_name in message
+    assert any(step in message for step in ("use ", "take it out", "at the source connector"))
+
+
+def test_kafkas_filter_is_the_one_that_the_simple_name_means() -> None:
+    """Debezium's of the same name runs scripts."""
+    found = find("Filter", TRANSFORMS)
+    assert found is not None
+    assert found.class_name == "org.apache.kafka.connect.transforms.Filter"
+
+
+def test_every_class_has_its_place_on_the_page() -> None:
+    """``docs/transforms.md`` is what a reader goes by."""
+    names = {each.simple_name.partition("$")[0] for each in (*TRANSFORMS.values(), *PREDICATES.values())}
+    assert [name for name in sorted(names) if f"`{name}`" not in PAGE and f".{name}`" not in PAGE] == []
+
+
+def test_transforms_that_hide_nulls_are_named() -> None:
+    """Those whose option is not set to false."""
+    cast = {"transforms": "t", "transforms.t.type": "org.apache.kafka.connect.transforms.Cast$Value"}
+    assert nulls_become_defaults(cast) == ["t"]
+    assert nulls_become_defaults(cast | {"transforms.t.replace.null.with.default": "false"}) == []
+    assert nulls_become_defaults(ROUTE) == []
