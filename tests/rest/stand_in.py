@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from headrace.config import SinkConnectorConfig, validation
 from headrace.config.connector import CLIENT_OVERRIDES
-from headrace.config.converter import JSON_CONVERTER
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.validation import Properties, WorkerDefaults
 from headrace.core.config_def import (
-    REQUIRED,
     ConfigDef,
     ConfigInfo,
     ConfigInfos,
@@ -19,14 +17,11 @@ from headrace.core.config_def import (
     ConfigValue,
     Importance,
     Type,
-    Width,
 )
-
-_STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 
 
 class FileStreamSinkConnector:
-    """Takes any key, as Connect does, and the string converter."""
+    """Takes any key, as Connect does."""
 
     class_name = "org.apache.kafka.connect.file.FileStreamSinkConnector"
     task_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
@@ -39,15 +34,14 @@ class FileStreamSinkConnector:
 
     def validate(self, properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
         """Headrace's checks, without those that know better than Connect and what is about tables."""
-        infos = validation.validate(_lenient(properties), replace(defaults, version=self.version))
+        infos = validation.validate(properties, replace(defaults, version=self.version))
         shown = [info for info in infos.configs if _is_connects(info)]
         own = [ConfigInfo(_FILE, ConfigValue("file", properties.get("file")))]
-        strings = [info for side in ("key", "value") for info in _string_converter(side, properties)]
         groups = tuple(dict.fromkeys([*infos.groups[:4], *(info.definition.group for info in shown)]))
         return replace(
             infos,
             groups=tuple(group for group in groups if group),
-            configs=tuple(_as_given(info, properties) for info in (*shown, *own, *strings)),
+            configs=tuple(sorted((*shown, *own), key=lambda info: info.definition.name.endswith(_STRING_OPTIONS))),
         )
 
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
@@ -55,51 +49,17 @@ class FileStreamSinkConnector:
         return validation.sink_connector_config(properties, defaults)
 
 
+_STRING_OPTIONS = ("converter.converter.type", "converter.converter.encoding")
 _FILE = ConfigKey("file", Type.STRING, None, Importance.HIGH, "Where to write.")
 _ALIASES = ("transforms.", "predicates.")
-_CONVERTERS = ("key.converter", "value.converter")
-
-
-def _lenient(properties: Properties) -> dict[str, str | None]:
-    return {name: JSON_CONVERTER if value == _STRING_CONVERTER else value for name, value in properties.items()}
 
 
 def _is_connects(info: ConfigInfo) -> bool:
     """Whether Connect would list it: an option of the framework's, or one that the configuration has and is wrong."""
     name, errors = info.definition.name, info.value.errors
-    if name in FRAMEWORK_OPTIONS or name.startswith((*CLIENT_OVERRIDES, *_ALIASES)):
+    if name in FRAMEWORK_OPTIONS or name.startswith((*CLIENT_OVERRIDES, *_ALIASES)) or name.endswith(_STRING_OPTIONS):
         return True
     return bool(errors) and not errors[0].startswith("Unknown configuration")
-
-
-def _as_given(info: ConfigInfo, properties: Properties) -> ConfigInfo:
-    """The string converter stands there again."""
-    if info.definition.name not in _CONVERTERS or properties.get(info.definition.name) != _STRING_CONVERTER:
-        return info
-    return replace(info, value=replace(info.value, value=_STRING_CONVERTER))
-
-
-def _string_converter(side: str, properties: Properties) -> list[ConfigInfo]:
-    """The two options of Connect's string converter, where it is the connector's."""
-    prefix = f"{side}.converter."
-    if properties.get(f"{side}.converter") != _STRING_CONVERTER:
-        return []
-    kind = ConfigKey(
-        f"{prefix}converter.type", Type.STRING, REQUIRED, Importance.LOW, "", display_name="converter.type"
-    )
-    encoding = ConfigKey(
-        f"{prefix}converter.encoding",
-        Type.STRING,
-        "UTF-8",
-        Importance.HIGH,
-        "",
-        width=Width.MEDIUM,
-        display_name="Encoding",
-    )
-    return [
-        ConfigInfo(kind, ConfigValue(kind.name, side)),
-        ConfigInfo(encoding, ConfigValue(encoding.name, "UTF-8")),
-    ]
 
 
 class StandInTask:

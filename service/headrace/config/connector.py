@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.config.converter import JSON_CONVERTER
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.layout import group, key
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
@@ -245,7 +246,7 @@ CLIENT_OVERRIDES = ("consumer.override.", "producer.override.", "admin.override.
 class SinkConnectorConfig(AbstractConfig):
     """A connector's parsed options with bare reselect keys. Made from a configuration that validation has accepted."""
 
-    __slots__ = ("_workers_group", "converters")
+    __slots__ = ("_workers_group", "converter_classes", "converters")
 
     def __init__(
         self,
@@ -253,13 +254,16 @@ class SinkConnectorConfig(AbstractConfig):
         bare: Mapping[str, str],
         converters: Mapping[str, Mapping[str, str]],
         workers_group: str | None = None,
+        converter_classes: Mapping[str, str] | None = None,
     ) -> None:
         """``bare`` has bare reselect keys; ``converters`` holds the options of the ``key`` and ``value`` converters.
 
-        ``workers_group`` is the group that the worker names for consumers of all connectors.
+        ``workers_group`` is the group that the worker names for consumers of all connectors. Converters of which
+        ``converter_classes`` says nothing are JsonConverters.
         """
         super().__init__(originals, CONNECTOR_OPTIONS.parse(bare))
         self.converters = {side: dict(options) for side, options in converters.items()}
+        self.converter_classes = dict.fromkeys(self.converters, JSON_CONVERTER) | dict(converter_classes or {})
         self._workers_group = workers_group
 
     @property

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import codecs
+from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.config_def import ConfigDef, ConfigKey, Importance, InvalidValue, Type, Width, at_least, one_of
+from headrace.core.config_def import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    InvalidValue,
+    Type,
+    Width,
+    at_least,
+    one_of,
+)
+from headrace.core.simple_converters import (
+    BOOLEAN_CONVERTER,
+    BYTE_ARRAY_CONVERTER,
+    NUMBER_CONVERTERS,
+    STRING_CONVERTER,
+)
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 SIMPLE_HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
@@ -19,12 +37,20 @@ def _nulls_stay(name: str, value: Any) -> None:
         )
 
 
+def _encoding(name: str, value: Any) -> None:
+    try:
+        codecs.lookup(str(value))
+    except LookupError as error:
+        message = f"Invalid value {value} for configuration {name}: Encoding {value} not found."
+        raise InvalidValue(message) from error
+
+
 JSON_CONVERTER_KEYS = ConfigDef(
     (
         ConfigKey(
             "converter.type",
             Type.STRING,
-            None,
+            REQUIRED,
             Importance.LOW,
             "Whether the converter serves keys, values or headers. Filled in from the place where it is configured.",
             validator=one_of("key", "value", "header"),
@@ -82,15 +108,44 @@ JSON_CONVERTER_KEYS = ConfigDef(
     )
 )
 
-CONVERTERS: dict[str, ConfigDef] = {JSON_CONVERTER: JSON_CONVERTER_KEYS}
+_TYPE = ConfigDef((JSON_CONVERTER_KEYS["converter.type"],))
+
+STRING_CONVERTER_KEYS = _TYPE + ConfigDef(
+    (
+        ConfigKey(
+            "converter.encoding",
+            Type.STRING,
+            "UTF-8",
+            Importance.HIGH,
+            "The character set of the text, by its name in Java or Python.",
+            None,
+            -1,
+            Width.MEDIUM,
+            "Encoding",
+            _encoding,
+        ),
+    )
+)
+
+_SIMPLE: dict[str, ConfigDef] = {
+    **dict.fromkeys((BOOLEAN_CONVERTER, BYTE_ARRAY_CONVERTER, *NUMBER_CONVERTERS), _TYPE),
+    STRING_CONVERTER: STRING_CONVERTER_KEYS,
+}
+
+CONVERTERS: dict[str, ConfigDef] = {JSON_CONVERTER: JSON_CONVERTER_KEYS, **_SIMPLE}
 """Key and value converters by class."""
 
-HEADER_CONVERTERS: dict[str, ConfigDef] = {SIMPLE_HEADER_CONVERTER: ConfigDef(()), JSON_CONVERTER: JSON_CONVERTER_KEYS}
+HEADER_CONVERTERS: dict[str, ConfigDef] = {
+    SIMPLE_HEADER_CONVERTER: ConfigDef(()),
+    JSON_CONVERTER: JSON_CONVERTER_KEYS,
+    **_SIMPLE,
+}
 """Header converters by class; only Debezium's key-change headers are read, and those are JSON or plain text."""
 
+OTHER_ENCODINGS = ("serializer.encoding", "deserializer.encoding")
+"""What StringConverter takes without listing it; the second one counts where ``converter.encoding`` is not set."""
+
 LATER_CONVERTERS = (
-    "org.apache.kafka.connect.storage.StringConverter",
-    "org.apache.kafka.connect.converters.ByteArrayConverter",
     "io.confluent.connect.avro.AvroConverter",
     "io.confluent.connect.protobuf.ProtobufConverter",
     "io.confluent.connect.json.JsonSchemaConverter",
@@ -99,6 +154,11 @@ LATER_CONVERTERS = (
     "io.apicurio.registry.utils.converter.ExtJsonConverter",
 )
 """Known to Kafka Connect users, not read by this version: refused with that reason instead of 'not found'."""
+
+
+def with_types(properties: Mapping[str, str | None]) -> dict[str, str | None]:
+    """``properties`` with the type of each converter, which follows from the place where it is configured."""
+    return {f"{side}.converter.converter.type": side for side in ("key", "value", "header")} | dict(properties)
 
 
 def converter_class(name: str, known: dict[str, ConfigDef]) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from headrace.config import connector, worker
-from headrace.config.converter import JSON_CONVERTER, JSON_CONVERTER_KEYS
+from headrace.config.converter import CONVERTERS
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import OTHER_SINKS
 from headrace.core.config_def import ConfigDef, ConfigKey, Type
@@ -47,9 +47,7 @@ def configuration() -> str:
         "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties go under "
         f"{_listed(connector.CLIENT_OVERRIDES)}. Reselect options may also stand under `post.processors.<name>.`.\n",
         *_groups(FRAMEWORK_OPTIONS + connector.SINK_OPTIONS),
-        f"### Converter `{JSON_CONVERTER}`\n",
-        "Under `key.converter.` or `value.converter.`, of the worker or of a connector that names the converter.\n",
-        *_table(JSON_CONVERTER_KEYS.keys),
+        *_converters(),
         "### Not yet\n",
         *_reasons(connector.LATER),
     ]
@@ -127,6 +125,15 @@ def _groups(options: ConfigDef) -> Iterator[str]:
     for title in options.groups():
         yield f"### {title}\n"
         yield from _table([key for key in options.keys if key.group == title])
+
+
+def _converters() -> Iterator[str]:
+    """The classes by the options that they share."""
+    yield "### Converters\n"
+    yield "Under `key.converter.` or `value.converter.`, of the worker or of a connector that names the converter.\n"
+    for options in dict.fromkeys(each for each in CONVERTERS.values() if len(each.keys) > 1):
+        yield ", ".join(f"`{name}`" for name, its in CONVERTERS.items() if its is options) + ":\n"
+        yield from _table(each for each in options.keys if each.name != "converter.type")  # never given
 
 
 def _table(keys: Iterable[ConfigKey]) -> Iterator[str]:

@@ -20,7 +20,15 @@ from headrace.config.connector import (
     TABLE_PROPERTIES,
     SinkConnectorConfig,
 )
-from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, LATER_CONVERTERS, converter_class
+from headrace.config.converter import (
+    CONVERTERS,
+    HEADER_CONVERTERS,
+    JSON_CONVERTER,
+    LATER_CONVERTERS,
+    OTHER_ENCODINGS,
+    converter_class,
+    with_types,
+)
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import called_here
 from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
@@ -42,6 +50,7 @@ from headrace.core.field_selection import FIELD_LISTS, field_selection
 from headrace.core.ordering import OPTION as ORDERING_FIELD
 from headrace.core.ordering import ordering
 from headrace.core.reselect_options import ERROR_MODE, INSERT_MODE, ReselectOptions
+from headrace.core.simple_converters import STRING_CONVERTER
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.version_range import InvalidVersionSpecification, VersionRange
 
@@ -71,7 +80,7 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     """Check ``properties``; never raises. Values of secrets come back as ``[hidden]``."""
     bare, doubles = to_bare(properties)
     definitions = _definitions(properties, defaults) + named_databases(bare)
-    infos = {info.definition.name: info for info in definitions.validate(_known_values(bare, definitions))}
+    infos = {info.definition.name: info for info in definitions.validate(_known_values(with_types(bare), definitions))}
     for name, message in chain(_problems(bare, infos, defaults), doubles):
         infos[name] = _with_error(infos, name, message)
     if not any(info.value.errors for info in infos.values()):
@@ -90,7 +99,13 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
     bare, _ = to_bare(properties)
     converters = {side: converter_options(properties, defaults, side) for side in ("key", "value")}
     given = {key: value for key, value in bare.items() if value is not None}
-    return SinkConnectorConfig(properties, given, converters, defaults.consumer_group)
+    classes = {side: _converter_of(properties, defaults, side) for side in ("key", "value")}
+    return SinkConnectorConfig(properties, given, converters, defaults.consumer_group, classes)
+
+
+def _converter_of(properties: Properties, defaults: WorkerDefaults, side: str) -> str:
+    name = properties.get(f"{side}.converter") or defaults.converters.get(f"{side}.converter") or JSON_CONVERTER
+    return converter_class(name, CONVERTERS) or name
 
 
 def converter_options(properties: Properties, defaults: WorkerDefaults, side: str) -> dict[str, str]:
@@ -134,8 +149,7 @@ def _converter_definitions(properties: Properties) -> ConfigDef:
         name = properties.get(f"{side}.converter")
         full = converter_class(name, _KNOWN_CONVERTERS[side]) if name else None
         if full is not None:
-            options = _KNOWN_CONVERTERS[side][full].with_prefix(f"{side}.converter.")
-            found += options.with_defaults({f"{side}.converter.converter.type": side})
+            found += _KNOWN_CONVERTERS[side][full].with_prefix(f"{side}.converter.")
     return found
 
 
@@ -342,5 +356,10 @@ def _tolerated(name: str, bare: Properties) -> bool:
     """
     if name.startswith((*CLIENT_OVERRIDES, f"reselect.cache.{bare.get('reselect.cache.type') or 'memory'}.")):
         return True
-    side, dot, _ = name.partition(".converter.")
-    return bool(dot) and side in _KNOWN_CONVERTERS and f"{side}.converter" not in bare
+    side, dot, option = name.partition(".converter.")
+    if not dot or side not in _KNOWN_CONVERTERS:
+        return False
+    converter = bare.get(f"{side}.converter")
+    if converter is None:
+        return True
+    return option in OTHER_ENCODINGS and converter_class(converter, _KNOWN_CONVERTERS[side]) == STRING_CONVERTER

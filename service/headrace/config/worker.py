@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.config.converter import HEADER_CONVERTERS, JSON_CONVERTER, SIMPLE_HEADER_CONVERTER, converter_class
+from headrace.config.converter import (
+    CONVERTERS,
+    HEADER_CONVERTERS,
+    JSON_CONVERTER,
+    SIMPLE_HEADER_CONVERTER,
+    converter_class,
+    with_types,
+)
 from headrace.config.layout import group, key
 from headrace.config.values import AbstractConfig
 from headrace.core.config_def import (
@@ -313,10 +320,11 @@ def _converter_infos(properties: Mapping[str, str]) -> Iterator[ConfigInfo]:
     """The options of the converters that connectors inherit, as far as their names are known."""
     for side in ("key", "value", "header"):
         option = f"{side}.converter"
-        name = converter_class(properties.get(option, JSON_CONVERTER), HEADER_CONVERTERS)
+        known = {**HEADER_CONVERTERS, **CONVERTERS}
+        name = converter_class(properties.get(option, JSON_CONVERTER), known)
         if name is not None:
-            options = HEADER_CONVERTERS[name].with_prefix(f"{option}.")
-            yield from options.validate(properties)
+            options = known[name].with_prefix(f"{option}.")
+            yield from options.validate(with_types(properties))
 
 
 def _missing(properties: Mapping[str, str], distributed: bool) -> list[str]:

@@ -6,6 +6,7 @@ Which connector wrote a topic its records tell, and a topic has one: ``Connector
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from headrace.core.cassandra_envelope import write_of
 from headrace.core.cassandra_losses import Losses
 from headrace.core.catalog import Catalog
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.conversion import Conversion
 from headrace.core.converter import Document, JsonConverter, json_type, parse_plain
 from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
 from headrace.core.envelope_events import KEYLESS, Errant, KafkaRecord
@@ -30,13 +32,32 @@ _TOLD = b'"connector":"cassandra"'
 class ConnectorDecoder:
     """Decodes the records of one topic, as the connector that wrote them demands."""
 
-    def __init__(self, topic: str, options: EnvelopeOptions, catalog: Catalog | None = None) -> None:
+    def __init__(
+        self,
+        topic: str,
+        options: EnvelopeOptions,
+        catalog: Catalog | None = None,
+        conversion: Conversion | None = None,
+    ) -> None:
+        self._conversion = conversion or None
         self._rows = TopicDecoder(topic, options, catalog)
         self._cassandra = CassandraDecoder(topic, options)
         self._is_cassandra: bool | None = None
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
-        """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it."""
+        """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it.
+
+        Raises Retriable where a converter cannot reach its registry, before anything else was done.
+        """
+        if self._conversion is None:
+            return self._decode(records)
+        converted = self._conversion.convert(records)
+        decoded = self._decode(converted.records)
+        errant = [replace(each, index=converted.indexes[each.index]) for each in decoded.errant]
+        decoded.errant = sorted(errant + converted.errant, key=lambda each: each.index)
+        return decoded
+
+    def _decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         if self._is_cassandra is None:
             first = next((record.value for record in records if record.value is not None), None)
             self._is_cassandra = None if first is None else _is_cassandra(first)

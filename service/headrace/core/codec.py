@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.core.arrays import build_array
+from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converter import parse_plain, row_type
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import OWN_PREFIX, Column
@@ -190,9 +191,10 @@ class Codec:
         return row
 
     def _key_values(self, payload: Payload) -> Sequence[Any]:
+        payload, lenient = self._column_of(payload)
         if self._key_decoder is not None:
             try:
-                return msgspec.structs.astuple(self._key_decoder.decode(payload))
+                return msgspec.structs.astuple(self._key_decoder.decode(payload, strict=not lenient))
             except msgspec.DecodeError as error:
                 raise BadRecord(
                     f"the record's key does not fit its table: {error}", stage=Stage.KEY_CONVERTER
@@ -201,6 +203,12 @@ class Codec:
         if not isinstance(plain, dict):
             raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
         return [plain.get(name) for name in self.key_fields]
+
+    def _column_of(self, payload: Payload) -> tuple[Payload, bool]:
+        """A key that is a single value as the one column of the table's key, whose text may stand for a number."""
+        if isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict) and len(self.key_fields) == 1:
+            return SchemaAndValue(None, {self.key_fields[0]: payload.value}), True
+        return payload, False
 
     def columns(self, rows: Sequence[Any], known: Schema | None) -> Iterator[tuple[str, Schema, pa.Array]]:
         """Name, schema and values of each column; ``known`` is the table's schema for rows that come without one.

@@ -49,6 +49,8 @@ _BEGIN_OF_SNAPSHOT = ("first", "first_in_data_collection")
 _SCHEMA_CHANGE = "SchemaChangeValue"
 _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", _SCHEMA_CHANGE, "MessageValue")
 
+_ADVICE = "let the value converter give structs (JsonConverter, AvroConverter…), or a transform make one of it"
+
 NO_POSITIONS = Note(
     "the source block has no position that orders changes, so they are applied in order of arrival, and late ones "
     "count; name a field that orders them in ordering.field, if there is one"
@@ -193,7 +195,7 @@ class TopicDecoder:
                 if (schema.name or "").endswith(_SCHEMA_CHANGE):
                     self._note(NO_SCHEMA_CHANGES)
             elif schema is not None and schema.type != "struct":
-                raise_for = BadRecord(f"a value of schema {schema.name!r} is no Debezium change event")
+                raise_for = BadRecord(f"a value that is no row but {schema.name or schema.type}: {_ADVICE}")
                 out.errant += [Errant(index, Stage.TASK_PUT, raise_for) for index in run.indexes]
                 return None
             else:

@@ -14,6 +14,7 @@ from cachetools import LRUCache
 
 from headrace.core.arrays import DECIMAL
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.conversion import Headers
 from headrace.core.converter import Document, JsonConverter, json_type, parse_plain
 from headrace.core.errors import BadRecord
 from headrace.core.payload import PayloadDecoder
@@ -29,7 +30,7 @@ class JsonData:
         self._converter = JsonConverter(schemas_enable, remembered)
         self._decoders: LRUCache[int, _Decoders] = LRUCache(remembered)  # holding the schema keeps its id its own
 
-    def to_connect_data(self, document: bytes | Document) -> SchemaAndValue:
+    def to_connect_data(self, document: bytes | Document, headers: Headers = ()) -> SchemaAndValue:
         """A document's schema and value; equal schemas of like documents are one object. Raises BadRecord."""
         schema, payload = self._converter.split(document)
         if schema is None:

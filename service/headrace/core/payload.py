@@ -27,10 +27,13 @@ class PayloadDecoder(Generic[T]):
         self._kind = kind
         self._json: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
 
-    def decode(self, document: Payload) -> T:
-        """The value of one payload, or of payloads that ``in_one`` has joined. Raises msgspec.DecodeError."""
+    def decode(self, document: Payload, *, strict: bool = True) -> T:
+        """The value of one payload, or of payloads that ``in_one`` has joined. Raises msgspec.DecodeError.
+
+        Without ``strict``, Connect data that is text may be read as a number or a boolean.
+        """
         if isinstance(document, SchemaAndValue):
-            return msgspec.convert(document.value, self._kind)  # type: ignore[no-any-return] # known at run time
+            return msgspec.convert(document.value, self._kind, strict=strict)  # type: ignore[no-any-return] # known at run time
         return self._json.decode(document)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.core.envelope_events import Errant
-from headrace.core.errors import Fatal
+from headrace.core.errors import Fatal, Stage
 from headrace.ports import DeadLetterQueue, ErrantRecord, Record
+
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_SINK_TASK = "org.apache.kafka.connect.sink.SinkTask"
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +26,21 @@ class ErrantReporter:
         tolerate_errors: bool,
         log_errors: bool,
         log_messages: bool,
+        converters: Mapping[Stage, str] | None = None,
     ) -> None:
+        """``converters`` names the class of each converter's stage; the others are JsonConverters."""
         self._connector = connector
         self._dead_letter_queue = dead_letter_queue
         self._tolerate_errors = tolerate_errors
         self._log_errors = log_errors
         self._log_messages = log_messages
+        self._converters = converters or {}
 
     async def report(self, records: Sequence[Record], errants: Sequence[Errant]) -> None:
         """Returns when all of them are in the dead letter queue, if there is one. Raises Fatal without tolerance."""
         if not errants:
             return
-        reported = [_errant_record(records[errant.index], errant) for errant in errants]
+        reported = [self._errant_record(records[errant.index], errant) for errant in errants]
         if self._dead_letter_queue is not None:
             await self._dead_letter_queue.report(reported)
         for errant in reported if self._log_errors else ():
@@ -42,18 +48,15 @@ class ErrantReporter:
         if not self._tolerate_errors:
             raise Fatal(f"Tolerance exceeded in error handler: {_describe(reported[0])}") from reported[0].error
 
+    def _errant_record(self, record: Record, errant: Errant) -> ErrantRecord:
+        converter = errant.stage.name.endswith("CONVERTER")
+        class_name = self._converters.get(errant.stage, _JSON) if converter else _SINK_TASK
+        return ErrantRecord(record, errant.stage, errant.error.class_name or class_name, errant.error)
+
     async def close(self) -> None:
         """Let go of the queue."""
         if self._dead_letter_queue is not None:
             await self._dead_letter_queue.close()
-
-
-def _errant_record(record: Record, errant: Errant) -> ErrantRecord:
-    converter = errant.stage.name.endswith("CONVERTER")
-    class_name = (
-        "org.apache.kafka.connect.json.JsonConverter" if converter else "org.apache.kafka.connect.sink.SinkTask"
-    )
-    return ErrantRecord(record, errant.stage, errant.error.class_name or class_name, errant.error)
 
 
 def _log_line(errant: ErrantRecord, with_message: bool) -> str:

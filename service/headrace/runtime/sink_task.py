@@ -25,6 +25,7 @@ from tenacity import stop_after_delay
 
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
 from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.conversion import Conversion
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.envelope_events import Errant
 from headrace.core.errors import Fenced, Retriable, Stage
@@ -81,6 +82,7 @@ class SinkTaskOptions:
     tolerate_errors: bool = False
     log_errors: bool = False
     log_messages: bool = False
+    converters: Mapping[Stage, str] = field(default_factory=dict)
 
 
 class SinkTask:
@@ -96,6 +98,7 @@ class SinkTask:
         executor: Executor,
         on_failure: Callable[[BaseException], None],
         observer: Observer = NO_OBSERVER,
+        conversion: Conversion | None = None,
     ) -> None:
         self._options = options
         self._feed = feed
@@ -107,10 +110,12 @@ class SinkTask:
             tolerate_errors=options.tolerate_errors,
             log_errors=options.log_errors,
             log_messages=options.log_messages,
+            converters=options.converters,
         )
         self._executor = executor
         self._on_failure = on_failure
         self._observer = observer
+        self._conversion = conversion
         self._sequence = ChunkSequence()
         self._batches = BatchManager(options.batches)
         self._decoders: dict[str, ConnectorDecoder | TransformingDecoder] = {}
@@ -200,7 +205,7 @@ class SinkTask:
             await self._in_thread(self._post_processor.resumed, *chunk.partition, chunk.begin)
 
     async def _take(self, chunk: Chunk) -> None:
-        decoded = await self._in_thread(self._decode, chunk)
+        decoded = await self._decode_with_patience(chunk)
         self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped, len(decoded.errant))
         await self._errants.report(chunk.records, decoded.errant)
         self._note_what_no_cell_shows(chunk, decoded)
@@ -214,6 +219,14 @@ class SinkTask:
             self._awake(table)
         self._moved(self._batches.settled())
         self._throttle()
+
+    async def _decode_with_patience(self, chunk: Chunk) -> Decoded:
+        """Decode, again and again for a while where a converter's schema registry does not answer."""
+        retry = retrying(WRITE_PATIENCE / 3, partial(self._decode_failed, chunk.partition))
+        return await retry.copy(stop=stop_after_delay(WRITE_PATIENCE))(self._in_thread, self._decode, chunk)
+
+    def _decode_failed(self, partition: TopicPartition, error: BaseException) -> None:
+        log.warning("%s: decoding %s-%d failed and is repeated: %s", self._options.connector, *partition, error)
 
     def _decode(self, chunk: Chunk) -> Decoded:
         topic = chunk.partition.topic
@@ -390,9 +403,9 @@ class SinkTask:
         if topic not in self._decoders:
             envelope, transforms = self._options.envelope, self._options.transforms
             self._decoders[topic] = (
-                TransformingDecoder(topic, envelope, transforms, self._post_processor)
+                TransformingDecoder(topic, envelope, transforms, self._post_processor, self._conversion)
                 if transforms
-                else ConnectorDecoder(topic, envelope, self._post_processor)
+                else ConnectorDecoder(topic, envelope, self._post_processor, self._conversion)
             )
         return self._decoders[topic]
 

@@ -23,6 +23,7 @@ from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.transforms import registry
 from headrace.core.unavailable import Placeholder
 from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
+from headrace.runtime.conversions import converter_classes, open_conversion
 from headrace.runtime.database_router import DatabaseRouter
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
@@ -104,8 +105,10 @@ class SinkTaskFactory:
             reselect = replace(reselect, cache_enabled=False)
         for alias in registry.nulls_become_defaults(config.originals):
             log.warning(_DEFAULTS, connector, alias, alias)
+        conversion = open_conversion(config)
         values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
-        feed = self._feeds.open(connector, number, config.originals, values.divide)
+        divide = values.divide if conversion.value is None else None
+        feed = self._feeds.open(connector, number, config.originals, divide)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
         compacted = self._feeds.compacted(connector, number, config.originals)
         return SinkTask(
@@ -123,6 +126,7 @@ class SinkTaskFactory:
             self._executor,
             on_failure,
             self._observe(connector, number),
+            conversion,
         )
 
     def _row_source(self, reselect: ReselectOptions) -> RowSource | None:
@@ -172,6 +176,7 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         tolerate_errors=config.get_string("errors.tolerance") == "all",
         log_errors=config.get_boolean("errors.log.enable"),
         log_messages=config.get_boolean("errors.log.include.messages"),
+        converters=converter_classes(config),
     )
 
 

@@ -213,3 +213,19 @@ def test_named_databases_have_options_of_their_own(prefix: str) -> None:
     assert "reselect.database.crm.user" in {
         i.definition.name for i in validate(given, DEFAULTS).configs if i.value.errors
     }
+
+
+def test_converters_of_single_values_are_known_with_their_options() -> None:
+    """By class or alias; an encoding has to exist, the deserializer's is taken without being listed."""
+    string = "org.apache.kafka.connect.storage.StringConverter"
+    given = {**MINIMAL, "key.converter": "String", "key.converter.deserializer.encoding": "UTF-16"}
+    assert validate(given, DEFAULTS).error_count == 0
+    assert sink_connector_config(given, DEFAULTS).converter_classes["key"] == string
+    wrong = validate({**MINIMAL, "key.converter": string, "key.converter.converter.encoding": "UTF-9"}, DEFAULTS)
+    assert [info.value.errors for info in wrong.configs if info.value.errors] == [
+        ("Invalid value UTF-9 for configuration key.converter.converter.encoding: Encoding UTF-9 not found.",)
+    ]
+    assert validate({**MINIMAL, "value.converter.deserializer.encoding": "x"}, DEFAULTS).error_count == 0
+    assert validate(
+        {**MINIMAL, "value.converter": JSON, "value.converter.deserializer.encoding": "x"}, DEFAULTS
+    ).error_count

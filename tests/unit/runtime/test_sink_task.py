@@ -18,10 +18,13 @@ from headrace.core.batch import BatchPolicy
 from headrace.core.cache_rows import CacheLimits, RowStore
 from headrace.core.cassandra_losses import TEXTS, Loss
 from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.conversion import Conversion, Headers
 from headrace.core.envelope import EnvelopeOptions
-from headrace.core.errors import Fatal, Retriable
+from headrace.core.errors import BadRecord, Fatal, Retriable, Stage
 from headrace.core.events import TableId
 from headrace.core.field_selection import FieldSelection, field_selection
+from headrace.core.json_data import JsonData
 from headrace.core.naming import TableNaming
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.schema import Field, Schema
@@ -69,7 +72,8 @@ class Harness:
         dead_letters: bool = False,
         transforms: Chain | None = None,
         key_fields: tuple[str, ...] = (),
-        **logged: bool,
+        conversion: Conversion | None = None,
+        **logged: Any,
     ) -> SinkTask:
         options = SinkTaskOptions(
             connector="items",
@@ -96,6 +100,7 @@ class Harness:
             self.executor,
             self.failures.append,
             observer,
+            conversion,
         )
 
     def rows(self, table: str = "shop_public_items") -> dict[str, dict[str, Any]]:
@@ -419,6 +424,52 @@ async def test_a_write_that_fails_for_a_while_is_repeated(harness: Harness, monk
         await eventually(lambda: harness.offset() == 1)
     assert attempts == [0, 0]
     assert set(harness.rows()) == {"=1"}
+
+
+class UnreachableOnce:
+    """A converter whose registry answers at the second call; what says "bad" it does not know."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._json = JsonData(True)
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        self.calls += 1
+        if self.calls == 1:
+            raise Retriable("the registry does not answer")
+        if document == b"bad":
+            raise BadRecord("there is no schema 7")
+        return self._json.to_connect_data(document)
+
+
+async def test_a_registry_that_does_not_answer_delays_the_chunk(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lost, nothing is dead-lettered, and the task goes on."""
+    monkeypatch.setattr(retry, "_INITIAL_SECONDS", 0.01)
+    harness.insert(1, 10)
+    converter = UnreachableOnce()
+    async with running(harness.task(conversion=Conversion(value=converter))):
+        await eventually(lambda: harness.offset() == 1)
+    assert converter.calls == 2
+    assert set(harness.rows()) == {"=1"}
+    assert harness.failures == []
+
+
+async def test_dead_letters_name_their_converter(harness: Harness) -> None:
+    """Its stage and class stand in the headers."""
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0)
+    converter = UnreachableOnce()
+    converter.calls = 1
+    harness.broker.append(TOPIC, b"bad", key({"id": 1}))
+    classes = {Stage.VALUE_CONVERTER: "a.Converter"}
+    task = harness.task(tolerate=True, conversion=Conversion(value=converter), converters=classes)
+    async with running(task):
+        await eventually(lambda: harness.offset() == 1)
+    (letter,) = harness.dead_letters.letters
+    headers = dict(letter.headers)
+    assert headers["__connect.errors.class.name"] == b"a.Converter"
+    assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
 
 
 async def test_a_gap_in_the_sequence_fails_the_task(harness: Harness) -> None:

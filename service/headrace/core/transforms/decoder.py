@@ -10,7 +10,7 @@ name them, and is read there (``core/flattened.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -21,6 +21,7 @@ from headrace.core.cassandra_decoder import ConnectorDecoder
 from headrace.core.catalog import Catalog
 from headrace.core.codec import Source
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.conversion import Conversion, Converter, Headers
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.envelope_events import Errant, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
@@ -30,9 +31,6 @@ from headrace.core.transforms.headers import header_bytes
 from headrace.core.transforms.key_columns import KeyColumns
 from headrace.core.transforms.record import NOTHING, SinkRecord
 from headrace.core.transforms.unwrap import is_envelope
-
-ToData = Callable[[Any], SchemaAndValue]
-"""Makes Connect data of a key or value that is not null. Raises BadRecord."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +50,20 @@ class _Transformed:
 class TransformingDecoder:
     """Decodes the records of one topic after ``chain``. Remembers schemas; one thread at a time."""
 
-    def __init__(self, topic: str, options: EnvelopeOptions, chain: Chain, catalog: Catalog | None = None) -> None:
+    def __init__(
+        self,
+        topic: str,
+        options: EnvelopeOptions,
+        chain: Chain,
+        catalog: Catalog | None = None,
+        conversion: Conversion | None = None,
+    ) -> None:
         self._topic, self._options, self._chain, self._catalog = topic, options, chain, catalog
         self._prefix = options.added.headers_prefix
         self._of_source = options.added.positions | set(Source.__struct_fields__)
-        self._keys: ToData = JsonData(options.key_schemas).to_connect_data
-        self._values: ToData = JsonData(options.value_schemas).to_connect_data
+        given = conversion or Conversion()
+        self._keys: Converter = given.key or JsonData(options.key_schemas)
+        self._values: Converter = given.value or JsonData(options.value_schemas)
         self._key_columns = KeyColumns(options.key_fields)
         self._decoders: dict[str, ConnectorDecoder] = {}
 
@@ -81,9 +87,8 @@ class TransformingDecoder:
             yield transformed
 
     def _transformed(self, index: int, record: KafkaRecord) -> _Transformed | None:
-        key, value = self._data(record.key, self._keys, Stage.KEY_CONVERTER), NOTHING
-        if record.value is not None:
-            value = self._data(record.value, self._values, Stage.VALUE_CONVERTER)
+        key = self._data(record.key, record.headers, self._keys, Stage.KEY_CONVERTER)
+        value = self._data(record.value, record.headers, self._values, Stage.VALUE_CONVERTER)
         place = (record.partition, record.offset, record.timestamp)
         before = SinkRecord(self._topic, *place, key, value, tuple(record.headers))
         after = self._chain.apply(before)
@@ -95,11 +100,11 @@ class TransformingDecoder:
         return _Transformed(index, after.topic, *place, _or_none(after.key), _or_none(after.value), [*told, *headers])
 
     @staticmethod
-    def _data(document: Any, convert: ToData, stage: Stage) -> SchemaAndValue:
+    def _data(document: Any, headers: Headers, converter: Converter, stage: Stage) -> SchemaAndValue:
         if document is None:
             return NOTHING
         try:
-            return convert(document)
+            return converter.to_connect_data(document, headers)
         except BadRecord as error:
             error.stage = stage
             raise

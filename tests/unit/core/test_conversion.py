@@ -1,0 +1,79 @@
+"""Keys and values through other converters than JsonConverter."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.conversion import Conversion
+from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.errors import Stage
+from headrace.core.events import Changes, Operation
+from headrace.core.simple_converters import SIMPLE_CONVERTERS, STRING_CONVERTER, StringConverter
+
+INTEGER_CONVERTER = "org.apache.kafka.connect.converters.IntegerConverter"
+
+
+@dataclass
+class Record:
+    key: bytes | None
+    value: bytes | None
+    offset: int = 0
+    partition: int = 0
+    timestamp: int = 7
+    headers: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+def value(row: dict[str, object]) -> bytes:
+    """A row without an envelope, with its schema."""
+    kinds = {int: "int64", str: "string"}
+    fields = [{"type": kinds[type(each)], "field": name} for name, each in row.items()]
+    schema = {"type": "struct", "name": "t.Value", "fields": fields}
+    return json.dumps({"schema": schema, "payload": row}, separators=(",", ":")).encode()
+
+
+def decoded(conversion: Conversion, *records: Record, **options: object) -> Decoded:
+    envelopes = EnvelopeOptions(key_fields=("id",), **options)  # type: ignore[arg-type] # options of EnvelopeOptions
+    return ConnectorDecoder("t", envelopes, conversion=conversion).decode(records)
+
+
+@pytest.mark.parametrize(
+    ("converter", "document", "key"),
+    [(STRING_CONVERTER, b"42", 42), (INTEGER_CONVERTER, b"\0\0\0\x2a", 42), (STRING_CONVERTER, b"a", "a")],
+)
+def test_a_key_that_is_one_value_is_the_one_key_column(converter: str, document: bytes, key: object) -> None:
+    """So that a tombstone removes its row; text stands for a number where the column is one."""
+    row = value({"id": key, "name": "x"})
+    keys = Conversion(SIMPLE_CONVERTERS[converter]({}))
+    out = decoded(keys, Record(document, row), Record(document, None, offset=1))
+    assert out.errant == []
+    rows = [(operation, text) for piece in out.pieces if isinstance(piece, Changes)
+            for operation, text in zip(piece.operation.tolist(), piece.key.to_pylist(), strict=True)]  # fmt: skip
+    assert rows == [(Operation.UPDATE, f"={key}"), (Operation.TOMBSTONE, f"={key}")]
+
+
+def test_what_cannot_be_converted_is_told_by_its_place_and_stage() -> None:
+    """Around sound records; of the others of the same chunk nothing is lost."""
+    conversion = Conversion(SIMPLE_CONVERTERS[INTEGER_CONVERTER]({}))
+    row = value({"id": 1})
+    one = b"\0\0\0\1"
+    out = decoded(conversion, Record(b"?", row), Record(one, b"{", 1), Record(one, row, 2), Record(b"??", None, 3))
+    assert [(each.index, each.stage) for each in out.errant] == [
+        (0, Stage.KEY_CONVERTER),
+        (1, Stage.VALUE_CONVERTER),
+        (3, Stage.KEY_CONVERTER),
+    ]
+    (piece,) = out.pieces
+    assert isinstance(piece, Changes)
+    assert piece.version.offset.tolist() == [2]
+
+
+def test_a_value_that_is_no_row_is_a_bad_record_that_says_what_to_do() -> None:
+    """StringConverter as value.converter, for one."""
+    (errant,) = decoded(Conversion(value=StringConverter()), Record(b'{"id":1}', b"text")).errant
+    assert errant.stage is Stage.TASK_PUT
+    assert "no row but string" in str(errant.error)
+    assert "JsonConverter" in str(errant.error)

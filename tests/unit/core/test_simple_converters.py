@@ -1,0 +1,53 @@
+"""Converters of single values."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.errors import BadRecord
+from headrace.core.schema import Schema
+from headrace.core.simple_converters import SIMPLE_CONVERTERS, STRING_CONVERTER
+
+CONVERTERS = "org.apache.kafka.connect.converters."
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "kind", "value"),
+    [
+        ("ByteArrayConverter", b"\x00\xff", "bytes", b"\x00\xff"),
+        ("IntegerConverter", b"\xff\xff\xff\xfe", "int32", -2),
+        ("LongConverter", b"\x00\x00\x00\x01\x00\x00\x00\x00", "int64", 2**32),
+        ("ShortConverter", b"\x01\x00", "int16", 256),
+        ("FloatConverter", b"\x3f\xc0\x00\x00", "float", 1.5),
+        ("DoubleConverter", b"\x3f\xf8\x00\x00\x00\x00\x00\x00", "double", 1.5),
+        ("BooleanConverter", b"\x01", "boolean", True),
+    ],
+)
+def test_values_of_one_width(name: str, document: bytes, kind: str, value: object) -> None:
+    """Big-endian, optional schemas (``connect.md`` section 12)."""
+    converter = SIMPLE_CONVERTERS[f"{CONVERTERS}{name}"]({})
+    assert converter.to_connect_data(document, ()) == SchemaAndValue(Schema(kind, optional=True), value)
+
+
+@pytest.mark.parametrize(
+    ("name", "document"), [("IntegerConverter", b"123"), ("BooleanConverter", b"\x02"), ("BooleanConverter", b"")]
+)
+def test_bytes_of_another_width_are_a_bad_record(name: str, document: bytes) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(BadRecord, match="Failed to deserialize"):
+        SIMPLE_CONVERTERS[f"{CONVERTERS}{name}"]({}).to_connect_data(document, ())
+
+
+@pytest.mark.parametrize(
+    ("options", "document", "text"),
+    [
+        ({}, b"\xc3\xa4\xff", "ä\ufffd"),
+        ({"converter.encoding": "ISO-8859-1"}, b"\xe4", "ä"),
+        ({"deserializer.encoding": "windows-1252"}, b"\x80", "€"),
+        ({"converter.encoding": "UTF-16", "deserializer.encoding": "UTF-8"}, b"\xfe\xff\x00a", "a"),
+    ],
+)
+def test_text_has_the_encoding_that_is_named(options: dict[str, str], document: bytes, text: str) -> None:
+    """What is no text in it is replaced, as Java does."""
+    assert SIMPLE_CONVERTERS[STRING_CONVERTER](options).to_connect_data(document, ()).value == text
