@@ -15,7 +15,7 @@ import httpx
 import pytest
 from recordings.records import RecordedRecord, publish
 
-from headrace.core.envelope import NO_SCHEMA_CHANGES
+from headrace.core.schema_changes import RENAMED
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import free_ports, wait_until
 from headrace_dev.worker import Worker
@@ -58,14 +58,15 @@ def test_what_is_not_guaranteed_stands_in_the_status_after_a_kill(
     """A topic of schema changes is no table's; the note on it lives in Kafka, like the states."""
     topic = unique("shop-schema")
     stack_kafka.create_topic(topic)
-    change = json.dumps({"databaseName": "shop", "ddl": "ALTER TABLE t RENAME COLUMN a TO b", "tableChanges": []})
+    altered = [{"type": "ALTER", "id": '"shop"."t"', "table": {"columns": []}}]
+    change = json.dumps({"databaseName": "shop", "ddl": "ALTER TABLE t RENAME COLUMN a TO b", "tableChanges": altered})
     publish(stack_kafka.bootstrap_servers, [RecordedRecord(topic, 0, 0, 0, None, change.encode(), ())])
     config = {"connector.class": "LakehouseSink", "topics": topic}
     for side in ("key", "value"):
         config[f"{side}.converter"] = "org.apache.kafka.connect.json.JsonConverter"
         config[f"{side}.converter.schemas.enable"] = "false"
     worker.put_connector("schema", config)
-    said = [{"note": NO_SCHEMA_CHANGES.text, "where": [topic]}]
+    said = [{"note": RENAMED, "where": [f"{topic} column shop.t.b"]}]
     wait_until(lambda: _notes(worker) == said, "the note", 30)
     worker.call("PUT", "/connectors/schema/pause")
     wait_until(lambda: worker.states("schema") == ["PAUSED"] * 2, "paused", 30)

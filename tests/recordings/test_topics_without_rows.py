@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 from recordings.records import MARIADB, recording
 
-from headrace.core.envelope import NO_SCHEMA_CHANGES, EnvelopeOptions, TopicDecoder
+from headrace.core.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.events import TableId
+from headrace.core.notes import Note
+from headrace.core.schema_changes import ADDED, RENAMED
 
 WITHOUT_ROWS = [*((name, topic) for name in MARIADB for topic in (name, f"{name}.transaction")), ("mymin", "mymin")]
 
 
 @pytest.mark.parametrize(("name", "topic"), WITHOUT_ROWS)
 def test_schema_changes_and_transactions_are_skipped(name: str, topic: str) -> None:
-    """They are counted, and their offsets move; nothing of them is a bad record. That DDL is not applied is said once.
+    """They are counted, and their offsets move; nothing of them is a bad record.
 
     ``mymin`` has nothing else: that connector stops at the first row of a minimal image.
     """
@@ -21,4 +24,18 @@ def test_schema_changes_and_transactions_are_skipped(name: str, topic: str) -> N
     decoded = decoder.decode(recording(name)[topic])  # type: ignore[arg-type]  # frozen, where the protocol is not
     assert (decoded.pieces, decoded.errant) == ([], [])
     assert decoded.skipped == len(recording(name)[topic]) > 0
-    assert decoded.notes == ([] if "transaction" in topic else [NO_SCHEMA_CHANGES])
+
+
+@pytest.mark.parametrize("name", MARIADB)
+def test_altered_tables_are_told(name: str) -> None:
+    """Every table that a record names, and which columns are null in rows that do not change."""
+    schemas = name == "my"
+    decoder = TopicDecoder(name, EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))
+    decoded = decoder.decode(recording(name)[name])  # type: ignore[arg-type]  # frozen, where the protocol is not
+    tables = {"customers", "nopk", "orders", "trunc_me", "types", "uniq", "late", "late2"}
+    assert set(decoded.altered) == {TableId(name, "inv", "", table) for table in tables}
+    assert [note for note in decoded.notes if "customers" in (note.column or "")] == [
+        Note(ADDED, "inv.customers.phone"),
+        Note(ADDED, "inv.customers.vip"),
+        Note(RENAMED, "inv.customers.mail"),
+    ]

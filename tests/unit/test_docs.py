@@ -29,7 +29,7 @@ FOREIGN = (
     "metadata.max.",
     "history.",
     "headrace.",
-    "ordering.",
+    "topic.",
     "skipped.",
     "bigint.",
     "add.",

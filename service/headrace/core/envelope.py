@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from cachetools import LRUCache
 
@@ -30,12 +31,12 @@ from headrace.core.flattened import (
     has_no_order,
     is_flattened,
     plain_is_flattened,
-    plain_is_schema_change,
     tells_too_little,
 )
 from headrace.core.notes import Note
 from headrace.core.ordering import Ordering
 from headrace.core.schema import Schema
+from headrace.core.schema_changes import schema_changes
 from headrace.core.unavailable import Placeholder
 
 BLOCK = 512
@@ -54,10 +55,6 @@ _ADVICE = "let the value converter give structs (JsonConverter, AvroConverter…
 NO_POSITIONS = Note(
     "the source block has no position that orders changes, so they are applied in order of arrival, and late ones "
     "count; name a field that orders them in ordering.field, if there is one"
-)
-NO_SCHEMA_CHANGES = Note(
-    "schema changes are not applied: a column that was added with a default, or renamed, stays null in rows that do "
-    "not change"
 )
 
 
@@ -86,6 +83,7 @@ class Decoded:
     """What a run of records holds. ``skipped`` counts records that are no row changes (heartbeats, messages…).
 
     ``snapshots`` has the tables of which a snapshot begins among the records; None stands for all of the connector's.
+    ``altered`` has those whose schema the source says to have changed.
     ``notes`` are for the operator: what the topic lacks, said once; ``losses`` counts values of which the source's
     connector does not tell all. ``tells_too_little`` is set where records have too little of their events for reselect
     and its cache. ``topics`` are those that transforms have given the pieces, one for each; empty without transforms.
@@ -95,6 +93,7 @@ class Decoded:
     errant: list[Errant] = field(default_factory=list)
     skipped: int = 0
     snapshots: list[TableId | None] = field(default_factory=list)
+    altered: list[TableId] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     losses: Counter[str] = field(default_factory=Counter)
     tells_too_little: bool = False
@@ -182,6 +181,7 @@ class TopicDecoder:
             yield current, run
 
     def _codec(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded) -> Codec | None:
+        self._heed_schema_changes(schema, run, out)
         if schema is None and self._options.value_schemas and run.only_tombstones:
             if self._last is None and not self._options.key_schemas:
                 # Nothing says of which types these keys are. They repeat deletes that were applied before a restart.
@@ -192,8 +192,6 @@ class TopicDecoder:
         if key not in self._codecs:
             if schema is not None and (schema.name or "").endswith(_NOT_ROWS):
                 compiled = None
-                if (schema.name or "").endswith(_SCHEMA_CHANGE):
-                    self._note(NO_SCHEMA_CHANGES)
             elif schema is not None and schema.type != "struct":
                 raise_for = BadRecord(f"a value that is no row but {schema.name or schema.type}: {_ADVICE}")
                 out.errant += [Errant(index, Stage.TASK_PUT, raise_for) for index in run.indexes]
@@ -214,6 +212,14 @@ class TopicDecoder:
             self._last = codec
         return codec
 
+    def _heed_schema_changes(self, schema: Schema | None, run: Run, out: Decoded) -> None:
+        """Of a run that may tell how tables were altered; without schemas, only before the topic has had a row."""
+        if (schema.name or "").endswith(_SCHEMA_CHANGE) if schema is not None else self._plain_kind is None:
+            for change in chain.from_iterable(map(schema_changes, run.payloads)):
+                out.altered.append(change.table)
+                for note in change.notes:
+                    self._note(note)
+
     def _compile(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run) -> Codec:
         key_schema, names = self._reader.key_shape(records[index] for index in run.indexes)
         key_fields = self._options.key_fields or names
@@ -229,8 +235,6 @@ class TopicDecoder:
         for payload in run.payloads if self._plain_kind is None else ():
             if payload is not None and self._plain_kind is None:
                 self._plain_kind = plain_is_flattened(payload)
-                if self._plain_kind is None and plain_is_schema_change(payload):
-                    self._note(NO_SCHEMA_CHANGES)
         return bool(self._plain_kind)
 
     def _note(self, note: Note) -> None:

@@ -30,6 +30,7 @@ from headrace.core.notes import Note
 from headrace.core.payload import Payload, PayloadDecoder, in_one
 from headrace.core.positions import POSITION_FORMATS
 from headrace.core.schema import Schema
+from headrace.core.schema_changes import FIELDS as SCHEMA_CHANGE_FIELDS
 
 DEFAULT_PREFIX = "__"
 """``add.fields.prefix`` and ``add.headers.prefix`` of the transform."""
@@ -61,14 +62,9 @@ def is_flattened(schema: Schema) -> bool:
 def plain_is_flattened(payload: Payload) -> bool | None:
     """The same of a value without a schema; None if it is neither (a heartbeat, a transaction, a schema change…)."""
     value = _parsed(payload)
-    if not value or set(value) in _NO_ROWS or value.keys() >= _SCHEMA_CHANGE:
+    if not value or set(value) in _NO_ROWS or value.keys() >= SCHEMA_CHANGE_FIELDS:
         return None
     return not _is_envelope(value)
-
-
-def plain_is_schema_change(payload: Payload) -> bool:
-    """Whether a value without a schema tells how a table was altered."""
-    return _parsed(payload).keys() >= _SCHEMA_CHANGE
 
 
 def _parsed(payload: Payload) -> dict[str, Any]:
@@ -90,7 +86,6 @@ _NO_ROWS = (
     {"id", "type", "aggregate_type", "additional_data", "timestamp"},
 )
 """Heartbeats, transaction metadata and notifications."""
-_SCHEMA_CHANGE = frozenset({"databaseName", "ddl", "tableChanges"})
 
 
 NO_ORDER = Note(

@@ -154,6 +154,13 @@ class ReselectColumnsPostProcessor:
             elif self._cache is not None:
                 self._cache.clear("snapshot")
 
+    def altered(self, table: TableId) -> None:
+        """The source says that a table's schema has changed: what was cached or is known of it is void."""
+        with self._lock:
+            self._catalogs.pop(table, None)
+            if self._cache is not None:
+                self._cache.drop_table(table, "schema")
+
     def leave(self, topic: str) -> None:
         """Neither read nor cache anything of a topic from now on: its records do not tell their events well enough."""
         with self._lock:

@@ -246,13 +246,15 @@ class SinkTask:
         self._observer.lost(topic, decoded.losses)
 
     def _note_what_no_cell_shows(self, chunk: Chunk, decoded: Decoded) -> None:
-        """Records that are not applied, and snapshots that begin, change what may be remembered of rows."""
+        """Records that are not applied, snapshots that begin and tables that are altered void what is remembered."""
         topic, partition = chunk.partition
         if decoded.errant:
             last = max(chunk.records[errant.index].offset for errant in decoded.errant)
             self._post_processor.lost(topic, partition, last)
-        for table in decoded.snapshots:
-            self._post_processor.snapshot_began(table)
+        for snapshot in decoded.snapshots:
+            self._post_processor.snapshot_began(snapshot)
+        for table in decoded.altered:
+            self._post_processor.altered(table)
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """A new assignment: begin from the group's offsets with nothing in memory."""

@@ -353,6 +353,22 @@ def test_mode_dlq_lets_the_last_resort_stand() -> None:
     assert lake.rows[3] == {"big": "old", "doc": "z"}
 
 
+def test_d6_altered_table_is_dropped_and_its_catalog_read_again() -> None:
+    """A column that is dropped and added again has the old type and name, and nothing of its old values."""
+    source = database(row(1, "new"))
+    lake = Lake(source, CACHE)
+    lake.each(c(1, big="old", doc="x"), u(1, big=P, doc="y"))
+    assert (lake.big(), lake.queries) == ("old", 0)
+    before = lake.post.table(TABLE)
+    source.add(catalog(attstorage="e"), Schema("struct"), [row(1, "new")])
+    assert lake.post.table(TABLE) == before
+    lake.post.altered(TABLE)
+    assert lake.post.table(TABLE) != before
+    lake.batch(u(1, big=P, doc="z"))
+    assert (lake.big(), lake.queries) == ("new", 1)
+    assert lake.metrics.seen["drops", "schema"] == 1
+
+
 def test_values_that_do_not_fit_stay_open() -> None:
     """A value that the column's type cannot hold is not used and not cached; the cell is kept."""
     lake = Lake(database({"id": 1, "big": 5, "doc": "D"}), CACHE)

@@ -365,6 +365,24 @@ async def test_s17_snapshot_voids_the_cache(harness: Harness) -> None:
     assert harness.rows()["=1"] == {"id": 1, "name": "B"}
 
 
+async def test_a_schema_change_voids_the_cache(harness: Harness) -> None:
+    """Its topic holds no rows and its offset moves; what was cached of the table it names is read again."""
+    await harness.broker.create_topic("shop.changes")
+    harness.insert(1, 10, "A")
+    source = {"connector": "oracle", "name": ITEMS.name, "snapshot": "false"}
+    altered = [{"type": "ALTER", "id": '"shop"."public"."items"', "table": {"columns": []}}]
+    told = {"source": source, "databaseName": "shop", "schemaName": "public", "ddl": "", "tableChanges": altered}
+    schema = {"type": "struct", "name": "io.debezium.connector.oracle.SchemaChangeValue", "fields": []}
+    async with running(harness.task(processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 1)
+        harness.broker.append("shop.changes", json.dumps({"schema": schema, "payload": told}).encode(), None)
+        await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition("shop.changes", 0)) == 1)
+        harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 2)
+    assert harness.failures == []
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+
+
 async def test_an_update_of_a_row_that_is_not_there_is_a_contradiction(harness: Harness) -> None:
     """It leaves out what only the table could have: the task stops, and a metric says of how many rows."""
     metrics = Metrics()

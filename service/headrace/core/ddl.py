@@ -1,0 +1,145 @@
+"""What an ALTER TABLE does to columns, as far as no row event tells it (``merge.md`` section 13).
+
+Reads the statements of MySQL, MariaDB and Oracle clause by clause, just far enough to name the columns that are added
+or renamed. A clause that begins with a word that is not known here makes the whole statement one that is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|/\*.*?\*/|--[^\n]*|\#[^\n]*)
+    |(?P<text>'(?:[^'\\]|''|\\.)*')
+    |(?P<name>`(?:[^`]|``)*`|"(?:[^"]|"")*"|\[[^\]]*\])
+    |(?P<word>[\w$@][\w$@\#]*)
+    |(?P<mark>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+_NO_COLUMNS = frozenset(
+    {"CHECK", "CONSTRAINT", "FOREIGN", "FULLTEXT", "INDEX", "KEY", "PARTITION", "PERIOD", "PRIMARY", "SPATIAL"}
+    | {"SUPPLEMENTAL", "SYSTEM", "UNIQUE"}
+)
+"""Behind ADD: what is added is no column."""
+_OTHER_CLAUSES = frozenset(
+    {"ALGORITHM", "ALTER", "AUTO_INCREMENT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT", "COMPRESS", "CONVERT"}
+    | {"DEFAULT", "DISABLE", "DROP", "ENABLE", "ENGINE", "FORCE", "LOCK", "LOGGING", "MODIFY", "MOVE", "NOCOMPRESS"}
+    | {"NOLOGGING", "NOPARALLEL", "NOWAIT", "ORDER", "PARALLEL", "PCTFREE", "ROW", "ROW_FORMAT", "SHRINK", "TABLESPACE"}
+    | {"VALIDATE", "WAIT", "WITH", "WITHOUT"}
+)
+"""Clauses that change no cell of a row without an event of it, or no cell at all."""
+_OTHER_STATEMENTS = frozenset({"ANALYZE", "COMMENT", "CREATE", "DROP", "GRANT", "REVOKE"})
+"""Statements on a table (CREATE INDEX, COMMENT ON) of which the same holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """Columns that a statement adds, and those that it renames, as (old, new)."""
+
+    added: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """``name`` of an identifier, without its quotes; ``word`` is it in upper case unless it was quoted."""
+
+    name: str
+    word: str = ""
+    mark: str = ""
+
+
+def altered(ddl: str) -> Altered | None:
+    """What a statement on a table does to its columns; None for one that is not read."""
+    tokens = list(_tokens(ddl))
+    words = [token.word for token in tokens]
+    if not words or words[0] in _OTHER_STATEMENTS:
+        return Altered() if words else None
+    if words[0] != "ALTER" or "TABLE" not in words[:4]:
+        return None
+    read = [_clause(clause) for clause in _split(_behind_name(tokens[words.index("TABLE") + 1 :]))]
+    told = [each for each in read if each is not None]
+    if len(told) < len(read):
+        return None
+    return Altered(
+        tuple(name for each in told for name in each.added), tuple(pair for each in told for pair in each.renamed)
+    )
+
+
+def _tokens(ddl: str) -> Iterator[_Token]:
+    for match in _TOKEN.finditer(ddl.rstrip().rstrip(";")):
+        text = match[0]
+        if match["word"]:
+            yield _Token(text, text.upper())
+        elif match["name"]:
+            quote = text[-1]
+            yield _Token(text[1:-1].replace(quote * 2, quote))
+        elif match["mark"]:
+            yield _Token("", "", text)
+        elif match["text"]:
+            yield _Token("", "", "'")
+
+
+def _behind_name(tokens: Sequence[_Token]) -> Sequence[_Token]:
+    """The clauses behind a table's name, which may have parts."""
+    if [token.word for token in tokens[:2]] == ["IF", "EXISTS"]:
+        tokens = tokens[2:]
+    place = 1
+    while place < len(tokens) and tokens[place].mark == ".":
+        place += 2
+    return tokens[place:]
+
+
+def _split(tokens: Sequence[_Token]) -> Iterator[Sequence[_Token]]:
+    """The parts between commas that stand in no parentheses."""
+    depth, begin = 0, 0
+    for place, token in enumerate(tokens):
+        depth += (token.mark == "(") - (token.mark == ")")
+        if token.mark == "," and depth == 0:
+            yield tokens[begin:place]
+            begin = place + 1
+    yield tokens[begin:]
+
+
+def _clause(tokens: Sequence[_Token]) -> Altered | None:
+    match [token.word for token in tokens[:2]]:
+        case ["ADD", second]:
+            return None if second == "ADD" else _added(_without(tokens[1:], "COLUMN"))
+        case ["CHANGE", _]:
+            return _renamed(_without(tokens[1:], "COLUMN"), 1)
+        case ["RENAME", "COLUMN"]:
+            return _renamed(tokens[2:], 2)
+        case ["RENAME", "INDEX" | "KEY" | "CONSTRAINT" | "PARTITION"]:
+            return Altered()
+        case [first, *_] if first in _OTHER_CLAUSES:
+            return Altered()
+    return None
+
+
+def _without(tokens: Sequence[_Token], word: str) -> Sequence[_Token]:
+    """The tokens behind an optional word and IF [NOT] EXISTS."""
+    place = int(tokens[:1] != [] and tokens[0].word == word)
+    if place < len(tokens) and tokens[place].word == "IF":
+        place += 3 if tokens[place + 1 : place + 2] and tokens[place + 1].word == "NOT" else 2
+    return tokens[place:]
+
+
+def _added(tokens: Sequence[_Token]) -> Altered | None:
+    if not tokens:
+        return None
+    whole = tokens[1:-1] if tokens[0].mark == "(" and tokens[-1].mark == ")" else tokens
+    definitions = _split(whole) if whole is not tokens else [tokens]
+    columns = [definition[0] for definition in definitions if definition and definition[0].word not in _NO_COLUMNS]
+    names = [token.name for token in columns]
+    return Altered(added=tuple(names)) if all(names) else None
+
+
+def _renamed(tokens: Sequence[_Token], distance: int) -> Altered | None:
+    """``CHANGE old new …`` or ``RENAME COLUMN old TO new``."""
+    if len(tokens) <= distance or not (tokens[0].name and tokens[distance].name):
+        return None
+    old, new = tokens[0].name, tokens[distance].name
+    return Altered() if old.lower() == new.lower() else Altered(renamed=((old, new),))

@@ -1,0 +1,57 @@
+"""Which columns a statement adds or renames, in the words of several databases."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.ddl import Altered, altered
+
+
+@pytest.mark.parametrize(
+    ("ddl", "added"),
+    [
+        ("alter table t add column c int default 0", ["c"]),
+        (
+            "ALTER TABLE `inv`.`t` ADD `c, d` varchar(20) DEFAULT 'a, ADD b int' COMMENT 'it''s', ADD d DECIMAL(9,2)",
+            ["c, d", "d"],
+        ),
+        ("alter ignore table if exists t add column if not exists c int first, engine=InnoDB;", ["c"]),
+        ("alter table t add (a int, b enum('x','y') default 'x'), drop column c", ["a", "b"]),
+        ('ALTER TABLE "APP"."T" ADD ("C#1" NUMBER(9,2) DEFAULT 0, D DATE)', ["C#1", "D"]),
+        ("/* who */ alter table t -- why\n add c int # what", ["c"]),
+        ("alter table t add index i (a), add unique key u (b), add constraint f foreign key (c) references x (d)", []),
+        ("alter table t add primary key (a, b), alter column c set default 5, modify d int, order by a", []),
+        ("create index i on t (a)", []),
+        ("comment on column t.a is 'x'", []),
+    ],
+)
+def test_columns_that_are_added(ddl: str, added: list[str]) -> None:
+    """Whatever else the statement does; texts, comments and quotes may hold anything."""
+    assert altered(ddl) == Altered(added=tuple(added))
+
+
+@pytest.mark.parametrize(
+    ("ddl", "renamed"),
+    [
+        ("alter table customers change column email mail varchar(200)", [("email", "mail")]),
+        ("alter table t change `a` `b` int, rename column c to d, rename index i to j", [("a", "b"), ("c", "d")]),
+        ("alter table t change a A bigint", []),
+        ('alter table "T" rename column A to "b"', [("A", "b")]),
+    ],
+)
+def test_columns_that_are_renamed(ddl: str, renamed: list[tuple[str, str]]) -> None:
+    """MySQL's CHANGE renames only where the names differ."""
+    assert altered(ddl) == Altered(renamed=tuple(renamed))
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        *("", "N/A", "rename table a to b", "exec sp_rename 'a', 'b'", "alter table"),
+        *("alter table t add", "alter table t add a int, b int", "alter table t frobnicate c"),
+        *("alter table t rename to u", "alter table t rename column a"),
+    ],
+)
+def test_statements_that_are_not_read(ddl: str) -> None:
+    """Nothing is guessed."""
+    assert altered(ddl) is None
