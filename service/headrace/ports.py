@@ -23,6 +23,7 @@ from headrace.core.history import History
 from headrace.core.reselect_rows import RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.core.table_layout import TableLayout
+from headrace.core.work import Assignment, Task
 
 
 class TopicPartition(NamedTuple):
@@ -338,10 +339,48 @@ class CompactedLog(Protocol):
         """
 
     async def append(self, records: Sequence[LogRecord]) -> None:
-        """Write the records in order; when this returns ``applied`` has had them. Raises Retriable."""
+        """Write the records in order, all or none; when this returns ``applied`` has had them. Raises Retriable."""
+
+    def position(self) -> int:
+        """How far the log has been read. Comparable between readers of a log with one partition."""
 
     async def close(self) -> None:
         """Let go of the connections. Idempotent."""
+
+
+class LedLog(CompactedLog, Protocol):
+    """A log that one worker of a group writes, and all read."""
+
+    async def lead(self) -> None:
+        """Shut out whoever led before: its later writes raise Fenced, and none of its earlier ones comes late.
+
+        Who loses the lead by this to another has to ask again. Raises Retriable.
+        """
+
+    async def refresh(self) -> None:
+        """Wait until everything that is in the log now has been applied. Raises Retriable."""
+
+
+class WorkerMember(Protocol):
+    """A worker in the group of all workers (Kafka Connect's ``WorkerGroupMember``)."""
+
+    async def start(self, assigned: Callable[[Assignment], None]) -> None:
+        """Join, and stay until ``stop``. ``assigned`` is called on the worker's event loop, now and at each change.
+
+        Raises ConfigError, Retriable or Fatal when the group cannot be joined.
+        """
+
+    def offer(self, tasks: Collection[Task], offset: int) -> None:
+        """What there is to do as of ``offset`` of the config topic, should this member be asked to share it out."""
+
+    def rebalance(self) -> None:
+        """Have it shared out anew."""
+
+    async def confirm(self) -> None:
+        """Raises Fenced unless the newest assignment of this member stood when it was called, and Retriable."""
+
+    async def stop(self) -> None:
+        """Leave the group. Idempotent."""
 
 
 class GroupOffsets(Protocol):
@@ -374,13 +413,16 @@ class TopicOffsets(Protocol):
 class Stores(Protocol):
     """Where a worker keeps what must survive it: configurations with target states, and statuses."""
 
-    configs: CompactedLog
+    configs: LedLog
     statuses: CompactedLog
     group_offsets: GroupOffsets
     topic_offsets: TopicOffsets
 
     async def start(self) -> None:
         """Connect. The logs are started by who reads them. Raises ConfigError or Retriable."""
+
+    def member(self, worker: str) -> WorkerMember:
+        """The membership of the worker that is reached as ``worker`` (``host:port``)."""
 
     async def cluster_id(self) -> str | None:
         """The Kafka cluster's id, None where there is none."""

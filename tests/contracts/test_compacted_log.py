@@ -63,6 +63,7 @@ class TestKafkaStores:
         stem = unique("stores")
         left = KafkaStores(_properties(stack_kafka.bootstrap_servers, stem))
         await left.configs.start(lambda key, value: None)
+        await left.configs.lead()
         await left.configs.append(connect_topics.records("configs"))
         await left.close()
         stores = KafkaStores(_properties(stack_kafka.bootstrap_servers, stem))
@@ -92,6 +93,10 @@ class TestKafkaStores:
 def _properties(bootstrap: str, stem: str) -> dict[str, str]:
     return {
         "bootstrap.servers": bootstrap,
+        "group.id": stem,
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "1000",
+        "rebalance.timeout.ms": "60000",
         "config.storage.topic": f"{stem}-configs",
         "config.storage.replication.factor": "1",
         "status.storage.topic": f"{stem}-status",

@@ -32,15 +32,22 @@ SHOP = {"connector.class": "LakehouseSink", "topics": "shop.public.orders"}
 class Api:
     """A worker with its application on memory stores, which outlive it."""
 
-    def __init__(self, stores: MemoryStores | None = None, held: HeldOffsets = nothing_held, **properties: str) -> None:
+    def __init__(
+        self,
+        stores: MemoryStores | None = None,
+        held: HeldOffsets = nothing_held,
+        host: str = "worker",
+        **properties: str,
+    ) -> None:
         self.stores = stores or MemoryStores()
         self.tasks = StandInTasks()
         config = WorkerConfig({**WORKER, **properties})
         plugins = Plugins([LakehouseSinkConnector()])
-        self.worker = Worker(config, self.stores, plugins, self.tasks, ("worker", 8083))
+        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, 8083))
         metrics = Metrics()
         metrics.watch(self.worker.configs, self.worker.statuses)
-        self.app: FastAPI = create_app(self.worker, Herder(self.worker, held=held), metrics.exposition)
+        self.herder = Herder(self.worker, held=held)
+        self.app: FastAPI = create_app(self.worker, self.herder, metrics.exposition)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:
         """Send a JSON request."""

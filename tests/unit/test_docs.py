@@ -25,6 +25,7 @@ FOREIGN = (
     "spark.",
     "enable.auto",
     "isolation.",
+    "transaction.state.",
     "max.poll.",
     "metadata.max.",
     "history.",

@@ -71,39 +71,40 @@ class KafkaGroupOffsets:
 
     async def _set(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         places = [(topic, [(n, offsets[TopicPartition(topic, n)], "") for n in ns]) for topic, ns in _by_topic(offsets)]
-        async with self._coordinator(f"setting the offsets of group {group}", group) as send:
+        async with group_coordinator(self._arguments, f"setting the offsets of group {group}", group) as send:
             response = await send(OffsetCommitRequest(group, *_OUTSIDER, places))
             _raise_first(response.topics)
 
     async def _remove(self, group: str, places: Iterable[TopicPartition]) -> None:
-        async with self._coordinator(f"removing offsets of group {group}", group) as send:
+        async with group_coordinator(self._arguments, f"removing offsets of group {group}", group) as send:
             response = await send(OffsetDeleteRequest(group, _by_topic(places)))
             if _exists(response.error_code):
                 _raise_first(response.topics)
 
     async def _delete(self, group: str) -> None:
-        async with self._coordinator(f"removing group {group}", group) as send:
+        async with group_coordinator(self._arguments, f"removing group {group}", group) as send:
             response = await send(DeleteGroupsRequest([group]))
             for _, code in response.results:
                 _exists(code)
 
-    @asynccontextmanager
-    async def _coordinator(self, doing: str, group: str) -> AsyncIterator[Any]:
-        """A function that sends a request to the group's coordinator; Kafka's errors become ours."""
-        client = AIOKafkaClient(**self._arguments)
-        try:
-            await client.bootstrap()
-            node = await client.coordinator_lookup(CoordinationType.GROUP, group)
-            await client.force_metadata_update()  # the coordinator may be a broker that is new to this client
 
-            async def send(request: Any) -> Any:
-                return await client.send(node, request)
+@asynccontextmanager
+async def group_coordinator(arguments: Mapping[str, Any], doing: str, group: str) -> AsyncIterator[Any]:
+    """A function that sends a request to the group's coordinator; Kafka's errors become ours."""
+    client = AIOKafkaClient(**arguments)
+    try:
+        await client.bootstrap()
+        node = await client.coordinator_lookup(CoordinationType.GROUP, group)
+        await client.force_metadata_update()  # the coordinator may be a broker that is new to this client
 
-            yield send
-        except (KafkaError, OSError) as error:
-            raise _told(error, doing) from error
-        finally:
-            await client.close()
+        async def send(request: Any) -> Any:
+            return await client.send(node, request)
+
+        yield send
+    except (KafkaError, OSError) as error:
+        raise _told(error, doing) from error
+    finally:
+        await client.close()
 
 
 def _patiently() -> AsyncRetrying:

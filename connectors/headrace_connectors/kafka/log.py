@@ -63,6 +63,7 @@ class KafkaLog:
             await ensure_topic(self._topic, self._arguments)
             consumer = await self._connect()
             await self._read_to_end(consumer, applied)
+            await self._open_producer()
         except KafkaError as error:
             await self.close()
             raise translated(error, f"reading the topic {self._topic.name}") from error
@@ -84,6 +85,10 @@ class KafkaLog:
             raise translated(error, f"writing to the topic {self._topic.name}") from error
         await self._read_back({record.partition: record.offset + 1 for record in written})
 
+    def position(self) -> int:
+        """The fetch position in the first partition."""
+        return self._read.get(0, 0)
+
     async def close(self) -> None:
         """Stop following and let go of the brokers. Idempotent."""
         reader, self._reader = self._reader, None
@@ -98,12 +103,18 @@ class KafkaLog:
 
     async def _connect(self) -> AIOKafkaConsumer:
         self._consumer = AIOKafkaConsumer(
-            self._topic.name, **self._arguments, enable_auto_commit=False, auto_offset_reset="earliest"
+            self._topic.name,
+            **self._arguments,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
         )
         await self._consumer.start()
+        return self._consumer
+
+    async def _open_producer(self) -> None:
         self._producer = AIOKafkaProducer(**self._arguments, acks="all", enable_idempotence=True)
         await self._producer.start()
-        return self._consumer
 
     async def _read_to_end(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
         partitions = sorted(consumer.assignment())  # all of them: without a group nobody shares
@@ -123,14 +134,14 @@ class KafkaLog:
 
     async def _read_some(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
         batches = await consumer.getmany(timeout_ms=_POLL_MS)
-        for partition, records in batches.items():
+        for records in batches.values():
             for record in records:
                 if record.key is not None:
                     applied(record.key.decode(), record.value)
-            self._read[partition.partition] = records[-1].offset + 1
-        if batches:
-            async with self._progress:
-                self._progress.notify_all()
+        for partition in consumer.assignment():  # the markers of transactions are passed without a record
+            self._read[partition.partition] = await consumer.position(partition)
+        async with self._progress:
+            self._progress.notify_all()
 
     async def _read_back(self, ends: Mapping[int, int]) -> None:
         def caught_up() -> bool:

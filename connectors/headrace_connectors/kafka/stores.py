@@ -11,15 +11,19 @@ from aiokafka import TopicPartition as ClientPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from headrace.ports import TopicPartition
+from headrace.ports import TopicPartition, WorkerMember
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
+from headrace_connectors.kafka.led_log import KafkaLedLog
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import client_arguments
+from headrace_connectors.kafka.worker_member import KafkaWorkerMember
+from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 from headrace_connectors.memory.stores import MemoryLog
 
 _CONFIG, _STATUS = "config.storage", "status.storage"
+_TIMEOUTS = ("session.timeout.ms", "heartbeat.interval.ms", "rebalance.timeout.ms")
 
 
 class KafkaTopicOffsets:
@@ -58,7 +62,10 @@ class KafkaStores:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._arguments = client_arguments(properties)
-        self.configs = KafkaLog(_log_topic(properties, _CONFIG, partitions=1), self._arguments)
+        self._group = properties["group.id"]
+        self._config_topic = properties[f"{_CONFIG}.topic"]
+        self._timeouts = {option.replace(".", "_"): int(properties[option]) for option in _TIMEOUTS}
+        self.configs = KafkaLedLog(_log_topic(properties, _CONFIG, partitions=1), self._arguments, self._group)
         status_partitions = int(properties[f"{_STATUS}.partitions"])
         self.statuses = KafkaLog(_log_topic(properties, _STATUS, status_partitions), self._arguments)
         self.group_offsets = KafkaGroupOffsets(self._arguments)
@@ -67,6 +74,10 @@ class KafkaStores:
     async def start(self) -> None:
         """See that a broker lets us in; the cause is named if none does. Raises ConfigError or Retriable."""
         await check_brokers(self._arguments)
+
+    def member(self, worker: str) -> WorkerMember:
+        """A member of the group ``group.id``, made of consumers of the config topic."""
+        return KafkaWorkerMember(worker, self._group, self._config_topic, self._arguments, self._timeouts)
 
     async def cluster_id(self) -> str | None:
         """The id that ``GET /`` shows, None if it cannot be had just now."""
@@ -91,6 +102,10 @@ class StandaloneStores:
     async def start(self) -> None:
         """See that a broker lets us in. Raises ConfigError or Retriable."""
         await check_brokers(self._arguments)
+
+    def member(self, worker: str) -> WorkerMember:
+        """A group of one."""
+        return MemoryMember(MemoryGroup(), worker)
 
     async def cluster_id(self) -> str | None:
         """The id that ``GET /`` shows."""

@@ -7,35 +7,65 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core.errors import Fatal, Fenced, Retriable
 from headrace.ports import LogRecord, TopicPartition
+from headrace_connectors.memory.group import MemoryGroup, MemoryMember
+
+
+class _Storage:
+    """What several logs share: the records, how many there ever were, who listens, and the number of the last term."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, bytes | None] = {}
+        self.appended = 0
+        self.listeners: list[Callable[[str, bytes | None], None]] = []
+        self.term = 0
 
 
 class MemoryLog:
-    """A compacted log that lives as long as the object. Two workers that share one see each other's records."""
+    """A compacted log that lives as long as its storage, which it may have from another one."""
 
-    def __init__(self) -> None:
-        self._records: dict[str, bytes | None] = {}
+    def __init__(self, shared: MemoryLog | None = None) -> None:
+        self._storage: _Storage = shared._storage if shared else _Storage()
         self._listeners: list[Callable[[str, bytes | None], None]] = []
+        self._term = 0
         self.outage: str | None = None
         """Set it to a reason, and appends fail as if the brokers were gone."""
 
     async def start(self, applied: Callable[[str, bytes | None], None]) -> None:
         """Replay what is there and listen."""
-        for key, value in self._records.items():
+        for key, value in self._storage.records.items():
             applied(key, value)
         self._listeners.append(applied)
+        self._storage.listeners.append(applied)
 
     async def append(self, records: Sequence[LogRecord]) -> None:
         """Keep the records, the last of each key at its own place as compaction does, and tell all listeners."""
         if self.outage is not None:
             raise Retriable(self.outage)
+        if self._term != self._storage.term:
+            raise Fenced("another worker leads now")
         for key, value in records:
-            self._records.pop(key, None)
-            self._records[key] = value
-            for applied in self._listeners:
+            self._storage.appended += 1
+            self._storage.records.pop(key, None)
+            self._storage.records[key] = value
+            for applied in self._storage.listeners:
                 applied(key, value)
+
+    def position(self) -> int:
+        """How many records were ever appended."""
+        return self._storage.appended
+
+    async def lead(self) -> None:
+        """Shut out the other logs on this storage."""
+        self._storage.term += 1
+        self._term = self._storage.term
+
+    async def refresh(self) -> None:
+        """Listeners hear of every record at once."""
 
     async def close(self) -> None:
         """Stop telling; the records stay, for a worker that starts again on the same object."""
+        for applied in self._listeners:
+            self._storage.listeners.remove(applied)
         self._listeners.clear()
 
 
@@ -92,13 +122,21 @@ class MemoryTopicOffsets:
 
 
 class MemoryStores:
-    """All stores of a worker in memory. They outlive ``close``, as Kafka's topics would."""
+    """All stores of a worker in memory. They outlive ``close``, as Kafka's topics would.
 
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self.configs = MemoryLog()
-        self.statuses = MemoryLog()
-        self.group_offsets = MemoryGroupOffsets()
-        self.topic_offsets = MemoryTopicOffsets()
+    Those of several workers of a cluster are made with the first one's as ``shared``.
+    """
+
+    def __init__(self, properties: Mapping[str, str] | None = None, shared: MemoryStores | None = None) -> None:
+        self.configs: MemoryLog = MemoryLog(shared.configs if shared else None)
+        self.statuses: MemoryLog = MemoryLog(shared.statuses if shared else None)
+        self.group_offsets: MemoryGroupOffsets = shared.group_offsets if shared else MemoryGroupOffsets()
+        self.topic_offsets: MemoryTopicOffsets = shared.topic_offsets if shared else MemoryTopicOffsets()
+        self.group: MemoryGroup = shared.group if shared else MemoryGroup()
+
+    def member(self, worker: str) -> MemoryMember:
+        """A membership in the one group of these stores."""
+        return MemoryMember(self.group, worker)
 
     async def start(self) -> None:
         """Nothing to connect to."""

@@ -42,6 +42,31 @@ _IDENTITY = group(
         _HIGH,
     ),
     key("client.id", Type.STRING, "", "Prefix of the client ids that brokers see in logs and quotas.", _LOW),
+    key(
+        "session.timeout.ms",
+        Type.INT,
+        "10000",
+        "A worker that has not been heard of for so long is taken for dead, and its tasks move. Of the group of "
+        "workers; tasks have consumer.session.timeout.ms.",
+        _LOW,
+        at_least(1),
+    ),
+    key(
+        "heartbeat.interval.ms",
+        Type.INT,
+        "1000",
+        "How often a worker is heard of, and how soon it hears of a rebalance. Kafka Connect's default is 3000.",
+        _LOW,
+        at_least(1),
+    ),
+    key(
+        "rebalance.timeout.ms",
+        Type.INT,
+        "60000",
+        "A worker that has not joined a rebalance after so long is left out of it.",
+        _LOW,
+        at_least(1),
+    ),
 )
 _STORAGE = group(
     "Storage",
@@ -221,10 +246,7 @@ WITHOUT_EFFECT = {
     "offset.flush.interval.ms": "offsets are committed after every table commit",
     "offset.flush.timeout.ms": "offsets are committed after every table commit",
     "internal.topics.automatic.creation.enable": "missing storage topics are created",
-    "scheduled.rebalance.max.delay.ms": "tasks are shared by their consumer groups",
-    "session.timeout.ms": "set consumer.session.timeout.ms",
-    "heartbeat.interval.ms": "set consumer.heartbeat.interval.ms",
-    "rebalance.timeout.ms": "set consumer.rebalance.timeout.ms",
+    "scheduled.rebalance.max.delay.ms": "the tasks of a worker that is gone move at once",
     "exactly.once.source.support": "there are no source connectors here",
     "metric.reporters": "metrics are served on /metrics",
     "auto.include.jmx.reporter": "metrics are served on /metrics",

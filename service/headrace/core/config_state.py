@@ -1,25 +1,38 @@
 """What the config topic says: connectors, their target states and task configurations (``connect.md`` section 18).
 
 The keys and values are Kafka Connect's, byte for byte where it matters, so that its tools can read the topic:
-``connector-<n>``, ``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>`` and ``logger-cluster-<l>``, which is no state
-but a word to the workers that run. Task configurations count from their
-commit on; what has no commit yet is half written and is not shown. Compaction keeps the last record of each key at its
-own offset, so a commit may stand before its connector: no record may rely on another having come first.
+``connector-<n>``, ``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>``, and two that are no state but a word to the
+workers that run: ``restart-connector-<n>`` and ``logger-cluster-<l>``. Task configurations count from their commit on;
+what has no commit yet is half written and is not shown. Compaction keeps the last record of each key at its own offset,
+so a commit may stand before its connector: no record may rely on another having come first.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.lifecycle import TargetState
+from headrace.core.lifecycle import State, TargetState
 
 Config = dict[str, str]
 Record = tuple[str, bytes | None]
 
 _CONNECTOR, _TARGET, _TASK, _COMMIT = "connector-", "target-state-", "task-", "commit-"
-_LOGGER = "logger-cluster-"
+_LOGGER, _RESTART = "logger-cluster-", "restart-connector-"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRequest:
+    """What of a connector is to be restarted (KIP-745)."""
+
+    include_tasks: bool
+    only_failed: bool
+
+    def takes(self, state: State) -> bool:
+        """Whether what is in ``state`` is to be restarted, the flag for tasks aside."""
+        return not self.only_failed or state is State.FAILED
 
 
 class ClusterConfigState:
@@ -134,6 +147,20 @@ def logger_level(key: str, value: bytes | None) -> tuple[str, str] | None:
     if not key.startswith(_LOGGER) or value is None:
         return None
     return key.removeprefix(_LOGGER), str(json.loads(value)["level"])
+
+
+def restart_record(name: str, request: RestartRequest) -> Record:
+    """The record that asks every worker to restart its part of a connector."""
+    return _RESTART + name, _encode({"include-tasks": request.include_tasks, "only-failed": request.only_failed})
+
+
+def restart_request(key: str, value: bytes | None) -> tuple[str, RestartRequest] | None:
+    """Connector and flags of such a record, None for any other."""
+    if not key.startswith(_RESTART) or value is None:
+        return None
+    document = json.loads(value)
+    flags = RestartRequest(bool(document["include-tasks"]), bool(document["only-failed"]))
+    return key.removeprefix(_RESTART), flags
 
 
 def _encode(document: Mapping[str, Any]) -> bytes:

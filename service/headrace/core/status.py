@@ -99,6 +99,14 @@ def encode_status(status: Status | None) -> bytes | None:
     )
 
 
+def decode_status(value: bytes) -> Status:
+    """The status of a connector or task. Raises ValueError, KeyError or TypeError for anything else."""
+    seen = _status(json.loads(value))
+    if seen is None:
+        raise ValueError("the record holds no status")
+    return seen
+
+
 def encode_notes(notes: Notes) -> bytes | None:
     """The value of a task's notes; without any the record is removed."""
     return _encode({"notes": notes_document(notes)}) if notes else None

@@ -121,7 +121,7 @@ def _life_cycle(routes: APIRouter, herder: Herder) -> None:
         if not include_tasks and not only_failed:
             herder.restart(name)
             return Response(status_code=204)
-        info = herder.restart_with_tasks(name, include_tasks=include_tasks, only_failed=only_failed)
+        info = await herder.restart_with_tasks(name, include_tasks=include_tasks, only_failed=only_failed)
         return JSONResponse(entities.connector_state_info(info), 202)
 
 

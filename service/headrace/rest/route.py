@@ -11,6 +11,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from headrace.core.errors import RestError
+from headrace.rest.forward import forwarded
+from headrace.runtime.cluster import Elsewhere
 from headrace.runtime.worker import Worker
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -29,14 +31,28 @@ class ConnectRoute(APIRoute):
             worker: Worker = request.app.state.worker
             if not worker.ready:
                 raise RestError(f"Worker is still starting up. {worker.stage.sentence()}", 503)
-            return await _in_time(handler(request), worker)
+            return await _in_time(_answered(handler, request, worker), worker)
 
         return handle
 
 
+async def _answered(handler: Handler, request: Request, worker: Worker) -> Response:
+    """The answer of the worker that can give it, be it this one or another."""
+    try:
+        return await handler(request)
+    except Elsewhere as elsewhere:
+        answer = await forwarded(request, elsewhere, _seconds(worker))
+        await worker.catch_up()
+        return answer
+
+
+def _seconds(worker: Worker) -> float:
+    return worker.config.get_int("rest.request.timeout.ms") / 1000
+
+
 async def _in_time(answer: Coroutine[Any, Any, Response], worker: Worker) -> Response:
     try:
-        async with asyncio.timeout(worker.config.get_int("rest.request.timeout.ms") / 1000):
+        async with asyncio.timeout(_seconds(worker)):
             return await answer
     except TimeoutError as error:
         raise RestError("Request timed out", 500) from error

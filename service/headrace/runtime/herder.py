@@ -1,20 +1,22 @@
 """What a REST request may ask of a worker, with Kafka Connect's texts and statuses (``connect.md`` sections 2 to 5).
 
-Reads come from the stores' memory and never wait; writes return when the config log has taken them. Nothing here
-starts or stops anything: the worker follows the log.
+Reads come from the stores' memory and never wait, on any worker; writes return when the config log has taken them, and
+raise Elsewhere on every worker but the one that leads. Nothing here starts or stops anything: workers follow the log.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.core.config_def import ConfigDef, ConfigInfos
-from headrace.core.errors import HeadraceError, RestError
+from headrace.core.config_state import RestartRequest
+from headrace.core.errors import Fenced, HeadraceError, RestError
 from headrace.core.lifecycle import State, TargetState
 from headrace.core.status import Status
 from headrace.ports import TopicPartition
+from headrace.runtime.cluster import NO_LEADER, STALE
 from headrace.runtime.connector_validator import Config, ConnectorCheck, ConnectorValidator, Properties
 from headrace.runtime.loggers import LoggerLevel
 from headrace.runtime.plugin_catalog import PluginCatalog, PluginInfo
@@ -24,7 +26,6 @@ from headrace.runtime.worker import Worker
 
 log = logging.getLogger(__name__)
 
-_STALE = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
 _UNADDRESSABLE = frozenset("/\\%")
 
 
@@ -56,6 +57,7 @@ class Herder:
         self._offsets = SinkOffsets(worker, held)
         self._configs = worker.configs
         self._statuses = worker.statuses
+        self._cluster = worker.cluster
         self._catalog = PluginCatalog(worker.plugins, worker.defaults)
         self._validator = ConnectorValidator(worker.plugins, worker.defaults, worker.providers, checks)
 
@@ -110,6 +112,7 @@ class Herder:
 
     async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
         """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
+        self._cluster.led()
         given = _named(name, config)
         plugin, properties = self._validator.checked(given)
         self._addressable(name)
@@ -120,6 +123,7 @@ class Herder:
 
     async def put_config(self, name: str, config: Properties) -> tuple[bool, ConnectorInfo]:
         """Create or replace the configuration; tells whether it is new. Raises RestError 400."""
+        self._cluster.led()
         given = _named(name, config)
         plugin, properties = self._validator.checked(given)
         created = name not in self.connectors()
@@ -131,6 +135,7 @@ class Herder:
 
     async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
         """Change some keys, remove those that are null (KIP-477). Raises RestError 400 and 404."""
+        self._cluster.led()
         merged: dict[str, str | None] = {**self.config(name), **patch}
         plugin, properties = self._validator.checked({key: value for key, value in merged.items() if value is not None})
         tasks = range(len(self._configs.state.task_configs(name)))
@@ -139,11 +144,13 @@ class Herder:
 
     async def delete(self, name: str) -> None:
         """Remove the connector; its group's offsets stay. Raises RestError 404."""
+        self._cluster.led()
         self.config(name)
         await self._written(self._configs.remove_connector(name), "connector configuration")
 
     async def set_target_state(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop. Raises RestError 404."""
+        self._cluster.led()
         if name not in self.connectors():
             raise RestError(f"Unknown connector {name}", 404)
         if target is not self._configs.state.target_state(name):
@@ -151,35 +158,35 @@ class Herder:
 
     def restart(self, name: str) -> None:
         """Restart the connector's instance only. Raises RestError 404."""
+        self._cluster.led()
         self._known_to_restart(name)
         connector = self._worker.connector(name)
         if connector is not None:
             connector.restart(connector=True)
 
-    def restart_with_tasks(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
+    async def restart_with_tasks(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
         """Restart what the flags select (KIP-745); the answer shows it RESTARTING. Raises RestError 404."""
+        self._cluster.led()
         self._known_to_restart(name)
         seen = self._statuses.connector(name)
         if seen is None:
             raise RestError(f"Status for connector {name} not found", 404)
-        instance = not only_failed or seen.state is State.FAILED
-        tasks = [
-            number
-            for number, task in self._statuses.tasks(name)
-            if include_tasks and (not only_failed or task.state is State.FAILED)
-        ]
-        connector = self._worker.connector(name)
-        if connector is not None and (instance or tasks):
-            connector.restart(connector=instance, tasks=tasks)
-        return self.status(name)
+        request = RestartRequest(include_tasks, only_failed)
+        tasks = [number for number, task in self._statuses.tasks(name) if include_tasks and request.takes(task.state)]
+        if request.takes(seen.state) or tasks:
+            await self._written(self._configs.ask_restart(name, request), "restart request")
+        info = self.status(name)
+        shown = [(n, replace(task, state=State.RESTARTING) if n in tasks else task) for n, task in info.tasks]
+        return replace(info, tasks=shown)
 
     def restart_task(self, name: str, number: int) -> None:
         """Restart one task. Raises RestError 404, and 409 for a stopped connector as Connect does."""
         self._known_to_restart(name)
         if self._configs.state.target_state(name) is TargetState.STOPPED:
-            raise RestError(_STALE, 409)
+            raise RestError(NO_LEADER, 409)
         if not 0 <= number < len(self._configs.state.task_configs(name)):
             raise RestError(f"Unknown task: {name}-{number}", 404)
+        self._cluster.owned(name, number)
         connector = self._worker.connector(name)
         if connector is not None:
             connector.restart(connector=False, tasks=[number])
@@ -190,10 +197,12 @@ class Herder:
 
     async def alter_offsets(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
         """Set or remove offsets of a stopped connector. Raises RestError 400, 404 and 500."""
+        self._cluster.led()
         await self._offsets.alter(name, entries)
 
     async def reset_offsets(self, name: str) -> None:
         """Remove all of them. Raises RestError 400, 404 and 500."""
+        self._cluster.led()
         await self._offsets.reset(name)
 
     def loggers(self) -> Mapping[str, LoggerLevel]:
@@ -211,6 +220,7 @@ class Herder:
     async def set_cluster_level(self, name: str, level: str) -> None:
         """Set it on every worker that runs now (KIP-976). Raises RestError."""
         known = self._worker.loggers.check(name, level)
+        self._cluster.led()
         await self._written(self._configs.put_logger_level(name, known), "logger level")
 
     def plugins(self, *, connectors_only: bool) -> Sequence[PluginInfo]:
@@ -246,7 +256,10 @@ class Herder:
 
     async def _written(self, write: Awaitable[None], what: str) -> None:
         try:
-            await write
+            await self._cluster.write(write)
+        except Fenced as error:
+            log.warning("Writing a %s was refused: %s", what, summary(error))
+            raise RestError(STALE, 409) from error
         except HeadraceError as error:
             log.error("Writing a %s failed: %s", what, summary(error))
             raise RestError(f"Error writing {what} to Kafka", 500) from error

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.core import config_state, status
-from headrace.core.config_state import ClusterConfigState
+from headrace.core.config_state import ClusterConfigState, RestartRequest
 from headrace.core.errors import HeadraceError
-from headrace.core.lifecycle import TargetState
+from headrace.core.lifecycle import State, TargetState
 from headrace.core.notes import with_note
 from headrace.core.status import Status, StatusState, TopicStatus
-from headrace.ports import CompactedLog, LogRecord
+from headrace.ports import CompactedLog, LedLog, LogRecord
 
 log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
@@ -27,22 +27,40 @@ _AT_FIRST = TargetState.STARTED
 class ConfigStore:
     """Connector configurations, target states and task configurations (Kafka Connect's ``ConfigBackingStore``)."""
 
-    def __init__(self, log: CompactedLog) -> None:
+    def __init__(self, log: LedLog) -> None:
         self._log = log
         self._changed: Callable[[str], None] | None = None
         self._level_asked: Callable[[str, str], None] = _nobody
+        self._restart_asked: Callable[[str, RestartRequest], None] = _nobody
         self.state = ClusterConfigState()
 
     async def start(
-        self, changed: Callable[[str], None], level_asked: Callable[[str, str], None] | None = None
+        self,
+        changed: Callable[[str], None],
+        level_asked: Callable[[str, str], None] | None = None,
+        restart_asked: Callable[[str, RestartRequest], None] | None = None,
     ) -> None:
         """Read everything, then call ``changed`` with the connector of every later record.
 
-        ``level_asked`` gets logger and level of those that set one; what was asked before the start counts no more.
+        ``level_asked`` gets logger and level of those that set one, ``restart_asked`` connector and flags of those that
+        ask for a restart; what was asked before the start counts no more.
         """
         await self._log.start(self._apply)
         self._changed = changed
         self._level_asked = level_asked or _nobody
+        self._restart_asked = restart_asked or _nobody
+
+    async def lead(self) -> None:
+        """Shut out whoever wrote before. Raises Retriable, ConfigError or Fatal."""
+        await self._log.lead()
+
+    async def catch_up(self) -> None:
+        """Read to the end. Raises Retriable."""
+        await self._log.refresh()
+
+    def position(self) -> int:
+        """How far the topic has been read."""
+        return self._log.position()
 
     async def put_connector(self, name: str, config: Mapping[str, str], target: TargetState | None = None) -> None:
         """Create or change a connector; ``target`` for a new one that does not start at once. Raises Retriable.
@@ -70,35 +88,48 @@ class ConfigStore:
         """Have every worker set a logger. Raises Retriable."""
         await self._log.append([config_state.logger_level_record(logger, level)])
 
+    async def ask_restart(self, name: str, request: RestartRequest) -> None:
+        """Have every worker restart its part of a connector. Raises Retriable."""
+        await self._log.append([config_state.restart_record(name, request)])
+
     async def close(self) -> None:
         """Stop reading."""
-        self._changed, self._level_asked = None, _nobody
+        self._changed, self._level_asked, self._restart_asked = None, _nobody, _nobody
         await self._log.close()
 
     def _apply(self, key: str, value: bytes | None) -> None:
         try:
             name = self.state.apply(key, value)
-            asked = config_state.logger_level(key, value)
+            level = config_state.logger_level(key, value)
+            restart = config_state.restart_request(key, value)
         except (ValueError, KeyError, TypeError):
             log.error("The record with key %s in the config topic cannot be read; it is ignored", key)
             return
         if name is not None and self._changed is not None:
             self._changed(name)
-        if asked is not None:
-            self._level_asked(*asked)
+        if level is not None:
+            self._level_asked(*level)
+        if restart is not None:
+            self._restart_asked(*restart)
 
 
-def _nobody(logger: str, level: str) -> None:
+def _nobody(subject: str, asked: object) -> None:
     """Nobody listens yet."""
 
 
 class StatusStore:
-    """Statuses of connectors, tasks and topics (``StatusBackingStore``). What was put is read at once."""
+    """Statuses of connectors, tasks and topics (``StatusBackingStore``). What was put is read at once.
+
+    Workers that share the log may speak of the same task: one lets go of it, or does not know yet that it has lost it.
+    Who has put a state that is not UNASSIGNED stands for it, and says it again when somebody of no later generation
+    says something else; so the last word is the owner's, however late others' words come.
+    """
 
     def __init__(self, log: CompactedLog) -> None:
         self._log = log
         self._state = StatusState()
         self._waiting: dict[str, bytes | None] = {}
+        self._stands: dict[str, Status] = {}
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
 
@@ -131,11 +162,11 @@ class StatusStore:
 
     def put_connector(self, name: str, seen: Status | None) -> None:
         """Set or remove the connector's status."""
-        self._put(status.connector_key(name), status.encode_status(seen))
+        self._put_status(status.connector_key(name), seen)
 
     def put_task(self, name: str, number: int, seen: Status | None) -> None:
         """Set or remove the task's status. Its notes go with it, and stand when it changes."""
-        self._put(status.task_key(name, number), status.encode_status(seen))
+        self._put_status(status.task_key(name, number), seen)
         if seen is None:
             self.forget_notes(name, number)
 
@@ -172,6 +203,13 @@ class StatusStore:
             await asyncio.gather(self._writer, return_exceptions=True)
         await self._log.close()
 
+    def _put_status(self, key: str, seen: Status | None) -> None:
+        if seen is None or seen.state is State.UNASSIGNED:
+            self._stands.pop(key, None)
+        else:
+            self._stands[key] = seen
+        self._put(key, status.encode_status(seen))
+
     def _put(self, key: str, value: bytes | None) -> None:
         self._state.apply(key, value)
         self._waiting[key] = value
@@ -181,9 +219,22 @@ class StatusStore:
         if key in self._waiting:
             return  # an older status of our own comes back while a newer one waits
         try:
-            self._state.apply(key, value)
+            if self._contradicts(key, value):
+                self._put(key, status.encode_status(self._stands[key]))
+            else:
+                self._state.apply(key, value)
         except (ValueError, KeyError, TypeError):
             log.error("The record with key %s in the status topic cannot be read; it is ignored", key)
+
+    def _contradicts(self, key: str, value: bytes | None) -> bool:
+        """Whether a record says something else than we stand for. Of a later generation it is right, and we are not."""
+        mine = self._stands.get(key)
+        if mine is None or value is None or value == status.encode_status(mine):
+            return False
+        if status.decode_status(value).generation > mine.generation:
+            del self._stands[key]
+            return False
+        return True
 
     async def _write_forever(self) -> None:
         while True:

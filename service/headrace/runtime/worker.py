@@ -1,7 +1,7 @@
 """The worker: starts and stops what this process does, in the right order (``faust.md``, facts to build on).
 
-It follows the config topic; what to do about a connector is ``worker_connector.py``'s business, what a request may ask
-is ``herder.py``'s.
+It follows the config topic; which tasks are its own is ``cluster.py``'s business, what to do about a connector is
+``worker_connector.py``'s, what a request may ask is ``herder.py``'s.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from functools import partial
 from headrace import __version__
 from headrace.config import WorkerConfig
 from headrace.config.validation import WorkerDefaults
-from headrace.core.errors import RestError
+from headrace.core.config_state import RestartRequest
+from headrace.core.errors import HeadraceError, RestError
 from headrace.ports import Stores
+from headrace.runtime.cluster import Cluster
 from headrace.runtime.config_providers import config_providers
 from headrace.runtime.loggers import Loggers
 from headrace.runtime.plugins import Plugins
@@ -65,6 +67,7 @@ class Worker:
         self.stores = stores
         self.configs = ConfigStore(stores.configs)
         self.statuses = StatusStore(stores.statuses)
+        self.cluster = Cluster(self.worker_id, stores.member(self.worker_id), self.configs)
         self.defaults = worker_defaults(config)
         self.providers = config_providers(config.originals)
         self.cluster_id: str | None = None
@@ -76,6 +79,7 @@ class Worker:
         self._context = ConnectorContext(
             self.configs,
             self.statuses,
+            self.cluster,
             plugins,
             self.defaults,
             self.providers,
@@ -96,9 +100,9 @@ class Worker:
         await self._reach("connecting to Kafka", self.stores.start)
         self.cluster_id = await self.stores.cluster_id()
         await self._reach("reading the status topic", self.statuses.start)
-        await self._reach("reading the config topic", partial(self.configs.start, self._changed, self._level_asked))
-        for name in {*self.configs.state.connectors(), *self.statuses.connectors()}:
-            self._changed(name)
+        read = partial(self.configs.start, self._config_changed, self._level_asked, self._restart_asked)
+        await self._reach("reading the config topic", read)
+        await self._reach("joining the group of workers", partial(self.cluster.start, self._moved))
         self.stage = WorkerStage("serving", self.now())
         self.ready = True
         log.info("Worker %s is ready with %d connectors", self.worker_id, len(self.configs.state.connectors()))
@@ -108,13 +112,33 @@ class Worker:
         self.ready = False
         self.stage = WorkerStage(_STOPPING, self.now())
         await asyncio.gather(*(connector.close() for connector in self._connectors.values()))
+        await self.cluster.stop()
         await self.statuses.close()
         await self.configs.close()
         await self.stores.close()
 
+    async def catch_up(self) -> None:
+        """Know what the leader has just written, so that who asks here again is told of it."""
+        try:
+            await self.configs.catch_up()
+        except HeadraceError as error:
+            log.warning("The config topic is not read to its end: %s", summary(error))
+
     def connector(self, name: str) -> WorkerConnector | None:
         """What runs of the connector here."""
         return self._connectors.get(name)
+
+    def _config_changed(self, name: str) -> None:
+        self.cluster.refresh()
+        self._changed(name)
+
+    def _moved(self) -> None:
+        for name in {*self.configs.state.connectors(), *self.statuses.connectors()}:
+            self._changed(name)
+
+    def _restart_asked(self, name: str, request: RestartRequest) -> None:
+        if (connector := self._connectors.get(name)) is not None and self.stage.name != _STOPPING:
+            connector.restart_asked(request)
 
     def _changed(self, name: str) -> None:
         if self.stage.name == _STOPPING:

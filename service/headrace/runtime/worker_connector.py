@@ -2,21 +2,26 @@
 
 Requests only write what is wanted; this file alone acts on it. Each connector converges in an asyncio task of its own,
 so that one that blocks keeps nobody else waiting, and a request that comes meanwhile is seen in the next round.
+
+Every worker runs those tasks that the cluster has given it. The connector's instance, which does nothing but say which
+tasks there are, runs on the worker that leads, since only that one may write it down.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults
+from headrace.core.config_state import RestartRequest
 from headrace.core.errors import ConfigError, Retriable
 from headrace.core.lifecycle import CONNECTOR, Event, State, TargetState, next_state
 from headrace.core.status import Status
+from headrace.runtime.cluster import Cluster
 from headrace.runtime.config_providers import ConfigProviders
 from headrace.runtime.plugins import ConnectorPlugin, Plugins
 from headrace.runtime.stores import ConfigStore, StatusStore
@@ -33,6 +38,7 @@ class ConnectorContext:
 
     configs: ConfigStore
     statuses: StatusStore
+    cluster: Cluster
     plugins: Plugins
     defaults: WorkerDefaults
     providers: ConfigProviders
@@ -57,19 +63,27 @@ class WorkerConnector:
         self.changed()
 
     def changed(self) -> None:
-        """Configuration or target state have changed. A deletion counts even if the name is taken again at once."""
+        """Configuration, target state or the worker's share have changed.
+
+        A deletion counts even if the name is taken again at once.
+        """
         self._deleted |= self._context.configs.state.connector_config(self.name) is None
         self._wake.set()
 
-    def restart(self, *, connector: bool, tasks: Sequence[int] = ()) -> None:
-        """Restart the instance and the given tasks; they show RESTARTING from now on."""
-        if connector:
+    def restart(self, *, connector: bool, tasks: Collection[int] = ()) -> None:
+        """Restart the instance and the given tasks, if they are here; they show RESTARTING from now on."""
+        if connector and self._context.cluster.leads:
             self._move(Event.RESTART)
         for number in tasks:
             if number in self._tasks:
                 self._tasks[number].restarting()
                 self._restarts.add(number)
         self._wake.set()
+
+    def restart_asked(self, request: RestartRequest) -> None:
+        """Restart what a request to the cluster selects of what is here."""
+        tasks = [number for number, task in self._tasks.items() if request.include_tasks and request.takes(task.state)]
+        self.restart(connector=request.takes(self._state), tasks=tasks)
 
     @property
     def gone(self) -> bool:
@@ -81,7 +95,7 @@ class WorkerConnector:
         self._loop.cancel()
         await asyncio.gather(self._loop, return_exceptions=True)
         await self._end_tasks(list(self._tasks), Event.RELEASE)
-        if self._state not in (State.STOPPED, State.DESTROYED):
+        if self._context.cluster.leads and self._state not in (State.STOPPED, State.DESTROYED):
             self._move(Event.RELEASE)
 
     async def _converge_forever(self) -> None:
@@ -102,47 +116,52 @@ class WorkerConnector:
         if self._deleted:
             self._deleted = False
             await self._delete()
-        state = self._context.configs.state
-        config = state.connector_config(self.name)
+        config = self._context.configs.state.connector_config(self.name)
         if config is None:
             return
-        if state.target_state(self.name) is TargetState.STOPPED:
-            await self._stop()
-        elif state.target_state(self.name) is TargetState.PAUSED:
-            self._move(Event.PAUSE)
-            await self._align(state.task_configs(self.name), running=False)
+        target = self._context.configs.state.target_state(self.name)
+        if self._context.cluster.leads:
+            await self._lead(config, target)
         else:
-            await self._start(config)
+            self._state = State.UNASSIGNED
+        tasks = self._context.configs.state.task_configs(self.name) if target is not TargetState.STOPPED else []
+        await self._align(tasks, running=target is TargetState.STARTED)
+
+    async def _lead(self, config: Mapping[str, str], target: TargetState) -> None:
+        """Be the connector's instance: say which tasks there are. Raises ConfigError and Retriable."""
+        if target is TargetState.STOPPED:
+            await self._end_tasks(list(self._tasks), Event.DELETE)
+            await self._write_tasks([])
+            self._move(Event.STOP)
+        elif target is TargetState.PAUSED:
+            self._move(Event.PAUSE)
+        else:
+            plugin = self._plugin(config)
+            typed = self._checked(plugin, config)
+            await self._write_tasks([task_config(plugin, config)] * typed.get_int("tasks.max"))
+            self._move(Event.START)
+        self._forget_task_statuses(len(self._context.configs.state.task_configs(self.name)))
+
+    async def _write_tasks(self, wanted: Sequence[Mapping[str, str]]) -> None:
+        configs = self._context.configs
+        if wanted != configs.state.task_configs(self.name):
+            await self._context.cluster.write(configs.put_task_configs(self.name, wanted))
 
     def _fail(self, trace: str) -> None:
-        """Fail, and with it the tasks that do not run: what another worker has seen of them holds no longer."""
-        self._move(Event.FAIL, trace)
+        """Fail, and with it our tasks that do not run: what another worker has seen of them holds no longer."""
+        if self._context.cluster.leads:
+            self._move(Event.FAIL, trace)
         for number in range(len(self._context.configs.state.task_configs(self.name))):
-            if number not in self._tasks:
+            if number not in self._tasks and self._context.cluster.owns(self.name, number):
                 self._context.statuses.put_task(self.name, number, self._seen(State.FAILED, trace))
 
     async def _delete(self) -> None:
         await self._end_tasks(list(self._tasks), Event.DELETE)
-        self._forget_task_statuses(0)
-        self._context.statuses.forget_topics(self.name)
         self._state = State.DESTROYED
-        self._context.statuses.put_connector(self.name, None)
-
-    async def _stop(self) -> None:
-        await self._end_tasks(list(self._tasks), Event.DELETE)
-        self._forget_task_statuses(0)
-        if self._context.configs.state.task_configs(self.name):
-            await self._context.configs.put_task_configs(self.name, [])
-        self._move(Event.STOP)
-
-    async def _start(self, config: Mapping[str, str]) -> None:
-        plugin = self._plugin(config)
-        typed = self._checked(plugin, config)
-        wanted = [task_config(plugin, config)] * typed.get_int("tasks.max")
-        if wanted != self._context.configs.state.task_configs(self.name):
-            await self._context.configs.put_task_configs(self.name, wanted)
-        self._move(Event.START)
-        await self._align(wanted, running=True)
+        if self._context.cluster.leads:
+            self._forget_task_statuses(0)
+            self._context.statuses.forget_topics(self.name)
+            self._context.statuses.put_connector(self.name, None)
 
     def _plugin(self, config: Mapping[str, str]) -> ConnectorPlugin:
         name = config.get("connector.class", "")
@@ -168,16 +187,17 @@ class WorkerConnector:
         return plugin.config(self._context.providers.properties(config), self._context.defaults)
 
     async def _align(self, configs: Sequence[Mapping[str, str]], *, running: bool) -> None:
-        """Have exactly the tasks of ``configs``, all of them running or none."""
+        """Have exactly those tasks of ``configs`` that are ours, all of them running or none."""
         restarts, self._restarts = self._restarts, set()
+        ours = [number for number in range(len(configs)) if self._context.cluster.owns(self.name, number)]
         outdated = [n for n, task in self._tasks.items() if n >= len(configs) or task.given != configs[n]]
         await self._end_tasks(outdated, Event.DELETE)
-        self._forget_task_statuses(len(configs))
+        await self._end_tasks([n for n in self._tasks if n not in ours], Event.RELEASE)
         await asyncio.gather(*(self._tasks[n].stop(Event.RESTART) for n in restarts if n in self._tasks))
         for number in restarts:  # what still holds is noted again
             self._context.statuses.forget_notes(self.name, number)
-        for number, config in enumerate(configs):
-            task = self._tasks.get(number) or self._new_task(number, config)
+        for number in ours:
+            task = self._tasks.get(number) or self._new_task(number, configs[number])
             await (task.run() if running else task.pause())
 
     def _new_task(self, number: int, config: Mapping[str, str]) -> WorkerTask:
@@ -199,10 +219,21 @@ class WorkerConnector:
                 self._context.statuses.put_task(self.name, number, None)
 
     def _report_task(self, version: str, number: int, state: State, trace: str | None) -> None:
-        seen = None if state is State.DESTROYED else Status(state, self._context.worker_id, 1, version, trace)
-        self._context.statuses.put_task(self.name, number, seen)
-        if seen is None:
+        """Status of a task of ours; that of one that has moved is its new owner's to tell."""
+        ours = self._context.cluster.owns(self.name, number)
+        if ours or state is State.DESTROYED or self._was_seen_here(number):
+            self._context.statuses.put_task(self.name, number, self._shown(state, version, trace))
+        if state is State.DESTROYED or not ours:
             self._context.task_gone(self.name, number)
+
+    def _was_seen_here(self, number: int) -> bool:
+        seen = self._context.statuses.task(self.name, number)
+        return seen is not None and seen.worker_id == self._context.worker_id
+
+    def _shown(self, state: State, version: str | None, trace: str | None) -> Status | None:
+        if state is State.DESTROYED:
+            return None
+        return Status(state, self._context.worker_id, self._context.cluster.generation, version, trace)
 
     def _move(self, event: Event, trace: str | None = None) -> None:
         before = State.UNASSIGNED if self._state is State.DESTROYED else self._state
@@ -214,7 +245,8 @@ class WorkerConnector:
     def _seen(self, state: State, trace: str | None) -> Status:
         config = self._context.configs.state.connector_config(self.name) or {}
         plugin = self._context.plugins.find(config.get("connector.class", ""))
-        return Status(state, self._context.worker_id, 1, plugin.version if plugin else None, trace)
+        generation = self._context.cluster.generation
+        return Status(state, self._context.worker_id, generation, plugin.version if plugin else None, trace)
 
 
 def task_config(plugin: ConnectorPlugin, config: Mapping[str, str]) -> dict[str, str]:

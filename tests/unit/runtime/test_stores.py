@@ -108,3 +108,33 @@ async def test_topics_are_listed_once_and_forgotten_on_demand() -> None:
     store.forget_topics("n")
     assert store.topics("n") == []
     await store.close()
+
+
+async def test_the_owner_of_a_task_has_the_last_word() -> None:
+    """What the worker says that has let it go comes late, and is contradicted."""
+    old = StatusStore(MemoryLog())
+    new = StatusStore(shared := MemoryLog(old._log))
+    await old.start()
+    await new.start()
+    new.put_task("n", 0, replace(RUNNING, worker_id="new", generation=5))
+    await eventually(lambda: old.task("n", 0) is not None)
+    old.put_task("n", 0, replace(RUNNING, state=State.UNASSIGNED, worker_id="old", generation=5))
+    await eventually(lambda: (seen := old.task("n", 0)) is not None and seen.worker_id == "new")
+    assert shared.position() == 3
+
+
+async def test_a_later_generation_is_not_contradicted() -> None:
+    """Two workers that both stand for a task would never come to an end: the later assignment is right."""
+    stale = StatusStore(MemoryLog())
+    owner = StatusStore(shared := MemoryLog(stale._log))
+    await stale.start()
+    await owner.start()
+    stale.put_task("n", 0, replace(RUNNING, worker_id="stale", generation=5))
+    await eventually(lambda: shared.position() == 1)
+    owner.put_task("n", 0, replace(RUNNING, worker_id="owner", generation=6))
+    await eventually(lambda: shared.position() == 2)
+    stale.put_task("n", 0, replace(FAILED, worker_id="stale", generation=5))
+    await eventually(lambda: shared.position() == 4)
+    await eventually(
+        lambda: [seen.worker_id for store in (stale, owner) for _, seen in store.tasks("n")] == ["owner", "owner"]
+    )

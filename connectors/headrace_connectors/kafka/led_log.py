@@ -1,0 +1,122 @@
+"""The config topic: a log that one worker writes and all read.
+
+The leader's producer has a transactional id that all workers of a cluster share, the one that Kafka Connect's leader
+uses. Who opens it shuts out whoever had it before, by Kafka's own means: a stale leader's write is refused by the
+brokers, and what it had begun is rolled back. Readers see committed records only, so records that are written together
+are seen together or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+
+from headrace.core.errors import Fenced, Retriable
+from headrace.ports import LogRecord
+from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.log import KafkaLog, LogTopic
+
+log = logging.getLogger(__name__)
+
+_TRANSACTION_MS = 10_000
+_WRITE_SECONDS = 30.0
+_STOP_SECONDS = 5.0
+
+
+class KafkaLedLog(KafkaLog):
+    """``headrace.ports.LedLog``. ``group`` is the cluster's ``group.id``."""
+
+    def __init__(self, topic: LogTopic, arguments: Mapping[str, Any], group: str) -> None:
+        super().__init__(topic, arguments)
+        self._transactional_id = f"connect-cluster-{group}"
+        self._writing = asyncio.Lock()
+
+    async def lead(self) -> None:
+        """Open the producer that fences the one before. Raises Retriable, ConfigError or Fatal."""
+        async with self._writing:
+            await self._resign()
+            producer = AIOKafkaProducer(
+                **self._arguments,
+                acks="all",
+                transactional_id=self._transactional_id,
+                transaction_timeout_ms=_TRANSACTION_MS,
+            )
+            try:
+                async with asyncio.timeout(_WRITE_SECONDS):
+                    await producer.start()
+            except (KafkaError, TimeoutError) as error:
+                await _stopped(producer)
+                raise self._not_open(error) from error
+            self._producer = producer
+
+    async def append(self, records: Sequence[LogRecord]) -> None:
+        """Write the records in one transaction, and wait until they have been read back. Raises Fenced or Retriable."""
+        async with self._writing:
+            producer = self._producer
+            if producer is None:
+                raise Fenced(f"The topic {self._topic.name} is written by the leader, which this worker is not")
+            try:
+                async with asyncio.timeout(_WRITE_SECONDS):
+                    written = await self._transact(producer, records)
+            except (KafkaError, TimeoutError) as error:
+                await self._resign()
+                raise self._refused(error) from error
+        await self._read_back({record.partition: record.offset + 1 for record in written})
+
+    async def refresh(self) -> None:
+        """Ask for the end and wait until it has been read. Raises Retriable."""
+        consumer = self._consumer
+        if consumer is None:
+            raise Retriable(f"The topic {self._topic.name} is not open")
+        try:
+            ends = await consumer.end_offsets(sorted(consumer.assignment()))
+        except KafkaError as error:
+            raise translated(error, f"asking for the end of the topic {self._topic.name}") from error
+        await self._read_back({partition.partition: end for partition, end in ends.items()})
+
+    async def _open_producer(self) -> None:
+        """None before this worker leads."""
+
+    async def _transact(self, producer: AIOKafkaProducer, records: Sequence[LogRecord]) -> list[Any]:
+        await producer.begin_transaction()
+        sent = [await producer.send(self._topic.name, key=key.encode(), value=value) for key, value in records]
+        written = [await delivery for delivery in sent]
+        await producer.commit_transaction()
+        return written
+
+    async def _resign(self) -> None:
+        """A producer that has failed once is not used again: its transaction ends when the next one is opened."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await _stopped(producer)
+
+    def _refused(self, error: BaseException) -> Exception:
+        if isinstance(error, ProducerFenced | InvalidProducerEpoch):
+            return Fenced(f"Another worker leads now and writes the topic {self._topic.name}")
+        if isinstance(error, TimeoutError):
+            return Retriable(f"The topic {self._topic.name} could not be written within {_WRITE_SECONDS:g} s")
+        return translated(error, f"writing to the topic {self._topic.name}")
+
+    def _not_open(self, error: BaseException) -> Exception:
+        if isinstance(error, TimeoutError):
+            return Retriable(
+                f"The brokers gave no transactional producer ({self._transactional_id}) within {_WRITE_SECONDS:g} s; "
+                "with fewer than three of them set transaction.state.log.replication.factor=1 and "
+                "transaction.state.log.min.isr=1 there"
+            )
+        return translated(error, f"opening the transactional producer {self._transactional_id}")
+
+
+async def _stopped(producer: AIOKafkaProducer) -> None:
+    """Within a bound: a producer whose brokers are gone would wait for them."""
+    stopping = asyncio.ensure_future(producer.stop())
+    await asyncio.wait({stopping}, timeout=_STOP_SECONDS)
+    if not stopping.done():
+        stopping.cancel()
+    elif not stopping.cancelled() and (error := stopping.exception()) is not None:
+        log.debug("A producer did not stop cleanly: %s", error)

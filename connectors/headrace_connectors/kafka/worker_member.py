@@ -1,0 +1,259 @@
+"""The group of workers on Kafka's own group protocol: a consumer of the config topic that consumes nothing.
+
+Its assignor's user data say what ``core/work.py`` needs; whoever Kafka makes the group's leader shares the work out.
+The config topic's one partition is assigned to the worker that leads, so that Kafka itself can tell whether it still
+does: an offset commit is refused to a member of an older generation (``confirm``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import aiokafka
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.errors import InconsistentGroupProtocolError, KafkaError
+from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.group import LeaveGroupRequest
+
+from headrace.core.errors import Fenced, HeadraceError, Retriable
+from headrace.core.work import (
+    Assignment,
+    Standing,
+    Task,
+    assign_work,
+    decode_assignment,
+    decode_standing,
+    encode_assignment,
+    encode_standing,
+)
+from headrace_connectors.kafka.consumer_loop import ConsumerLoop
+from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.group_offsets import group_coordinator
+
+log = logging.getLogger(__name__)
+
+NAME = "headrace-work-1"
+_POLL_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
+_STOP_SECONDS = 10.0
+_NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
+_TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
+_REQUEST_MARGIN_MS = 5_000
+_OTHERS = "; stop the workers of Kafka Connect, or whatever else uses this group.id"
+
+
+class WorkAssignor(AbstractPartitionAssignor):
+    """Shares out what the member offers. Use ``work_assignor()``: aiokafka keeps the state on the class."""
+
+    name = NAME
+    version = 0
+    worker: ClassVar[str] = ""
+    offered: ClassVar[tuple[Collection[Task], int]] = ((), 0)
+    held: ClassVar[Assignment | None] = None
+
+    @classmethod
+    def assign(cls, cluster: ClusterMetadata, members: Mapping[str, Any]) -> dict[str, Any]:
+        """The assignment of the whole group, computed by the member that Kafka chose for it."""
+        standings = {member: decode_standing(data.user_data) for member, data in members.items()}
+        topics = sorted(set().union(*(data.subscription for data in members.values())))
+        return {
+            member: ConsumerProtocolMemberAssignment(
+                cls.version, [(topic, [0]) for topic in topics if work.leads], encode_assignment(work)
+            )
+            for member, work in assign_work(standings, *cls.offered).items()
+        }
+
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        """What this member says when it joins."""
+        held, (_, offset) = cls.held, cls.offered
+        if held is None:
+            standing = Standing(cls.worker, offset)
+        else:
+            standing = Standing(cls.worker, offset, held.generation, held.leads, held.tasks)
+        return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), encode_standing(standing))
+
+    @classmethod
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Remember what this member was given."""
+        cls.held = decode_assignment(assignment.user_data)
+
+
+def work_assignor(worker: str) -> type[WorkAssignor]:
+    """An assignor for one member, with state of its own."""
+    return type("MemberWorkAssignor", (WorkAssignor,), {"worker": worker})
+
+
+class KafkaWorkerMember:
+    """``headrace.ports.WorkerMember``. ``timeouts`` are aiokafka's ``session_timeout_ms`` and the like."""
+
+    def __init__(
+        self, worker: str, group: str, topic: str, arguments: Mapping[str, Any], timeouts: Mapping[str, int]
+    ) -> None:
+        self._group = group
+        self._topic = topic
+        self._arguments = {**arguments, "client_id": f"{group}-{worker}"}
+        self._timeouts = dict(timeouts)
+        self._assignor = work_assignor(worker)
+        self._loop = ConsumerLoop()
+        self._consumer: aiokafka.AIOKafkaConsumer | None = None
+        self._assigned: Callable[[Assignment], None] = _unheard
+        self._running: asyncio.Task[None] | None = None
+        self._started = False
+
+    async def start(self, assigned: Callable[[Assignment], None]) -> None:
+        """Join on a thread of its own: a main loop that is busy costs no membership."""
+        main = asyncio.get_running_loop()
+        self._assigned = lambda assignment: _tell(main, assigned, assignment)
+        if not self._started:
+            self._loop.start()
+            self._started = True
+        await self._loop.call(self._begin())
+
+    def offer(self, tasks: Collection[Task], offset: int) -> None:
+        """Taken up in the next round."""
+        self._assignor.offered = (tuple(tasks), offset)
+
+    def rebalance(self) -> None:
+        """A new subscription, though to the same topic, makes the client join anew."""
+        self._loop.soon(self._subscribe)
+
+    async def confirm(self) -> None:
+        """Commit an offset, which Kafka refuses to a member of an older generation. Raises Fenced or Retriable."""
+        if not self._started:
+            raise Fenced(f"This worker is no member of the group {self._group} any more")
+        await self._loop.call(self._commit())
+
+    async def stop(self) -> None:
+        """Leave, within a bound, and end the thread."""
+        if self._started:
+            self._assigned = _unheard
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2 * _STOP_SECONDS):
+                    await self._loop.call(self._end())
+            self._started = False
+            await asyncio.to_thread(self._loop.close)
+
+    # -- on the thread ------------------------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        await self._bury_predecessor()
+        try:
+            await self._open()
+        except KafkaError as error:
+            await self._close()
+            raise translated(error, f"joining the group {self._group}") from error
+        self._running = asyncio.ensure_future(self._stay())
+
+    async def _end(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        await self._close()
+
+    async def _open(self) -> None:
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            **self._arguments,
+            **self._timeouts,
+            group_id=self._group,
+            partition_assignment_strategy=(self._assignor,),
+            request_timeout_ms=self._timeouts["rebalance_timeout_ms"] + _REQUEST_MARGIN_MS,
+            max_poll_interval_ms=_TEN_YEARS_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="latest",
+        )
+        await self._consumer.start()
+        self._subscribe()
+
+    async def _close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            stopping = asyncio.ensure_future(consumer.stop())
+            await asyncio.wait({stopping}, timeout=_STOP_SECONDS)
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+
+    async def _stay(self) -> None:
+        """A poll of a partition that is nobody's returns nothing, but raises what the coordination has met."""
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            try:
+                if self._consumer is None:
+                    await self._open()
+                else:
+                    await self._consumer.getmany(_NOWHERE, timeout_ms=0)
+            except KafkaError as error:
+                hint = _OTHERS if isinstance(error, InconsistentGroupProtocolError) else ""
+                name = type(error).__name__
+                log.warning("Group %s: the membership failed and is taken up again: %s%s", self._group, name, hint)
+                await self._close()
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _subscribe(self) -> None:
+        if self._consumer is not None:
+            self._consumer.subscribe([self._topic], listener=_Listener(self._settled))
+
+    def _settled(self) -> None:
+        consumer, assignment = self._consumer, self._assignor.held
+        if consumer is not None and assignment is not None:
+            consumer.pause(*consumer.assignment())
+            self._assigned(assignment)
+
+    async def _commit(self) -> None:
+        consumer = self._consumer
+        if consumer is None:
+            raise Fenced(f"This worker is no member of the group {self._group} at the moment")
+        _, offset = self._assignor.offered
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await consumer.commit({aiokafka.TopicPartition(self._topic, 0): offset})
+        except KafkaError as error:
+            raise translated(error, f"confirming the lead of the group {self._group}") from error
+        except TimeoutError as error:
+            raise Retriable(f"The coordinator of the group {self._group} does not answer") from error
+
+    async def _bury_predecessor(self) -> None:
+        """A worker that was killed stays in the group until its session ends, and holds every rebalance up.
+
+        We have its address, so it cannot live: have it leave. A live worker that was given the same address by mistake
+        would merely join again.
+        """
+        try:
+            async with group_coordinator(self._arguments, f"describing the group {self._group}", self._group) as send:
+                response = await send(DescribeGroupsRequest([self._group], include_authorized_operations=False))
+                for described in response.groups:
+                    for member, client, *_ in described[5]:
+                        if client == self._arguments["client_id"]:
+                            await send(LeaveGroupRequest(self._group, member))
+                            log.info("Group %s: removed %s, the predecessor of this worker", self._group, member)
+        except HeadraceError as error:
+            log.debug("Group %s: a predecessor, if there was one, ends with its session: %s", self._group, error)
+
+
+class _Listener(aiokafka.ConsumerRebalanceListener):
+    """Tells when the group has settled."""
+
+    def __init__(self, settled: Callable[[], None]) -> None:
+        self._settled = settled
+
+    def on_partitions_revoked(self, revoked: Collection[aiokafka.TopicPartition]) -> None:
+        """What was assigned stays in force: tasks go on, and a leader that has been replaced is fenced."""
+
+    def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
+        """Called after every rebalance."""
+        self._settled()
+
+
+def _tell(main: asyncio.AbstractEventLoop, assigned: Callable[[Assignment], None], assignment: Assignment) -> None:
+    with suppress(RuntimeError):  # the main loop has ended
+        main.call_soon_threadsafe(assigned, assignment)
+
+
+def _unheard(assignment: Assignment) -> None:
+    """Nobody listens."""

@@ -1,0 +1,91 @@
+"""The group of workers in memory: alone in standalone mode, several in one process in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from headrace.core.errors import Fenced
+from headrace.core.work import Assignment, Standing, Task, assign_work
+
+
+class MemoryGroup:
+    """Members that share the work at once, whenever one joins, leaves or asks for it."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, MemoryMember] = {}
+        self._joined = 0
+
+    def join(self, member: MemoryMember) -> str:
+        """Take in a member; returns its id."""
+        self._joined += 1
+        name = f"member-{self._joined}"
+        self._members[name] = member
+        self.share()
+        return name
+
+    def leave(self, name: str) -> None:
+        """Let a member go, or take it for dead."""
+        if self._members.pop(name, None) is not None:
+            self.share()
+
+    def knows(self, name: str) -> bool:
+        """Whether the member is one."""
+        return name in self._members
+
+    def share(self) -> None:
+        """Share out what the member knows that has read most."""
+        if not self._members:
+            return
+        best = max(self._members.values(), key=lambda member: member.standing().offset)
+        standings = {name: member.standing() for name, member in self._members.items()}
+        for name, assignment in assign_work(standings, best.tasks, best.standing().offset).items():
+            self._members[name].take(assignment)
+
+
+class MemoryMember:
+    """``headrace.ports.WorkerMember`` in a MemoryGroup."""
+
+    def __init__(self, group: MemoryGroup, worker: str) -> None:
+        self._group = group
+        self._worker = worker
+        self._name = ""
+        self._offset = 0
+        self._assigned: Callable[[Assignment], None] | None = None
+        self._held: Assignment | None = None
+        self.tasks: Collection[Task] = ()
+
+    async def start(self, assigned: Callable[[Assignment], None]) -> None:
+        """Join; the assignment comes at once."""
+        self._assigned = assigned
+        self._name = self._group.join(self)
+
+    def offer(self, tasks: Collection[Task], offset: int) -> None:
+        """Remember it for the next round."""
+        self.tasks, self._offset = tasks, offset
+
+    def rebalance(self) -> None:
+        """At once."""
+        self._group.share()
+
+    async def confirm(self) -> None:
+        """Whether the group still has this member."""
+        if not self._group.knows(self._name):
+            raise Fenced(f"{self._worker} is no member of the group any more")
+
+    async def stop(self) -> None:
+        """Leave."""
+        self._assigned = None
+        self._group.leave(self._name)
+
+    def standing(self) -> Standing:
+        """What the group hears of this member."""
+        held = self._held
+        if held is None:
+            return Standing(self._worker, self._offset)
+        return Standing(self._worker, self._offset, held.generation, held.leads, held.tasks)
+
+    def take(self, assignment: Assignment) -> None:
+        """Hear of the assignment."""
+        self._held = assignment
+        if self._assigned is not None:
+            self._assigned(assignment)

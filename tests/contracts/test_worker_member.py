@@ -1,0 +1,37 @@
+"""Memberships of workers against their contract, in memory and on Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from contracts.worker_member_suite import Join, WorkerMemberSuite
+
+from headrace_connectors.kafka.worker_member import KafkaWorkerMember
+from headrace_connectors.memory.group import MemoryGroup, MemoryMember
+from headrace_dev.kafka import Kafka
+
+TIMEOUTS = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 200, "rebalance_timeout_ms": 60_000}
+
+
+class TestMemoryMember(WorkerMemberSuite):
+    """In memory."""
+
+    @pytest.fixture
+    def join(self) -> Join:
+        """One group."""
+        group = MemoryGroup()
+        return lambda worker: MemoryMember(group, worker)
+
+
+@pytest.mark.stack
+class TestKafkaWorkerMember(WorkerMemberSuite):
+    """By Kafka's group protocol."""
+
+    @pytest.fixture
+    def join(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> Join:
+        """A group and a config topic of their own for every test."""
+        name = unique("work")
+        stack_kafka.create_topic(name)
+        arguments = {"bootstrap_servers": stack_kafka.bootstrap_servers}
+        return lambda worker: KafkaWorkerMember(worker, name, name, arguments, TIMEOUTS)

@@ -1,0 +1,86 @@
+"""The laws of sharing tasks among workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.work import (
+    Standing,
+    Task,
+    assign_work,
+    decode_assignment,
+    decode_standing,
+    encode_assignment,
+    encode_standing,
+)
+
+names = st.sampled_from(["a", "a-1", "b", "ü"])
+tasks = st.frozensets(st.tuples(names, st.integers(0, 3)))
+standings = st.builds(
+    Standing,
+    st.just("host"),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.booleans(),
+    st.frozensets(st.tuples(names, st.integers(0, 3))),
+)
+groups = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), standings, min_size=1).map(
+    lambda group: {member: replace(standing, worker=f"{member}:8083") for member, standing in group.items()}
+)
+
+
+@given(groups, tasks)
+def test_every_task_once_and_one_leader(group: dict[str, Standing], wanted: frozenset[Task]) -> None:
+    """Whatever the members claim; everybody knows who leads and who owns what, and the shares are even."""
+    given_out = assign_work(group, wanted, 5)
+    assert given_out.keys() == group.keys()
+    assert sorted(task for each in given_out.values() for task in each.tasks) == sorted(wanted)
+    [leader] = [member for member, each in given_out.items() if each.leads]
+    counts = [len(each.tasks) for each in given_out.values()]
+    assert max(counts) - min(counts) <= 1
+    for member, each in given_out.items():
+        assert each.leader == group[leader].worker
+        assert {task for task, worker in each.owners.items() if worker == group[member].worker} == each.tasks
+        assert each.generation > max(standing.generation for standing in group.values())
+
+
+@given(groups, tasks)
+def test_nothing_moves_without_need(group: dict[str, Standing], wanted: frozenset[Task]) -> None:
+    """A second round moves nothing, and a leaver moves its own tasks only; the leader stays while it is there."""
+    first = assign_work(group, wanted, 5)
+    after = {
+        member: replace(group[member], tasks=each.tasks, leads=each.leads, generation=each.generation)
+        for member, each in first.items()
+    }
+    again = assign_work(after, wanted, 6)
+    assert [each.tasks for each in again.values()] == [each.tasks for each in first.values()]
+    assert {each.leader for each in again.values()} == {each.leader for each in first.values()}
+    if len(after) > 1:
+        after.pop(next(member for member, each in first.items() if each.leads))
+        assert all(first[member].tasks <= each.tasks for member, each in assign_work(after, wanted, 6).items())
+
+
+def test_who_has_read_most_leads() -> None:
+    """It need not catch up before it writes."""
+    group = {"m1": Standing("one", offset=3), "m2": Standing("two", offset=4)}
+    assert {each.leader for each in assign_work(group, [], 4).values()} == {"two"}
+
+
+@given(groups, tasks)
+def test_what_is_sent_is_what_is_read(group: dict[str, Standing], wanted: frozenset[Task]) -> None:
+    """Through Kafka's user data and back."""
+    assert all(decode_standing(encode_standing(each)) == each for each in group.values())
+    assert all(decode_assignment(encode_assignment(each)) == each for each in assign_work(group, wanted, 5).values())
+
+
+@pytest.mark.parametrize("data", [None, b"", b"\x00\x01", b"[]"])
+@pytest.mark.parametrize("decode", [decode_standing, decode_assignment])
+def test_others_are_not_understood(decode: Callable[[bytes | None], object], data: bytes | None) -> None:
+    """A client of another kind in the group is an error, not a member with nothing to say."""
+    with pytest.raises(ValueError):
+        decode(data)

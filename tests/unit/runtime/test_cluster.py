@@ -1,0 +1,130 @@
+"""Workers of one cluster in memory: who may write, whose each task is, and what a stale leader can do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from fix_asyncio import eventually
+from rest.worker_api import SHOP, Api
+
+from headrace.core.errors import RestError
+from headrace.core.lifecycle import State, TargetState
+from headrace.runtime.cluster import Elsewhere
+from headrace_connectors.memory.stores import MemoryStores
+
+pytestmark = pytest.mark.anyio
+TWO = {**SHOP, "tasks.max": "2"}
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[Api, Api]]:
+    """Two workers; the first one leads."""
+    first = Api(host="one")
+    second = Api(MemoryStores(shared=first.stores), host="two")
+    await first.worker.start()
+    await second.worker.start()
+    yield first, second
+    await first.worker.stop()
+    await second.worker.stop()
+
+
+async def test_tasks_are_spread_over_the_workers(pair: tuple[Api, Api]) -> None:
+    """tasks.max is the total; both tell the same of all of them."""
+    first, second = pair
+    await first.create(**{"tasks.max": "2"})
+    for api in pair:
+        await api.until("RUNNING", "RUNNING", "RUNNING")
+        assert {task["worker_id"] for task in (await api.status())["tasks"]} == {"one:8083", "two:8083"}
+    assert len(first.tasks.tasks) == len(second.tasks.tasks) == 1
+
+
+async def test_only_the_leader_writes(pair: tuple[Api, Api]) -> None:
+    """The other one says who does."""
+    _, second = pair
+    with pytest.raises(Elsewhere) as error:
+        await second.herder.create("shop", SHOP, None)
+    assert error.value.worker == "one:8083"
+    assert second.worker.configs.state.connectors() == []
+
+
+async def test_pause_stop_and_delete_reach_every_worker(pair: tuple[Api, Api]) -> None:
+    """What is wanted is written once and read by all."""
+    first, second = pair
+    await first.create(**{"tasks.max": "2"})
+    await second.until("RUNNING", "RUNNING", "RUNNING")
+    await first.call("PUT", "/connectors/shop/pause")
+    await second.until("PAUSED", "PAUSED", "PAUSED")
+    await first.call("PUT", "/connectors/shop/stop")
+    await second.until("STOPPED")
+    await first.call("PUT", "/connectors/shop/resume")
+    await second.until("RUNNING", "RUNNING", "RUNNING")
+    await first.call("DELETE", "/connectors/shop")
+    await second.until("none")
+    await eventually(lambda: all(task.calls[-1] == "stop" for api in pair for task in api.tasks.tasks.values()))
+
+
+async def test_a_dead_workers_tasks_and_lead_move(pair: tuple[Api, Api]) -> None:
+    """The tasks of the living one go on as they are."""
+    first, second = pair
+    await first.create(**{"tasks.max": "2"})
+    await second.until("RUNNING", "RUNNING", "RUNNING")
+    [living] = second.tasks.tasks.values()
+    first.stores.group.leave("member-1")
+    await eventually(lambda: len(second.tasks.tasks) == 2 and second.worker.cluster.leads)
+    assert living.calls == ["start"]
+    await eventually(
+        lambda: (
+            {seen.worker_id for _, seen in second.worker.statuses.tasks("shop")} == {"two:8083"}
+            and second.worker.statuses.tasks("shop")[0][1].state is State.RUNNING
+        )
+    )
+    await second.herder.set_target_state("shop", TargetState.PAUSED)
+    await second.until("PAUSED", "PAUSED", "PAUSED")
+
+
+async def test_a_stale_leaders_write_is_refused(pair: tuple[Api, Api]) -> None:
+    """It has not heard yet that the group has gone on without it, and writes nothing."""
+    first, second = pair
+    await first.create()
+    await second.until("RUNNING", "RUNNING")
+    first.stores.group.leave("member-1")
+    await eventually(lambda: second.worker.cluster.leads)
+    assert first.worker.cluster.leads
+    with pytest.raises(RestError, match="stale configuration") as error:
+        await first.herder.set_target_state("shop", TargetState.STOPPED)
+    assert error.value.status == 409
+    assert second.worker.configs.state.target_state("shop") is TargetState.STARTED
+    assert not first.worker.cluster.leads
+    with pytest.raises(RestError, match="no known leader URL"):
+        await first.herder.set_target_state("shop", TargetState.STOPPED)
+
+
+async def test_a_restart_with_tasks_reaches_the_task_of_the_other_worker(pair: tuple[Api, Api]) -> None:
+    """By a record in the config topic; the answer shows what it takes. One task is restarted by its owner alone."""
+    first, second = pair
+    await first.create(**{"tasks.max": "2"})
+    await first.until("RUNNING", "RUNNING", "RUNNING")
+    [(name, task)] = second.tasks.tasks.items()
+    answer = await first.call("POST", "/connectors/shop/restart?includeTasks=true")
+    assert [each["state"] for each in answer.json()["tasks"]] == ["RESTARTING", "RESTARTING"]
+    await eventually(lambda: task.calls[-1] == "stop" and second.tasks.tasks[name].calls == ["start"])
+    with pytest.raises(Elsewhere) as error:
+        first.herder.restart_task("shop", int(name[-1]))
+    assert error.value.worker == "two:8083"
+
+
+async def test_a_worker_that_comes_back_takes_its_share(pair: tuple[Api, Api]) -> None:
+    """One task moves; the status is its new owner's, however late the old one lets go."""
+    first, second = pair
+    await second.worker.stop()
+    await first.create(**{"tasks.max": "2"})
+    await first.until("RUNNING", "RUNNING", "RUNNING")
+    again = Api(MemoryStores(shared=first.stores), host="three")
+    await again.worker.start()
+    await again.until("RUNNING", "RUNNING", "RUNNING")
+    await eventually(
+        lambda: {seen.worker_id for _, seen in first.worker.statuses.tasks("shop")} == {"one:8083", "three:8083"}
+    )
+    assert sorted(task.calls[-1] for task in first.tasks.tasks.values()) == ["start", "stop"]
+    await again.worker.stop()
