@@ -220,7 +220,7 @@ def _of_values() -> Iterator[PluginClass]:
 def _set_schema_metadata(side: Side, values: Values) -> SetSchemaMetadata:
     if values["schema.name"] is None and values["schema.version"] is None:
         raise ValueError("Neither schema name nor version configured")
-    return SetSchemaMetadata(side, values["schema.name"], values["schema.version"])
+    return SetSchemaMetadata(side, values["schema.name"], values["schema.version"], values[REPLACE_NULL])
 
 
 _TIMESTAMP_CONVERTER = ConfigDef(

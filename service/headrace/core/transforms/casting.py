@@ -112,7 +112,7 @@ def cast(data: SchemaAndValue, kind: str) -> Any:
     given = schemaless_type(data.value) if data.schema is None else data.schema.type
     if given not in _INPUTS:
         raise unusable(f"Cast transformation does not support casting from {given.upper()}")
-    value = _java_value(data)
+    value = _java_value(data, kind)
     try:
         return _TO[kind](value) if kind in _TO else _to_integer(value, _BITS[kind])
     except (ValueError, ArithmeticError) as error:
@@ -127,9 +127,11 @@ class _Float32(float):
     """A number of four bytes, which Java prints shorter."""
 
 
-def _java_value(data: SchemaAndValue) -> Any:
+def _java_value(data: SchemaAndValue, kind: str) -> Any:
     """The value that Connect would have in its hands."""
     name = None if data.schema is None else data.schema.name
+    if name in (DATE, TIME, TIMESTAMP) and kind != "string":
+        return data.value
     if name == DECIMAL and data.schema is not None:
         scale = int(data.schema.parameter("scale") or 0)
         return Decimal(int.from_bytes(data.value, signed=True)).scaleb(-scale)
@@ -183,12 +185,17 @@ def _to_double(value: Any) -> float:
     return float(value.strip()) if isinstance(value, str) else float(_numeric(value))
 
 
-def _to_float(value: Any) -> float:
-    number = _to_double(value)
+def as_float(number: float) -> float:
+    """The nearest number of four bytes."""
     try:
         return float(binary.unpack("f", binary.pack("f", number))[0])
     except OverflowError:
         return math.copysign(math.inf, number)
+
+
+def _to_float(value: Any) -> float:
+    """In as few digits as tell it from its neighbours, which is how JSON has it."""
+    return float(_shortest(_Float32(as_float(_to_double(value)))))
 
 
 def _to_boolean(value: Any) -> bool:
@@ -240,7 +247,7 @@ def _shortest(value: float) -> str:
     if not isinstance(value, _Float32):
         return repr(float(value))
     texts = (f"{float(value):.{digits}g}" for digits in range(1, 10))
-    return next((text for text in texts if _to_float(text) == float(value)), repr(float(value)))
+    return next((text for text in texts if as_float(float(text)) == float(value)), repr(float(value)))
 
 
 _TO: dict[str, Callable[[Any], Any]] = {

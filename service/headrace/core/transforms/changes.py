@@ -10,12 +10,12 @@ from headrace.core.connect_data import SchemaAndValue
 from headrace.core.schema import Field, Schema
 from headrace.core.transforms.headers import header_value
 from headrace.core.transforms.record import Side, SinkRecord
-from headrace.core.transforms.structs import OPTIONAL_STRING, SchemaMemo, struct, unique
+from headrace.core.transforms.structs import OPTIONAL_STRING, SchemaMemo, cells, struct, unique
 from headrace.core.transforms.unwrap import is_envelope
 
 
 class ExtractChangedRecordState:
-    """Lists in headers which columns an update has changed, and which not."""
+    """Lists in headers which columns an update has changed, and which not. The lists of other events are empty."""
 
     def __init__(self, changed: str | None, unchanged: str | None) -> None:
         self._changed = _names_schema(changed)
@@ -27,9 +27,7 @@ class ExtractChangedRecordState:
         if values is None or schema is None or not is_envelope(schema):
             return record
         before, after, row = values.get("before"), values.get("after"), schema.field("after")
-        if before is None or after is None or row is None:
-            return record
-        names = [member.name for member in row.fields]
+        names = [] if before is None or after is None or row is None else [member.name for member in row.fields]
         changed = [name for name in names if before.get(name) != after.get(name)]
         for listing, found in ((self._changed, changed), (self._unchanged, [n for n in names if n not in changed])):
             if listing is not None:
@@ -53,8 +51,10 @@ class HeaderToValue:
         """The record with the fields."""
         schema, values = struct(record.value, "Header field insertion")
         found = {each[0]: header_value(each) for each in record.headers if each[0] in self._places}
+        if not found:
+            return record
         kinds = tuple((name, data.schema or OPTIONAL_STRING) for name, data in found.items())
-        made = SchemaAndValue(self._schemas(schema, kinds), self._filled(values, found, ()))
+        made = SchemaAndValue(self._schemas(schema, kinds), self._filled(schema, values, found))
         kept = tuple(each for each in record.headers if not (self._move and each[0] in self._places))
         return replace(Side.VALUE.put(record, made), headers=kept)
 
@@ -68,13 +68,15 @@ class HeaderToValue:
         fields += [Field(self._places[name][-1], kind) for name, kind in kinds if self._places[name][:-1] == at]
         return replace(schema, fields=unique(fields), optional=bool(at) and schema.optional, default=None)
 
-    def _filled(self, values: Mapping[str, Any], found: Mapping[str, SchemaAndValue], at: tuple[str, ...]) -> Any:
-        made = {
-            name: self._filled(value, found, (*at, name))
-            if isinstance(value, dict) and self._goes_into((*at, name))
-            else value
-            for name, value in values.items()
-        }
+    def _filled(
+        self, schema: Schema, values: dict[str, Any], found: Mapping[str, SchemaAndValue], at: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """The members of a struct that is made anew, in which a null becomes its default as in Debezium."""
+        made = cells(schema, values)
+        for member in schema.fields:
+            value = made[member.name]
+            if isinstance(value, dict) and member.schema.type == "struct" and self._goes_into((*at, member.name)):
+                made[member.name] = self._filled(member.schema, value, found, (*at, member.name))
         return made | {self._places[n][-1]: data.value for n, data in found.items() if self._places[n][:-1] == at}
 
     def _goes_into(self, path: tuple[str, ...]) -> bool:

@@ -9,10 +9,11 @@ from headrace.core.config_def import ConfigDef, InvalidValue, Type, one_of, pars
 from headrace.core.transforms.changes import ExtractChangedRecordState, HeaderToValue, SchemaChangeEventFilter
 from headrace.core.transforms.java_regex import check_replacement, compiled
 from headrace.core.transforms.logical_router import ByLogicalTableRouter, KeyField
-from headrace.core.transforms.options import LOW, REPLACE_NULL, PluginClass, Values, option, required, word
+from headrace.core.transforms.options import HIGH, LOW, REPLACE_NULL, PluginClass, Values, option, word
 from headrace.core.transforms.unwrap import Deletes, DropFields, ExtractNewRecordState, FieldReference
 
 _PACKAGE = "io.debezium.transforms."
+_CACHE_SIZES = ("logical.table.cache.size", "logical.destination.cache.size")
 _LEGACY = ("drop.tombstones", "delete.handling.mode")
 
 SCRIPTS = {
@@ -58,13 +59,13 @@ def transforms() -> Iterator[PluginClass]:
     yield PluginClass(f"{_PACKAGE}ExtractNewRecordState", _UNWRAP, _unwrap, keeps_cells=True)
     yield PluginClass(
         f"{_PACKAGE}ByLogicalTableRouter",
-        _router("__dbz__physicalTableIdentifier", "logical.table.cache.size"),
+        _router("__dbz__physicalTableIdentifier"),
         _logical_router,
         merges=True,
     )
     yield PluginClass(
         f"{_PACKAGE}ToLogicalTopicRouter",
-        _router("__dbz__sourceIdentifier", "logical.destination.cache.size"),
+        _router("__dbz__sourceIdentifier"),
         _logical_router,
         merges=True,
     )
@@ -86,12 +87,13 @@ _UNWRAP = ConfigDef(
         option("add.fields.prefix", default="__", doc="What the names of added fields begin with.", importance=LOW),
         option(
             "add.fields",
-            default="",
+            Type.LIST,
+            "",
             doc="Fields of the envelope to add to rows, such as op,source.lsn.",
             importance=LOW,
         ),
         option("add.headers.prefix", default="__", doc="What the names of added headers begin with.", importance=LOW),
-        option("add.headers", default="", doc="Fields of the envelope to add as headers.", importance=LOW),
+        option("add.headers", Type.LIST, "", doc="Fields of the envelope to add as headers.", importance=LOW),
         option("drop.fields.header.name", doc="The header that lists fields to leave out.", importance=LOW),
         option("drop.fields.from.key", Type.BOOLEAN, "false", "Whether they leave the key as well.", LOW),
         option(
@@ -128,7 +130,7 @@ _UNWRAP = ConfigDef(
 def _unwrap(values: Values) -> ExtractNewRecordState:
     deletes, keep = _deletes(values)
     fields, headers = (
-        [FieldReference.parse(entry, values[f"{kind}.prefix"] or "") for entry in parse_list(values[kind] or "")]
+        [FieldReference.parse(entry, values[f"{kind}.prefix"] or "") for entry in values[kind] or ()]
         for kind in ("add.fields", "add.headers")
     )
     drop = DropFields(
@@ -152,11 +154,16 @@ def _deletes(values: Values) -> tuple[Deletes, bool]:
     return old.get(values["delete.handling.mode"], Deletes.DROP), keep
 
 
-def _router(key_field: str, cache_size: str) -> ConfigDef:
+def _router(key_field: str) -> ConfigDef:
     return ConfigDef(
         (
-            required("topic.regex", Type.STRING, "Regular expression for the whole name of the topic.", LOW, regex),
-            required("topic.replacement", Type.STRING, "The logical topic; $1 stands for the first group.", LOW),
+            option(
+                "topic.regex",
+                doc="Regular expression for the whole name of the topic.",
+                importance=LOW,
+                validator=regex,
+            ),
+            option("topic.replacement", doc="The logical topic; $1 stands for the first group.", importance=LOW),
             option("key.enforce.uniqueness", Type.BOOLEAN, "true", "Whether keys get a field with their table.", LOW),
             option("key.field.name", default=key_field, doc="The name of that field.", importance=LOW),
             option("key.field.regex", doc="What of the topic goes into that field.", importance=LOW, validator=regex),
@@ -167,12 +174,20 @@ def _router(key_field: str, cache_size: str) -> ConfigDef:
                 doc="Accepted: names of schemas matter not here.",
                 importance=LOW,
             ),
-            option(cache_size, Type.INT, "16", "Accepted: caches bound themselves here.", LOW),
+            *(option(name, Type.INT, "16", "Accepted: caches bound themselves here.", LOW) for name in _CACHE_SIZES),
         )
     )
 
 
+def _given(values: Values, *names: str) -> None:
+    """Debezium's classes define nothing as required, and then refuse to do without."""
+    missing = next((name for name in names if not values[name]), None)
+    if missing is not None:
+        raise ValueError(f"The '{missing}' value is invalid: A value is required")
+
+
 def _logical_router(values: Values) -> ByLogicalTableRouter:
+    _given(values, "topic.regex", "topic.replacement")
     pattern, made = values["key.field.regex"] or "", values["key.field.replacement"] or ""
     if pattern.strip() and not made.strip():
         raise ValueError("key.field.replacement must be non-empty if key.field.regex is set.")
@@ -203,14 +218,17 @@ def _changed(values: Values) -> ExtractChangedRecordState:
 
 _HEADER_TO_VALUE = ConfigDef(
     (
-        required("headers", Type.LIST, "Headers to make fields of."),
-        required("fields", Type.LIST, "The fields' names, in the order of the headers; a dot goes into a struct."),
-        required("operation", Type.STRING, "move or copy.", validator=word("move", "copy")),
+        option("headers", Type.LIST, None, "Headers to make fields of.", HIGH),
+        option(
+            "fields", Type.LIST, None, "The fields' names, in the order of the headers; a dot goes into a struct.", HIGH
+        ),
+        option("operation", doc="move or copy.", importance=HIGH, validator=word("move", "copy")),
     )
 )
 
 
 def _header_to_value(values: Values) -> HeaderToValue:
+    _given(values, "headers", "fields", "operation")
     headers, fields = values["headers"], values["fields"]
     if len(headers) != len(fields):
         raise ValueError("'fields' config must have the same number of elements as 'headers' config.")
@@ -229,9 +247,10 @@ def _kinds(name: str, value: Any) -> None:
 
 
 _SCHEMA_CHANGES = ConfigDef(
-    (required("schema.change.event.exclude.list", Type.STRING, f"Of {', '.join(_KINDS)}.", LOW, _kinds),)
+    (option("schema.change.event.exclude.list", doc=f"Of {', '.join(_KINDS)}.", importance=HIGH, validator=_kinds),)
 )
 
 
 def _schema_changes(values: Values) -> SchemaChangeEventFilter:
+    _given(values, "schema.change.event.exclude.list")
     return SchemaChangeEventFilter(parse_list(values["schema.change.event.exclude.list"]))

@@ -179,6 +179,8 @@ class InsertField:
     def __call__(self, record: SinkRecord) -> SinkRecord:
         """The record with the fields."""
         data = self._side.of(record)
+        if data.value is None:
+            return record
         if data.schema is None:
             values, schema = dict(plain_map(data, "field insertion")), None
         else:
@@ -249,6 +251,10 @@ class Flatten:
             name, kind = self._name(prefix, member.name), member.schema
             may_lack = optional or kind.optional
             inherited = kind.default if kind.default is not None else (default or {}).get(member.name)
+            if kind.type == "map":
+                raise unusable(
+                    f"Flatten transformation does not support MAP for record with schemas (for field {name})."
+                )
             if kind.type == "struct":
                 members += self._fields(kind, name, may_lack, inherited)
             else:

@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.schema import Schema
+from headrace.core.transforms.casting import as_float
 from headrace.core.transforms.fields import ReplaceField
 from headrace.core.transforms.record import Header, Side, SinkRecord, unusable
 from headrace.core.transforms.structs import cell, plain_map, struct
@@ -27,7 +28,7 @@ def parse_literal(text: str) -> SchemaAndValue:
         return SchemaAndValue(Schema("boolean"), plain.lower() == "true")
     if _NUMBER.fullmatch(plain):
         return _number(plain)
-    if plain[:1] + plain[-1:] in ("[]", "{}", '""') and len(plain) > 1:
+    if plain[:1] + plain[-1:] in ("[]", "{}"):
         return _structured(plain, text)
     return SchemaAndValue(Schema("string"), text)
 
@@ -37,7 +38,8 @@ def _number(text: str) -> SchemaAndValue:
         number = int(text)
         kind = next((word for bits, word in _INTEGERS if -(1 << bits) <= number < 1 << bits), None)
         return SchemaAndValue(Schema(kind or "double"), number if kind else float(number))
-    return SchemaAndValue(Schema("double"), float(text))
+    fraction = float(text)
+    return SchemaAndValue(Schema("float" if as_float(fraction) == fraction else "double"), fraction)
 
 
 def _structured(text: str, given: str) -> SchemaAndValue:
@@ -45,8 +47,6 @@ def _structured(text: str, given: str) -> SchemaAndValue:
         value = json.loads(text)
     except ValueError:
         return SchemaAndValue(Schema("string"), given)
-    if isinstance(value, str):
-        return SchemaAndValue(Schema("string"), value)
     members = list(value.values()) if isinstance(value, dict) else value
     if not members or not all(isinstance(member, str) for member in members):
         return SchemaAndValue(None, value)

@@ -40,8 +40,11 @@ class DateFormat:
         self._parser: re.Pattern[str] | None = None
 
     def format(self, milliseconds: int) -> str:
-        """The text of a time since 1970."""
-        when = EPOCH + timedelta(milliseconds=milliseconds)
+        """The text of a time since 1970. Raises BadRecord for one beyond the year 9999."""
+        try:
+            when = EPOCH + timedelta(milliseconds=milliseconds)
+        except OverflowError as error:
+            raise unusable("a timestamp beyond the year 9999") from error
         return "".join(letters if literal else _text(letters, when) for letters, literal in self._tokens)
 
     def parse(self, text: str) -> int:

@@ -53,8 +53,6 @@ class ByLogicalTableRouter:
         return replace(record, topic=topic, key=key, value=value)
 
     def _key(self, record: SinkRecord, topic: str) -> SchemaAndValue:
-        if record.key.schema is None and isinstance(record.key.value, dict):
-            return SchemaAndValue(None, {**record.key.value, **self._identifier(record.topic)})
         schema, values = struct(record.key, _PURPOSE)
         made = {**cells(schema, values), **self._identifier(record.topic)}
         return SchemaAndValue(self._keys(schema, topic), made)

@@ -54,7 +54,7 @@ class TimestampConverter:
     def __call__(self, record: SinkRecord) -> SinkRecord:
         """The record with the time converted."""
         data = self._side.of(record)
-        if data.value is None:
+        if data.schema is None and data.value is None:
             return record
         return self._side.put(record, self._plain(data) if data.schema is None else self._typed(data.schema, data))
 
@@ -70,6 +70,8 @@ class TimestampConverter:
     def _typed(self, schema: Schema, data: SchemaAndValue) -> SchemaAndValue:
         if not self._field:
             return SchemaAndValue(self._schemas(schema), self._converted(_kind(schema), data.value))
+        if data.value is None:
+            return SchemaAndValue(self._schemas(schema), None)
         _, values = struct(data, "converting timestamp formats")
         converted = {}
         for member in schema.fields:
@@ -99,15 +101,20 @@ class TimestampConverter:
                 raise unusable("TimestampConverter needs a format to read timestamps that are text")
             return self._dates.parse(value)
         if kind == "unix":
-            return int(value) * 1000 // self._per_second
+            return _towards_zero(int(value) * 1000, self._per_second)
         return int(value) * (_DAY if kind == "Date" else 1)
 
     def _written(self, milliseconds: int) -> Any:
         if self._target == "string" and self._dates is not None:
             return self._dates.format(milliseconds)
         if self._target == "unix":
-            return milliseconds * self._per_second // 1000
+            return _towards_zero(milliseconds * self._per_second, 1000)
         return {"Date": milliseconds // _DAY, "Time": milliseconds % _DAY}.get(self._target, milliseconds)
+
+
+def _towards_zero(number: int, divisor: int) -> int:
+    """As Java divides."""
+    return number // divisor if number >= 0 else -(-number // divisor)
 
 
 def _kind(schema: Schema) -> str:

@@ -14,7 +14,7 @@ from headrace.core.schema import Field, Schema
 from headrace.core.transforms.fields import InsertField, ReplaceField
 from headrace.core.transforms.headers import header_value
 from headrace.core.transforms.record import NOTHING, Side, SinkRecord, unusable
-from headrace.core.transforms.structs import OPTIONAL_STRING, SchemaMemo, remade
+from headrace.core.transforms.structs import SchemaMemo, remade
 
 DELETED = "__deleted"
 _TRANSACTION = ("id", "data_collection_order", "total_order")
@@ -174,7 +174,7 @@ class ExtractNewRecordState:
         return record
 
     def _with_fields(self, row: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
-        if not self._add_fields or row.value.schema is None:
+        if row.value.schema is None:
             return row
         added = {
             reference.name: reference.value(envelope, values)
@@ -216,4 +216,4 @@ class ExtractNewRecordState:
 
 
 def _text(text: str) -> SchemaAndValue:
-    return SchemaAndValue(OPTIONAL_STRING, text)
+    return SchemaAndValue(Schema("string"), text)

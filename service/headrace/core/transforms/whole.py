@@ -8,7 +8,7 @@ from typing import Any
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.schema import Field, Schema
 from headrace.core.transforms.record import Side, SinkRecord, unusable
-from headrace.core.transforms.structs import SchemaMemo, cell, plain_map, struct
+from headrace.core.transforms.structs import SchemaMemo, cell, cells, plain_map, struct
 
 
 def field_path(text: str, version: str = "V1") -> tuple[str, ...]:
@@ -99,8 +99,8 @@ class HoistField:
 class SetSchemaMetadata:
     """Gives a schema another name or version."""
 
-    def __init__(self, side: Side, name: str | None, version: int | None) -> None:
-        self._side, self._name, self._version = side, name, version
+    def __init__(self, side: Side, name: str | None, version: int | None, default: bool = True) -> None:
+        self._side, self._name, self._version, self._default = side, name, version, default
         self._schemas = SchemaMemo(self._schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
@@ -110,7 +110,11 @@ class SetSchemaMetadata:
             return record
         if data.schema is None:
             raise unusable("Schema required for [updating schema metadata]")
-        return self._side.put(record, SchemaAndValue(self._schemas(data.schema), data.value))
+        if data.value is None:
+            return self._side.put(record, SchemaAndValue(self._schemas(data.schema), None))
+        schema, values = struct(data, "updating schema metadata")  # Connect 4.3 takes no other type either
+        kept = cells(schema, values, default=self._default)
+        return self._side.put(record, SchemaAndValue(self._schemas(schema), kept))
 
     def _schema(self, schema: Schema) -> Schema:
         version = schema.version if self._version is None else self._version

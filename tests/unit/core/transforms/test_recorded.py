@@ -1,0 +1,126 @@
+"""Every case that was recorded from the real classes (``tests/fixtures/transforms/record.py``), replayed."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.transforms.cases import CASES, Case
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.errors import BadRecord
+from headrace.core.json_data import JsonData
+from headrace.core.schema import Schema
+from headrace.core.transforms.casting import as_float
+from headrace.core.transforms.headers import header_value
+from headrace.core.transforms.record import NOTHING, SinkRecord
+from headrace.core.transforms.registry import PREDICATES, TRANSFORMS
+
+RECORDED = Path(__file__).parents[3] / "fixtures" / "transforms" / "recorded.jsonl.xz"
+_FIRST = "Debezium's gives all records the fields of the first one's headers, also those that have no such header"
+DIFFERENT = {
+    (
+        "ExtractNewRecordState delete-to-tombstone dropping, compatible true",
+        3,
+    ): "Debezium's looks for a schema and fails",
+    **{
+        (f"HeaderToValue {operation} {fields}", 2): _FIRST
+        for operation in ("move", "copy")
+        for fields in ("names,number", "source.names,number")
+    },
+}
+"""Records of cases whose outcome is meant to be another, with the reason."""
+READ_ALL_THE_SAME = (
+    "key.field.name",
+    "schema.name.adjustment.mode",
+    "logical.table.cache.size",
+    "replace.null.with.default",
+    "drop.tombstones",
+    "delete.handling.mode",
+)
+"""Options that Debezium's classes read, or read once, and do not list."""
+WITH_SCHEMAS, PLAIN = JsonData(True), JsonData(False)
+
+
+@cache
+def recorded() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lzma.decompress(RECORDED.read_bytes()).decode().splitlines()]
+
+
+def data(document: Any) -> SchemaAndValue:
+    """A document as Connect data."""
+    if document is None:
+        return NOTHING
+    if "plain" in document:
+        return PLAIN.to_connect_data(json.dumps(document["plain"]).encode())
+    text = json.dumps({"schema": document["schema"], "payload": document["payload"]}, separators=(",", ":"))
+    return WITH_SCHEMAS.to_connect_data(text.encode())
+
+
+def sink_record(given: dict[str, Any]) -> SinkRecord:
+    headers = tuple((name, text.encode()) for name, text in given["headers"])
+    return SinkRecord(given["topic"], 3, 42, given["timestamp"], data(given["key"]), data(given["value"]), headers)
+
+
+def outcome(transform: Any, given: dict[str, Any]) -> Any:
+    """What is comparable of what comes out."""
+    try:
+        made = transform(sink_record(given))
+    except BadRecord:
+        return "error"
+    if not isinstance(made, SinkRecord):
+        return made
+    headers = [(each[0], *shown(header_value(each))) for each in made.headers]
+    return made.topic, shown(made.key), shown(made.value), headers
+
+
+def told(answer: Any) -> Any:
+    """The same of a recorded outcome."""
+    if not isinstance(answer, dict):
+        return answer
+    if "error" in answer:
+        return "error"
+    headers = [(name, *shown(data(document))) for name, document in answer["headers"]]
+    return answer["topic"], shown(data(answer["key"])), shown(data(answer["value"])), headers
+
+
+def shown(found: SchemaAndValue) -> tuple[Any, Any]:
+    """Schema and value; a member that is absent is null, and a float whatever its digits say of four bytes."""
+    return found.schema, comparable(found.schema, found.value)
+
+
+def comparable(schema: Schema | None, value: Any) -> Any:
+    if isinstance(value, dict):
+        members = {name: (None if schema is None else schema.field(name), each) for name, each in value.items()}
+        return {name: comparable(kind, each) for name, (kind, each) in members.items() if each is not None}
+    of_four_bytes = isinstance(value, float) and (schema is None or schema.type == "float")
+    return as_float(value) if of_four_bytes else value
+
+
+def cases() -> list[tuple[Case, list[Any]]]:
+    answered = [line for line in recorded() if "case" in line]
+    assert [line["case"] for line in answered] == [case.name for case in CASES]
+    return [(case, line["outcomes"]) for case, line in zip(CASES, answered, strict=True)]
+
+
+@pytest.mark.parametrize(("case", "answers"), cases(), ids=lambda each: each.name if isinstance(each, Case) else "")
+def test_what_the_real_class_did(case: Case, answers: list[Any]) -> None:
+    """Topic, key, value, schemas and headers, or that the record cannot be used."""
+    plugin = (TRANSFORMS | PREDICATES)[case.class_name]
+    transform = plugin.make(plugin.options.parse(dict(case.options)))
+    for place, (given, answer) in enumerate(zip(case.records, answers, strict=True)):
+        same = outcome(transform, given) == told(answer)
+        assert same is not ((case.name, place) in DIFFERENT), answer
+
+
+@pytest.mark.parametrize("line", [each for each in recorded() if "definitions" in each], ids=lambda each: each["class"])
+def test_options_are_those_of_the_real_class(line: dict[str, Any]) -> None:
+    """Name, type, whether it must be given, default and importance."""
+    options = (TRANSFORMS | PREDICATES)[line["class"]].options
+    ours = {key.name: [str(key.type), not key.required, key.default_text, str(key.importance)] for key in options.keys}
+    assert line["definitions"].items() <= ours.items()
+    assert ours.keys() - line["definitions"].keys() <= set(READ_ALL_THE_SAME)
