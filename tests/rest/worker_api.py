@@ -37,13 +37,14 @@ class Api:
         stores: MemoryStores | None = None,
         held: HeldOffsets = nothing_held,
         host: str = "worker",
+        port: int = 8083,
         **properties: str,
     ) -> None:
         self.stores = stores or MemoryStores()
         self.tasks = StandInTasks()
         config = WorkerConfig({**WORKER, **properties})
         plugins = Plugins([LakehouseSinkConnector()])
-        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, 8083))
+        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port))
         metrics = Metrics()
         metrics.watch(self.worker.configs, self.worker.statuses)
         self.herder = Herder(self.worker, held=held)

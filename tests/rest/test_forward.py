@@ -1,0 +1,72 @@
+"""A request that another worker has to answer is sent on to it, over a real connection (``connect.md`` section 1.6)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from rest.worker_api import SHOP, Api
+
+from headrace.rest.server import RestServer, bind
+from headrace_connectors.memory.stores import MemoryStores
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[Api, Api]]:
+    """The worker that leads, behind its server, and one that follows."""
+    listener = bind("127.0.0.1", 0)
+    leader = Api(host="127.0.0.1", port=listener.getsockname()[1])
+    follower = Api(MemoryStores(shared=leader.stores), host="follower")
+    server = RestServer(leader.app, listener)
+    server.start()
+    await leader.worker.start()
+    await follower.worker.start()
+    yield leader, follower
+    await follower.worker.stop()
+    await leader.worker.stop()
+    await server.stop()
+
+
+async def test_a_connectors_life_through_a_worker_that_only_follows(pair: tuple[Api, Api]) -> None:
+    """Status, body and Location are the leader's; what was written is known here when the answer comes."""
+    leader, follower = pair
+    created = await follower.create("ä b")
+    assert created.status == 201
+    assert created.json()["config"] == {**SHOP, "name": "ä b"}
+    assert created.headers["location"] == f"http://{leader.worker.worker_id}/connectors/%C3%A4%20b"
+    path = "/connectors/%C3%A4%20b"
+    assert (await follower.call("GET", f"{path}/config")).json() == created.json()["config"]
+    assert (await follower.call("PATCH", f"{path}/config", {"tasks.max": "2"})).status == 200
+    await follower.until("RUNNING", "RUNNING", "RUNNING", name="ä b")
+    assert (await follower.call("POST", f"{path}/restart?includeTasks=true&onlyFailed=false")).status == 202
+    assert (await follower.call("POST", f"{path}/restart")).status == 204
+    for verb, status in (("pause", 202), ("stop", 204)):
+        assert (await follower.call("PUT", f"{path}/{verb}")).status == status
+    assert (await follower.call("DELETE", f"{path}/offsets")).status == 200
+    assert (await follower.call("DELETE", path)).status == 204
+    assert (await follower.call("DELETE", path)).json() == {"error_code": 404, "message": "Connector ä b not found"}
+
+
+async def test_a_request_is_sent_on_once(pair: tuple[Api, Api]) -> None:
+    """Two workers that take each other for the leader do not play ball; clients repeat a 409."""
+    _, follower = pair
+    answer = await follower.call("PUT", "/connectors/shop/pause?forward=false")
+    assert answer.status == 409
+    assert "conflicting operation" in answer.json()["message"]
+
+
+async def test_a_leader_that_cannot_be_reached_is_a_409() -> None:
+    """It has died, and the group does not know yet."""
+    with bind("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+    leader = Api(host="127.0.0.1", port=port)
+    follower = Api(MemoryStores(shared=leader.stores), host="follower")
+    await leader.worker.start()
+    await follower.worker.start()
+    answer = await follower.create()
+    assert answer.status == 409
+    assert "no known leader URL" in answer.json()["message"]
+    await follower.worker.stop()
+    await leader.worker.stop()
