@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.core.assignment import assign_topics
@@ -47,17 +47,22 @@ class Assignment:
 def assign_work(members: Mapping[str, Standing], tasks: Collection[Task], offset: int) -> dict[str, Assignment]:
     """The assignment of every member, by member.
 
-    A leader stays; otherwise who has read the most of the config topic leads, since nobody needs to wait for it.
+    A leader stays; otherwise who has read the most of the config topic leads, since nobody needs to wait for it. Who
+    comes with an older generation than others was left out meanwhile: what it held has been given to them.
     """
+    newest = max(standing.generation for standing in members.values())
+    members = {
+        member: standing if standing.generation == newest else replace(standing, leads=False, tasks=frozenset())
+        for member, standing in members.items()
+    }
     leader = min(members, key=lambda each: (not members[each].leads, -members[each].offset, each))
     labels = {_label(task): task for task in tasks}
     held = {member: {_label(task) for task in standing.tasks} for member, standing in members.items()}
     shares = assign_topics(dict.fromkeys(members, labels.keys()), held)
     owners = {labels[label]: members[member].worker for member, share in shares.items() for label in share}
-    generation = 1 + max(standing.generation for standing in members.values())
     return {
         member: Assignment(
-            generation,
+            newest + 1,
             offset,
             members[leader].worker,
             member == leader,

@@ -71,6 +71,20 @@ def test_who_has_read_most_leads() -> None:
     assert {each.leader for each in assign_work(group, [], 4).values()} == {"two"}
 
 
+def test_who_was_left_out_meanwhile_holds_nothing() -> None:
+    """A worker that stood still comes back with what it had, which others have by now, and does not take it back."""
+    one, two = ("shop", 0), ("shop", 1)
+    back = Standing("back", offset=9, generation=3, leads=True, tasks=frozenset([one, two]))
+    there = Standing("there", offset=9, generation=4, leads=True, tasks=frozenset([one, two]))
+    given_out = assign_work({"m1": back, "m2": there}, [one, two], 9)
+    assert given_out["m2"].leads
+    assert len(given_out["m2"].tasks & there.tasks) == 1
+    there = replace(there, tasks=frozenset([one]))
+    other = Standing("other", generation=4, tasks=frozenset([two]))
+    given_out = assign_work({"m1": back, "m2": there, "m3": other}, [one, two], 9)
+    assert [given_out[member].tasks for member in ("m1", "m2", "m3")] == [frozenset(), {one}, {two}]
+
+
 @given(groups, tasks)
 def test_what_is_sent_is_what_is_read(group: dict[str, Standing], wanted: frozenset[Task]) -> None:
     """Through Kafka's user data and back."""
