@@ -55,9 +55,9 @@ class Service:
         )
         stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
         self.worker = Worker(
-            config, stores, plugins.installed(), self._task_factory(), self._advertised(host), self._metrics.forget_task
+            config, stores, plugins.installed(), self._task_factory(), self._advertised(host), self._metrics
         )
-        self._metrics.watch(self.worker.configs, self.worker.statuses)
+        self._metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id)
         self.herder = Herder(self.worker, [self._feeds.check], HistoryOffsets(self._lakehouse, self._executor))
         self._server = RestServer(create_app(self.worker, self.herder, self._metrics.exposition), self._listener)
 

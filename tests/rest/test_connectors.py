@@ -10,7 +10,10 @@ import pytest
 from fix_asyncio import eventually
 from rest.worker_api import SHOP, Api
 
+from headrace import __version__
 from headrace.core.errors import Fatal, Retriable
+from headrace.core.lifecycle import State, TargetState
+from headrace.core.status import Status
 from headrace.runtime.loggers import Loggers
 from headrace_connectors.memory.stores import MemoryStores
 
@@ -201,6 +204,52 @@ async def test_the_state_of_every_task_is_a_metric(api: Api) -> None:
     text = (await api.call("GET", "/metrics")).body.decode()
     assert 'kafka_connect_connector_status{connector="shop",status="running"} 1.0' in text
     assert 'kafka_connect_connector_task_status{connector="shop",status="running",task="0"} 1.0' in text
+
+
+async def test_what_strimzis_dashboard_asks_for_is_there(api: Api) -> None:
+    """Counts of this worker and of each connector, its class, type and version, and starts by how they went."""
+    await api.create()
+    await api.create("pair", **{"tasks.max": "2"})
+    await api.until("RUNNING", "RUNNING")
+    await api.until("RUNNING", "RUNNING", "RUNNING", name="pair")
+    api.tasks.tasks["pair-1"].fail(Fatal("broken"))
+    await api.until("RUNNING", "RUNNING", "FAILED", name="pair")
+    text = (await api.call("GET", "/metrics")).body.decode()
+    for line in (
+        "worker_connector_count 2.0",
+        "worker_task_count 3.0",
+        "worker_connector_startup_attempts_total 2.0",
+        "worker_connector_startup_success_total 2.0",
+        "worker_connector_startup_failure_total 0.0",
+        "worker_task_startup_attempts_total 3.0",
+        "worker_task_startup_success_total 3.0",
+        "worker_task_startup_failure_total 0.0",
+        'worker_connector_total_task_count{connector="pair"} 2.0',
+        'worker_connector_running_task_count{connector="pair"} 1.0',
+        'worker_connector_failed_task_count{connector="pair"} 1.0',
+        'worker_connector_paused_task_count{connector="pair"} 0.0',
+        'worker_connector_unassigned_task_count{connector="pair"} 0.0',
+        'worker_connector_destroyed_task_count{connector="pair"} 0.0',
+        'worker_connector_restarting_task_count{connector="pair"} 0.0',
+        'connector_connector_class{connector="shop",connector_class="LakehouseSink"} 1.0',
+        'connector_connector_type{connector="shop",connector_type="sink"} 1.0',
+        f'connector_connector_version{{connector="shop",connector_version="{__version__}"}} 1.0',
+        'connector_task_running_ratio{connector="shop",task="0"}',
+    ):
+        assert f"\nkafka_connect_{line}" in text, line
+
+
+async def test_a_worker_shows_what_it_runs_itself(api: Api) -> None:
+    """So that sums over all workers count every task once."""
+    elsewhere = Status(State.RUNNING, "other:8083", 1)
+    await api.worker.configs.put_connector("theirs", SHOP, TargetState.STOPPED)
+    await api.until("STOPPED", name="theirs")
+    api.worker.statuses.put_connector("theirs", elsewhere)
+    api.worker.statuses.put_task("theirs", 0, elsewhere)
+    text = (await api.call("GET", "/metrics")).body.decode()
+    assert "kafka_connect_worker_connector_count 0.0" in text
+    assert "kafka_connect_worker_task_count 0.0" in text
+    assert "theirs" not in text
 
 
 async def test_a_deleted_connector_can_be_made_again_at_once(api: Api) -> None:

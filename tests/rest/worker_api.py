@@ -44,11 +44,11 @@ class Api:
         self.tasks = StandInTasks()
         config = WorkerConfig({**WORKER, **properties})
         plugins = Plugins([LakehouseSinkConnector()])
-        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port))
-        metrics = Metrics()
-        metrics.watch(self.worker.configs, self.worker.statuses)
+        self.metrics = Metrics()
+        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics)
+        self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id)
         self.herder = Herder(self.worker, held=held)
-        self.app: FastAPI = create_app(self.worker, self.herder, metrics.exposition)
+        self.app: FastAPI = create_app(self.worker, self.herder, self.metrics.exposition)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:
         """Send a JSON request."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from headrace.core.envelope_events import Errant
 from headrace.core.errors import Fatal, Stage
 from headrace.ports import DeadLetterQueue, ErrantRecord, Record
+from headrace.runtime.observation import NO_OBSERVER, Observer
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _SINK_TASK = "org.apache.kafka.connect.sink.SinkTask"
@@ -27,8 +28,10 @@ class ErrantReporter:
         log_errors: bool,
         log_messages: bool,
         converters: Mapping[Stage, str] | None = None,
+        observer: Observer = NO_OBSERVER,
     ) -> None:
         """``converters`` names the class of each converter's stage; the others are JsonConverters."""
+        self._observer = observer
         self._connector = connector
         self._dead_letter_queue = dead_letter_queue
         self._tolerate_errors = tolerate_errors
@@ -41,8 +44,8 @@ class ErrantReporter:
         if not errants:
             return
         reported = [self._errant_record(records[errant.index], errant) for errant in errants]
-        if self._dead_letter_queue is not None:
-            await self._dead_letter_queue.report(reported)
+        self._observer.errant(len(reported), skipped=self._tolerate_errors, logged=self._log_errors)
+        await self._keep(reported)
         for errant in reported if self._log_errors else ():
             log.error("%s: %s", self._connector, _log_line(errant, self._log_messages))
         if not self._tolerate_errors:
@@ -52,6 +55,16 @@ class ErrantReporter:
         converter = errant.stage.name.endswith("CONVERTER")
         class_name = self._converters.get(errant.stage, _JSON) if converter else _SINK_TASK
         return ErrantRecord(record, errant.stage, errant.error.class_name or class_name, errant.error)
+
+    async def _keep(self, reported: Sequence[ErrantRecord]) -> None:
+        if self._dead_letter_queue is None:
+            return
+        kept = False
+        try:
+            await self._dead_letter_queue.report(reported)
+            kept = True
+        finally:
+            self._observer.dead_letters(len(reported), failed=not kept)
 
     async def close(self) -> None:
         """Let go of the queue."""

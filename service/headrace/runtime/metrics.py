@@ -1,14 +1,14 @@
 """Every metric of a worker, for ``/metrics``.
 
-``kafka_connect_*`` are the names that the Strimzi dashboards know (``connect.md`` section 15), as far as there is
-something to show; ``headrace_*`` are ours, per table; ``reselect_*`` those of ``reselect.md`` section 9. Labels carry
+``kafka_connect_*`` are the names that the Strimzi dashboards know (``connect_metrics.py``, ``state_metrics.py``);
+``headrace_*`` are ours, per table; ``reselect_*`` those of ``reselect.md`` section 9. Labels carry
 names of connectors, tasks, topics and tables, never keys or values.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -17,7 +17,9 @@ from headrace import __version__
 from headrace.core.batch import Batch
 from headrace.core.cache_rows import CacheUse
 from headrace.core.events import Changes, TableId, Truncate
+from headrace.core.lifecycle import State
 from headrace.ports import Connections, TopicPartition
+from headrace.runtime.connect_metrics import StartupCounts, TaskCollector, TaskSensors
 from headrace.runtime.source_reader import Query
 from headrace.runtime.state_metrics import StateCollector
 from headrace.runtime.stores import ConfigStore, StatusStore
@@ -50,9 +52,13 @@ _RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
 class Metrics:
     """The metrics of one worker in a registry of their own, so that several workers fit into a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = CollectorRegistry()
-        self._connect_metrics()
+        self._tasks = TaskCollector(clock)
+        self._startups = StartupCounts()
+        self._connector_states: dict[str, State] = {}
+        self._task_states: dict[tuple[str, int], State] = {}
+        self.registry.register(self._tasks)
         self._table_metrics()
         self._reselect_metrics()
         self._info = Gauge("headrace_info", "This worker's version", ["version"], registry=self.registry)
@@ -70,21 +76,46 @@ class Metrics:
         noted: Callable[[str, str], None] = lambda text, place: None,
     ) -> TaskMetrics:
         """What observes a task; ``topic_seen`` hears of each topic at its first record, ``noted`` of each note."""
-        return TaskMetrics(self, (connector, str(number)), topic_seen, noted)
+        sensors = self._tasks.task(connector, number)
+        return TaskMetrics(self, (connector, str(number)), sensors, topic_seen, noted)
 
     def reselects(self, connector: str, number: int) -> ReselectTaskMetrics:
         """What counts the reselects of a task."""
         return ReselectTaskMetrics(self, (connector, str(number)))
 
-    def forget_task(self, connector: str, number: int) -> None:
+    def connector_state(self, connector: str, state: State) -> None:
+        """A start of a connector ends in RUNNING or FAILED (``runtime/observation.py: StateObserver``)."""
+        before = self._connector_states.get(connector)
+        if state is State.DESTROYED:
+            self._connector_states.pop(connector, None)
+            return
+        self._connector_states[connector] = state
+        if state is State.FAILED or (state is State.RUNNING and before not in (State.RUNNING, State.PAUSED)):
+            self._startups.add("connector", succeeded=state is State.RUNNING)
+
+    def task_state(self, connector: str, number: int, state: State) -> None:
+        """A start of a task ends in RUNNING, or in FAILED or RESTARTING without having run."""
+        before = self._task_states.get((connector, number), State.UNASSIGNED)
+        self._task_states[connector, number] = state
+        self._tasks.task(connector, number).moved(state)
+        if state is State.DESTROYED:
+            self._task_states.pop((connector, number), None)
+            self._forget_task(connector, number)
+        elif state is State.RUNNING and before is not State.PAUSED:
+            self._startups.add("task", succeeded=True)
+        elif state is State.FAILED and before is not State.RUNNING:
+            self._startups.add("task", succeeded=False)
+
+    def _forget_task(self, connector: str, number: int) -> None:
         """Drop what a task that has gone would still show as present; counters stay, as Prometheus wants them."""
+        self._tasks.task(connector, number).gone()
         reselect = (self.cache_rows, self.cache_bytes, self.cache_poisoned, self.cache_oldest, self.source_connections)
-        for gauge in (self.lag_max, self.partitions, self.lag, self.freshness_now, *reselect):
+        for gauge in (self.lag, self.freshness_now, *reselect):
             gauge.remove_by_labels({"connector": connector, "task": str(number)})
 
-    def watch(self, configs: ConfigStore, statuses: StatusStore) -> None:
-        """Show the states of connectors and tasks, as they are at each scrape."""
-        self.registry.register(StateCollector(configs, statuses))
+    def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str) -> None:
+        """Show the states of the worker's connectors and tasks, as they are at each scrape."""
+        self.registry.register(StateCollector(configs, statuses, worker_id, self._startups))
 
     def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, doc, labels, registry=self.registry)
@@ -94,16 +125,6 @@ class Metrics:
 
     def _histogram(self, name: str, doc: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, doc, labels, registry=self.registry, buckets=buckets)
-
-    def _connect_metrics(self) -> None:
-        sink, error, task = "kafka_connect_sink_task_", "kafka_connect_task_error_", "kafka_connect_connector_task_"
-        self.read = self._counter(f"{sink}sink_record_read", "Records read from Kafka", _TASK)
-        self.sent = self._counter(f"{sink}sink_record_send", "Records written to a table", _TASK)
-        self.lag_max = self._gauge(f"{sink}sink_record_lag_max", "Largest lag of the task's partitions", _TASK)
-        self.partitions = self._gauge(f"{sink}partition_count", "Partitions of the task", _TASK)
-        self.commits = self._counter(f"{sink}offset_commit_completion", "Offset commits that went through", _TASK)
-        self.failures = self._counter(f"{error}total_record_failures", "Records that could not be used", _TASK)
-        self.batch_size = self._gauge(f"{task}batch_size_max", "Largest batch so far, in records", _TASK)
 
     def _table_metrics(self) -> None:
         self.events = self._counter("headrace_events", "Change events written", _TABLE)
@@ -155,15 +176,16 @@ class TaskMetrics:
         self,
         metrics: Metrics,
         labels: tuple[str, str],
+        sensors: TaskSensors,
         topic_seen: Callable[[str], None],
         noted: Callable[[str, str], None],
     ) -> None:
         self._metrics = metrics
         self._labels = labels
+        self._sensors = sensors
         self._topic_seen = topic_seen
         self._noted = noted
         self._topics: set[str] = set()
-        self._largest = 0
 
     @contextmanager
     def stage(self, table: str, stage: str) -> Iterator[None]:
@@ -176,14 +198,38 @@ class TaskMetrics:
             self._metrics.stage_cpu.labels(*labels).inc(time.thread_time() - cpu)
             self._metrics.stage.labels(*labels).inc(time.perf_counter() - begin)
 
-    def decoded(self, partition: TopicPartition, records: int, skipped: int, errant: int) -> None:
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """A new assignment."""
+        self._sensors.assigned(partitions)
+
+    def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
         """A chunk was decoded."""
-        self._metrics.read.labels(*self._labels).inc(records)
-        self._metrics.failures.labels(*self._labels).inc(errant)
+        self._sensors.count("sink_task_sink_record_read_total", records)
         self._metrics.skipped.labels(*self._labels, partition.topic).inc(skipped)
         if records and partition.topic not in self._topics:
             self._topics.add(partition.topic)
             self._topic_seen(partition.topic)
+
+    def taken(self, partition: TopicPartition, end: int, records: int) -> None:
+        """A chunk waits to be written."""
+        self._sensors.taken(partition, end, records)
+
+    def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
+        """Records could not be used."""
+        for name in ("total_record_failures", "total_record_errors"):
+            self._sensors.count(f"task_error_{name}", records)
+        self._sensors.count("task_error_total_records_skipped", records if skipped else 0)
+        self._sensors.count("task_error_total_errors_logged", records if logged else 0)
+        self._sensors.last_error = int(time.time() * 1000)
+
+    def dead_letters(self, records: int, *, failed: bool) -> None:
+        """Records were sent to the dead letter queue."""
+        self._sensors.count("task_error_deadletterqueue_produce_requests", records)
+        self._sensors.count("task_error_deadletterqueue_produce_failures", records if failed else 0)
+
+    def retried(self) -> None:
+        """A write is repeated."""
+        self._sensors.count("task_error_total_retries")
 
     def noted(self, text: str, place: str) -> None:
         """Something is not guaranteed."""
@@ -198,23 +244,26 @@ class TaskMetrics:
         """A batch is durable and visible."""
         metrics, labels = self._metrics, (*self._labels, batch.table)
         events = 1 if isinstance(batch.content, Truncate) else len(batch.content)
-        metrics.sent.labels(*self._labels).inc(events)
+        self._sensors.count("sink_task_sink_record_send_total", events)
         metrics.events.labels(*labels).inc(events)
         metrics.batches.labels(*labels, batch.trigger).inc()
         metrics.batch_rows.labels(*labels).observe(events)
         metrics.write.labels(*labels).observe(seconds)
-        self._largest = max(self._largest, events)
-        metrics.batch_size.labels(*self._labels).set(self._largest)
+        self._sensors.wrote(events, seconds)
         self._fresh(labels, newest_source_time(batch), now)
 
-    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
         """The group's offsets have moved."""
-        self._metrics.commits.labels(*self._labels).inc()
+        self._sensors.settled(offsets)
+        self._sensors.committed(seconds)
+
+    def uncommitted(self, *, refused: bool) -> None:
+        """A commit failed."""
+        self._sensors.uncommitted(refused=refused)
 
     def lag(self, lag: Mapping[TopicPartition, int]) -> None:
         """Records between fetch positions and ends."""
-        self._metrics.partitions.labels(*self._labels).set(len(lag))
-        self._metrics.lag_max.labels(*self._labels).set(max(lag.values(), default=0))
+        self._sensors.lagging(lag)
         for partition, records in lag.items():
             self._metrics.lag.labels(*self._labels, partition.topic, str(partition.partition)).set(records)
 

@@ -1,12 +1,16 @@
-"""What a sink task says about its work; metrics listen (``runtime/metrics.py``). Calls come from loop and threads."""
+"""What a sink task and its worker say about their work; metrics listen (``runtime/metrics.py``).
+
+Calls come from the loop, those of ``stage`` from threads as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from headrace.core.batch import Batch
+from headrace.core.lifecycle import State
 from headrace.ports import TopicPartition
 
 
@@ -19,8 +23,23 @@ class Observer(Protocol):
         A stage begins and ends in one thread, so that its CPU time can be told as well.
         """
 
-    def decoded(self, partition: TopicPartition, records: int, skipped: int, errant: int) -> None:
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """A new assignment; nothing of the old one is in memory any more."""
+
+    def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
         """A chunk was decoded."""
+
+    def taken(self, partition: TopicPartition, end: int, records: int) -> None:
+        """A chunk that ends before offset ``end`` waits to be written."""
+
+    def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
+        """Records could not be used; they are left out, or the task ends."""
+
+    def dead_letters(self, records: int, *, failed: bool) -> None:
+        """Records were sent to the dead letter queue, which took them or did not."""
+
+    def retried(self) -> None:
+        """A step failed for a passing reason and is repeated."""
 
     def noted(self, text: str, place: str) -> None:
         """Something is not guaranteed for a topic, or a column of it; said once."""
@@ -31,18 +50,46 @@ class Observer(Protocol):
     def written(self, batch: Batch, seconds: float, now: float) -> None:
         """A batch is durable. ``now`` is the wall clock in seconds, for the freshness of its rows."""
 
-    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
         """The group's offsets have moved."""
+
+    def uncommitted(self, *, refused: bool) -> None:
+        """A commit failed for a passing reason, or came too late and was refused."""
 
     def lag(self, lag: Mapping[TopicPartition, int]) -> None:
         """Records between the fetch positions and the ends of the partitions."""
+
+
+class StateObserver(Protocol):
+    """Hears in which states connectors and tasks of this worker are."""
+
+    def connector_state(self, connector: str, state: State) -> None:
+        """A connector has come into a state; FAILED and RUNNING are what a start comes to."""
+
+    def task_state(self, connector: str, number: int, state: State) -> None:
+        """A task has come into a state; DESTROYED: it is gone."""
 
 
 class _Silent:
     def stage(self, table: str, stage: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def decoded(self, partition: TopicPartition, records: int, skipped: int, errant: int) -> None:
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        pass
+
+    def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
+        pass
+
+    def taken(self, partition: TopicPartition, end: int, records: int) -> None:
+        pass
+
+    def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
+        pass
+
+    def dead_letters(self, records: int, *, failed: bool) -> None:
+        pass
+
+    def retried(self) -> None:
         pass
 
     def noted(self, text: str, place: str) -> None:
@@ -54,7 +101,10 @@ class _Silent:
     def written(self, batch: Batch, seconds: float, now: float) -> None:
         pass
 
-    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
+        pass
+
+    def uncommitted(self, *, refused: bool) -> None:
         pass
 
     def lag(self, lag: Mapping[TopicPartition, int]) -> None:
@@ -63,3 +113,15 @@ class _Silent:
 
 NO_OBSERVER: Observer = _Silent()
 """Hears nothing."""
+
+
+class _SilentStates:
+    def connector_state(self, connector: str, state: State) -> None:
+        pass
+
+    def task_state(self, connector: str, number: int, state: State) -> None:
+        pass
+
+
+NO_STATE_OBSERVER: StateObserver = _SilentStates()
+"""Hears nothing either."""

@@ -111,6 +111,7 @@ class SinkTask:
             log_errors=options.log_errors,
             log_messages=options.log_messages,
             converters=options.converters,
+            observer=observer,
         )
         self._executor = executor
         self._on_failure = on_failure
@@ -206,12 +207,13 @@ class SinkTask:
 
     async def _take(self, chunk: Chunk) -> None:
         decoded = await self._decode_with_patience(chunk)
-        self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped, len(decoded.errant))
+        self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped)
         await self._errants.report(chunk.records, decoded.errant)
         self._note_what_no_cell_shows(chunk, decoded)
         self._heed_what_is_not_told(chunk.partition.topic, decoded)
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
             return
+        self._observer.taken(chunk.partition, chunk.end, len(chunk.records))
         self._kept.keep(chunk)
         pieces = [(self._table_name(topic, chunk, piece), piece) for topic, piece in _topics(chunk, decoded)]
         self._batches.add(chunk.partition, chunk.end, pieces, time.monotonic(), chunk.behind)
@@ -226,6 +228,7 @@ class SinkTask:
         return await retry.copy(stop=stop_after_delay(WRITE_PATIENCE))(self._in_thread, self._decode, chunk)
 
     def _decode_failed(self, partition: TopicPartition, error: BaseException) -> None:
+        self._observer.retried()
         log.warning("%s: decoding %s-%d failed and is repeated: %s", self._options.connector, *partition, error)
 
     def _decode(self, chunk: Chunk) -> Decoded:
@@ -265,6 +268,7 @@ class SinkTask:
         self._begun.clear()
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
+        self._observer.assigned(partitions)
         self._gate_open = True
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 
@@ -352,10 +356,10 @@ class SinkTask:
             partition = TopicPartition(each.version.topic, each.version.partition)
             record = self._kept.record(partition, each.version.offset)
             await self._errants.report([record], [Errant(0, Stage.TASK_PUT, each.error)])
-            self._observer.decoded(partition, 0, 0, 1)
             self._post_processor.lost(*partition, each.version.offset)
 
     def _write_failed(self, batch: Batch, error: BaseException) -> None:
+        self._observer.retried()
         log.warning("%s: writing %s failed and is repeated: %s", self._options.connector, batch.table, error)
 
     def _note_idle(self) -> None:
@@ -380,13 +384,16 @@ class SinkTask:
         if not offsets:
             return
         await self._in_thread(failpoints.reach, "before-offset-commit")
+        began = time.monotonic()
         try:
             await self._feed.commit(offsets)
-            self._observer.committed(offsets)
+            self._observer.committed(offsets, time.monotonic() - began)
             await self._in_thread(self._post_processor.settled, offsets)
         except Fenced as error:
+            self._observer.uncommitted(refused=True)
             log.warning("%s: offsets were refused, the records are read again: %s", self._options.connector, error)
         except Retriable as error:
+            self._observer.uncommitted(refused=False)
             log.warning("%s: offsets could not be committed yet: %s", self._options.connector, error)
             self._uncommitted = {**offsets, **self._uncommitted}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from headrace.core.lifecycle import State
+from headrace.core.status import Status
+from headrace.runtime.connect_metrics import StartupCounts
 from headrace.runtime.stores import ConfigStore, StatusStore
 
 _COUNTED = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.DESTROYED, State.RESTARTING)
@@ -16,28 +18,55 @@ _PREFIX = "kafka_connect_"
 
 
 class StateCollector(Collector):
-    """Reads the stores when it is scraped, so that no state can be forgotten or left behind."""
+    """Reads the stores when it is scraped, so that no state can be forgotten or left behind.
 
-    def __init__(self, configs: ConfigStore, statuses: StatusStore) -> None:
+    Each worker shows what it runs itself, so that sums over all workers count everything once.
+    """
+
+    def __init__(
+        self, configs: ConfigStore, statuses: StatusStore, worker_id: str, startups: StartupCounts | None = None
+    ) -> None:
         self._configs = configs
         self._statuses = statuses
+        self._worker_id = worker_id
+        self._startups = startups or StartupCounts()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """One sample per connector, per task, and the counts of both."""
         names = self._configs.state.connectors()
-        tasks = [(name, number, seen.state) for name in names for number, seen in self._statuses.tasks(name)]
-        yield _gauge("worker_connector_count", "Connectors", len(names))
+        tasks = [
+            (name, number, seen.state)
+            for name in names
+            for number, seen in self._statuses.tasks(name)
+            if seen.worker_id == self._worker_id
+        ]
+        here = [name for name in names if self._connector(name) is not None]
+        yield _gauge("worker_connector_count", "Connectors", len(here))
         yield _gauge("worker_task_count", "Tasks", len(tasks))
-        yield self._connector_states(names)
+        yield from self._startups.collect()
+        yield self._connector_states(here)
+        yield from self._connector_infos(here)
         yield _task_states(tasks)
-        yield from _task_counts(names, tasks)
+        yield from _task_counts(list(dict.fromkeys([*here, *(name for name, _, _ in tasks)])), tasks)
+
+    def _connector(self, name: str) -> Status | None:
+        seen = self._statuses.connector(name)
+        return seen if seen is not None and seen.worker_id == self._worker_id else None
+
+    def _connector_infos(self, names: list[str]) -> Iterator[GaugeMetricFamily]:
+        """Class, type and version, each as a label of a gauge that is 1."""
+        known = {name: self._configs.state.connector_config(name) or {} for name in names}
+        versions = {name: seen.version for name in names if (seen := self._connector(name)) is not None}
+        yield _info("class", {name: config.get("connector.class") for name, config in known.items()})
+        yield _info("type", dict.fromkeys(names, "sink"))
+        yield _info("version", versions)
 
     def _connector_states(self, names: list[str]) -> GaugeMetricFamily:
         family = GaugeMetricFamily(
             f"{_PREFIX}connector_status", "State of each connector", labels=("connector", "status")
         )
         for name in names:
-            seen = self._statuses.connector(name)
+            seen = self._connector(name)
             if seen is not None:
                 family.add_metric((name, seen.state.lower()), 1)
         return family
@@ -63,6 +92,15 @@ def _task_counts(names: list[str], tasks: list[tuple[str, int, State]]) -> Itera
     for name in names:
         family.add_metric((name,), sum(counts[name, state] for state in _COUNTED))
     yield family
+
+
+def _info(what: str, values: Mapping[str, str | None]) -> GaugeMetricFamily:
+    label = f"connector_{what}"
+    family = GaugeMetricFamily(f"{_PREFIX}connector_{label}", f"The connector's {what}", labels=("connector", label))
+    for name, value in values.items():
+        if value is not None:
+            family.add_metric((name, value), 1)
+    return family
 
 
 def _gauge(name: str, doc: str, value: float) -> GaugeMetricFamily:

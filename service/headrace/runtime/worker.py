@@ -22,6 +22,7 @@ from headrace.ports import Stores
 from headrace.runtime.cluster import Cluster
 from headrace.runtime.config_providers import config_providers
 from headrace.runtime.loggers import Loggers
+from headrace.runtime.observation import NO_STATE_OBSERVER, StateObserver
 from headrace.runtime.plugins import Plugins
 from headrace.runtime.retry import retrying
 from headrace.runtime.stores import ConfigStore, StatusStore
@@ -57,7 +58,7 @@ class Worker:
         plugins: Plugins,
         task_factory: TaskFactory,
         advertised: tuple[str, int],
-        task_gone: Callable[[str, int], None] = lambda connector, number: None,
+        states: StateObserver = NO_STATE_OBSERVER,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         loggers: Loggers | None = None,
     ) -> None:
@@ -86,7 +87,7 @@ class Worker:
             task_factory,
             supervision(config),
             self.worker_id,
-            task_gone,
+            states,
         )
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from headrace.core.lifecycle import CONNECTOR, Event, State, TargetState, next_s
 from headrace.core.status import Status
 from headrace.runtime.cluster import Cluster
 from headrace.runtime.config_providers import ConfigProviders
+from headrace.runtime.observation import StateObserver
 from headrace.runtime.plugins import ConnectorPlugin, Plugins
 from headrace.runtime.stores import ConfigStore, StatusStore
 from headrace.runtime.trace import render, summary
@@ -45,7 +46,7 @@ class ConnectorContext:
     task_factory: TaskFactory
     supervision: Supervision
     worker_id: str
-    task_gone: Callable[[str, int], None]
+    states: StateObserver
 
 
 class WorkerConnector:
@@ -158,6 +159,7 @@ class WorkerConnector:
     async def _delete(self) -> None:
         await self._end_tasks(list(self._tasks), Event.DELETE)
         self._state = State.DESTROYED
+        self._context.states.connector_state(self.name, self._state)
         if self._context.cluster.leads:
             self._forget_task_statuses(0)
             self._context.statuses.forget_topics(self.name)
@@ -223,8 +225,7 @@ class WorkerConnector:
         ours = self._context.cluster.owns(self.name, number)
         if ours or state is State.DESTROYED or self._was_seen_here(number):
             self._context.statuses.put_task(self.name, number, self._shown(state, version, trace))
-        if state is State.DESTROYED or not ours:
-            self._context.task_gone(self.name, number)
+        self._context.states.task_state(self.name, number, state if ours else State.DESTROYED)
 
     def _was_seen_here(self, number: int) -> bool:
         seen = self._context.statuses.task(self.name, number)
@@ -238,6 +239,7 @@ class WorkerConnector:
     def _move(self, event: Event, trace: str | None = None) -> None:
         before = State.UNASSIGNED if self._state is State.DESTROYED else self._state
         self._state = next_state(CONNECTOR, before, event)
+        self._context.states.connector_state(self.name, self._state)
         seen = self._seen(self._state, trace)
         if seen != self._context.statuses.connector(self.name):
             self._context.statuses.put_connector(self.name, seen)

@@ -10,6 +10,7 @@ import pytest
 from headrace.core.batch import Batch, Trigger
 from headrace.core.cache_rows import CacheUse
 from headrace.core.events import RowVersion, TableId, Truncate
+from headrace.core.lifecycle import State
 from headrace.ports import Connections, TopicPartition
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.source_reader import Query
@@ -52,7 +53,7 @@ def test_a_topic_is_reported_at_its_first_record() -> None:
     seen = list[str]()
     observer = Metrics().task("shop", 0, seen.append)
     for records in (0, 5, 5):
-        observer.decoded(ORDERS, records, 0, 0)
+        observer.decoded(ORDERS, records, 0)
     assert seen == ["shop.orders"]
 
 
@@ -82,7 +83,7 @@ def test_a_task_that_has_gone_has_no_lag() -> None:
     metrics = Metrics()
     metrics.task("shop", 0, lambda topic: None).lag({ORDERS: 4})
     metrics.task("shop", 1, lambda topic: None).lag({ORDERS: 5})
-    metrics.forget_task("shop", 0)
+    metrics.task_state("shop", 0, State.DESTROYED)
     assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", connector="shop", task="0") is None
     assert _value(metrics, "kafka_connect_sink_task_sink_record_lag_max", connector="shop", task="1") == 5.0
 

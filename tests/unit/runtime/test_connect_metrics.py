@@ -1,0 +1,225 @@
+"""What Kafka Connect's dashboards read: every name of ``connect.md`` section 15, each with a measured value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from headrace.core.batch import Batch, Trigger
+from headrace.core.envelope_events import Errant
+from headrace.core.errors import BadRecord, Fatal, Retriable, Stage
+from headrace.core.events import RowVersion, TableId, Truncate
+from headrace.core.lifecycle import State
+from headrace.ports import ErrantRecord, TopicPartition
+from headrace.runtime.errant_reporter import ErrantReporter
+from headrace.runtime.metrics import Metrics, TaskMetrics
+from headrace.runtime.recent import Recent
+from headrace_connectors.memory.feed import MemoryRecord
+
+ORDERS = TopicPartition("shop.orders", 0)
+TASK = {"connector": "shop", "task": "0"}
+TABLE = TableId("shop", "shop", "public", "orders")
+
+
+class Clock:
+    """Time as a test sets it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Scene:
+    """The metrics of one task and the clock."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.metrics = Metrics(self.clock)
+        self.task: TaskMetrics = self.metrics.task("shop", 0, lambda topic: None)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"kafka_connect_{name}", {**TASK, **labels})
+
+    def write(self, seconds: float) -> None:
+        content = Truncate(TABLE, RowVersion(b"", "shop.orders", 0, 1, 0))
+        self.task.written(Batch(1, "orders", content, {ORDERS: 2}, Trigger.AGE, 0.0, (0,)), seconds, 0.0)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A task that has just been made."""
+    return Scene()
+
+
+def test_what_is_read_is_active_until_its_offsets_are_committed(scene: Scene) -> None:
+    """Also records that become no rows; a new assignment begins with nothing."""
+    scene.task.assigned([ORDERS])
+    for end, records in ((5, 5), (8, 3)):
+        scene.task.decoded(ORDERS, records, 0)
+        scene.task.taken(ORDERS, end, records)
+    assert scene.value("sink_task_sink_record_active_count") == 8
+    scene.task.committed({ORDERS: 5}, 0.02)
+    assert scene.value("sink_task_sink_record_active_count") == 3
+    scene.task.assigned([ORDERS, TopicPartition("shop.orders", 1)])
+    assert scene.value("sink_task_sink_record_active_count") == 0
+    assert scene.value("sink_task_partition_count") == 2
+    assert scene.value("sink_task_sink_record_read_total") == 8
+
+
+def test_rates_and_averages_are_those_of_the_last_minute(scene: Scene) -> None:
+    """A minute later they tell of nothing, while totals stand."""
+    scene.task.assigned([ORDERS])
+    scene.task.decoded(ORDERS, 120, 0)
+    scene.write(0.25)
+    scene.write(0.75)
+    assert scene.value("sink_task_sink_record_read_rate") == 2
+    assert scene.value("sink_task_put_batch_avg_time_ms") == 500
+    assert scene.value("sink_task_put_batch_max_time_ms") == 750
+    assert scene.value("connector_task_batch_size_avg") == 1
+    scene.clock.now += 61
+    assert scene.value("sink_task_sink_record_read_rate") == 0
+    assert scene.value("sink_task_sink_record_read_total") == 120
+    assert math.isnan(scene.value("sink_task_put_batch_max_time_ms") or 0)
+
+
+def test_commits_are_counted_by_how_they_went(scene: Scene) -> None:
+    """Refused ones came too late, others are tried again."""
+    scene.task.assigned([ORDERS])
+    scene.task.committed({ORDERS: 1}, 0.02)
+    scene.task.committed({ORDERS: 2}, 0.04)
+    scene.task.uncommitted(refused=False)
+    scene.task.uncommitted(refused=True)
+    assert scene.value("sink_task_offset_commit_seq_no") == 4
+    assert scene.value("sink_task_offset_commit_completion_total") == 2
+    assert scene.value("sink_task_offset_commit_skip_total") == 1
+    assert scene.value("connector_task_offset_commit_success_percentage") == 0.5
+    assert scene.value("connector_task_offset_commit_failure_percentage") == 0.5
+    assert scene.value("connector_task_offset_commit_avg_time_ms") == pytest.approx(30)
+    assert scene.value("connector_task_offset_commit_max_time_ms") == pytest.approx(40)
+
+
+def test_the_time_in_a_state_is_a_share_of_the_task_life(scene: Scene) -> None:
+    """From the moment when the worker took it up."""
+    for state, seconds in ((State.UNASSIGNED, 10), (State.RUNNING, 60), (State.PAUSED, 30)):
+        scene.metrics.task_state("shop", 0, state)
+        scene.clock.now += seconds
+    assert scene.value("connector_task_running_ratio") == 0.6
+    assert scene.value("connector_task_pause_ratio") == 0.3
+
+
+def test_a_task_that_has_gone_keeps_its_counts_alone(scene: Scene) -> None:
+    """An alert on what it showed would never end."""
+    scene.metrics.task_state("shop", 0, State.RUNNING)
+    scene.task.decoded(ORDERS, 5, 0)
+    scene.task.lag({ORDERS: 7})
+    scene.metrics.task_state("shop", 0, State.DESTROYED)
+    assert scene.value("sink_task_sink_record_lag_max") is None
+    assert scene.value("connector_task_running_ratio") is None
+    assert scene.value("sink_task_sink_record_read_total") == 5
+
+
+def test_starts_are_counted_by_how_they_went(scene: Scene) -> None:
+    """A task that fails after it has run was started well; a resume is no start."""
+    for state in (State.UNASSIGNED, State.FAILED, State.RESTARTING, State.RUNNING, State.PAUSED, State.RUNNING):
+        scene.metrics.task_state("shop", 0, state)
+    scene.metrics.task_state("shop", 0, State.FAILED)
+    for state in (State.FAILED, State.RUNNING, State.RUNNING):
+        scene.metrics.connector_state("shop", state)
+
+    def started(kind: str, what: str) -> float | None:
+        families = scene.metrics._startups.collect()
+        [sample] = [s for f in families for s in f.samples if s.name.endswith(f"{kind}_startup_{what}_total")]
+        return sample.value
+
+    for kind in ("task", "connector"):
+        assert [started(kind, what) for what in ("attempts", "success", "failure")] == [2, 1, 1]
+
+
+class Letters:
+    """A dead letter queue that may be down."""
+
+    down = False
+
+    async def start(self) -> None:
+        pass
+
+    async def report(self, errant: Sequence[ErrantRecord]) -> None:
+        if self.down:
+            raise Retriable("down")
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("tolerant", [True, False])
+async def test_errors_are_counted_where_records_are_given_up(scene: Scene, tolerant: bool) -> None:
+    """With what became of them: left out, logged, in the dead letter queue or not."""
+    letters = Letters()
+    reporter = ErrantReporter(
+        "shop", letters, tolerate_errors=tolerant, log_errors=True, log_messages=False, observer=scene.task
+    )
+    records = [MemoryRecord("shop.orders", 0, offset, 0, b"k", b"{", ()) for offset in range(3)]
+    errants = [Errant(index, Stage.VALUE_CONVERTER, BadRecord("broken")) for index in (0, 2)]
+    if tolerant:
+        await reporter.report(records, errants)
+        letters.down = True
+        with pytest.raises(Retriable):
+            await reporter.report(records, errants[:1])
+    else:
+        with pytest.raises(Fatal):
+            await reporter.report(records, errants)
+    scene.task.retried()
+    scene.metrics.task_state("shop", 0, State.RUNNING)
+    seen = 3 if tolerant else 2
+    for name in ("total_record_failures", "total_record_errors", "total_errors_logged"):
+        assert scene.value(f"task_error_{name}") == seen
+    assert scene.value("task_error_total_records_skipped") == (seen if tolerant else 0)
+    assert scene.value("task_error_deadletterqueue_produce_requests") == seen
+    assert scene.value("task_error_deadletterqueue_produce_failures") == (1 if tolerant else 0)
+    assert scene.value("task_error_total_retries") == 1
+    assert (scene.value("task_error_last_error_timestamp") or 0) > 1.6e12
+
+
+def test_recent_numbers_do_not_mix_with_those_of_the_same_second_a_minute_ago() -> None:
+    """The buckets are used again and again."""
+    recent = Recent()
+    recent.add(5, 10.5)
+    recent.add(7, 10.9)
+    assert (recent.average(10.9), recent.largest(69.9), recent.rate(10.9)) == (6, 7, 0.2)
+    recent.add(1, 70.1)
+    assert (recent.average(70.1), recent.largest(70.1)) == (1, 1)
+
+
+NAMES = """
+sink_task: sink_record_read_total sink_record_send_total sink_record_active_count sink_record_lag_max partition_count
+  offset_commit_seq_no offset_commit_completion_total offset_commit_skip_total put_batch_avg_time_ms
+  put_batch_max_time_ms sink_record_read_rate sink_record_send_rate offset_commit_completion_rate
+  offset_commit_skip_rate
+task_error: total_record_failures total_record_errors total_records_skipped total_retries total_errors_logged
+  deadletterqueue_produce_requests deadletterqueue_produce_failures last_error_timestamp
+connector_task: running_ratio pause_ratio batch_size_avg batch_size_max offset_commit_avg_time_ms
+  offset_commit_max_time_ms offset_commit_success_percentage offset_commit_failure_percentage
+"""
+
+
+def test_every_name_of_a_task_is_there(scene: Scene) -> None:
+    """As a scrape of the text shows it."""
+    scene.metrics.task_state("shop", 0, State.RUNNING)
+    scene.task.lag({ORDERS: 7})
+    scene.task.errant(1, skipped=True, logged=False)
+    families = text_string_to_metric_families(scene.metrics.exposition()[0].decode())
+    shown = {sample.name for family in families for sample in family.samples if sample.labels == TASK}
+    group = ""
+    wanted = set()
+    for word in NAMES.split():
+        if word.endswith(":"):
+            group = word[:-1]
+        else:
+            wanted.add(f"kafka_connect_{group}_{word}")
+    assert shown == wanted
