@@ -9,9 +9,9 @@ from headrace_dev.server import wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
-WARM_ROUNDS = 2
-"""After these, caches, pools and the allocator's arenas have their size."""
 MAY_GROW_MEGABYTES = 40
+"""From the first half of the rounds to the second. Caches, pools and arenas have their size by then; batches are larger
+or smaller as the machine is busy, so that single rounds differ by 30 MB. It is about 400 bytes an event."""
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_steady_load_with_pauses(lane: Lane, rounds: int, transactions: int) -> 
         files = sum(1 for path in lane.warehouse.rglob("*") if path.is_file())
         print(f"round {number}: {written:.0f} events, {rows} rows, worker and JVM {sizes[-1]} MB, {files} files")
     own = [worker for worker, _ in sizes]
-    assert max(own) - max(own[:WARM_ROUNDS]) < MAY_GROW_MEGABYTES
+    assert max(own) - max(own[: -(-rounds // 2)]) < MAY_GROW_MEGABYTES
