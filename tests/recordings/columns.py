@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from recordings import canonical, mariadb_types, oracle_types
+from recordings import canonical, mariadb_types, oracle_types, sqlserver_types
 from recordings.forms import Form
 from recordings.records import DumpedTable, Variant
 
 _FORMS: Mapping[str, Callable[[str, Variant], Form | None]] = {
     "postgres": canonical.form,
     "mariadb": mariadb_types.form,
+    "mysql": mariadb_types.form,
     "oracle": oracle_types.form,
+    "sqlserver": sqlserver_types.form,
 }
 
 

@@ -27,7 +27,13 @@ MARIADB = ("my", "myns")
 """The recordings of MariaDB: with schemas and without."""
 ORACLE = tuple(f"{name}-{mode}" for name in ("ora", "orans") for mode in ("bytes", *TEXTS))
 """The constructed recordings of Oracle: with schemas and without, in every ``binary.handling.mode``."""
+SQL_SERVER = ("sqlserver", "sqlserverns")
+"""The constructed recordings of SQL Server: with schemas and without."""
+MYSQL = ("mysql", "mysqlns")
+"""The constructed recordings of MySQL: with schemas and without."""
+ALL = (*VARIANTS, *MARIADB, *ORACLE, *SQL_SERVER, *MYSQL)
 
+_CONSTRUCTED = ("oracle", "sqlserver", "mysql")
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 
 
@@ -67,7 +73,7 @@ class Variant:
     @property
     def recording_file(self) -> Path:
         """The records of every topic of this variant's connector."""
-        name = f"{self.name.split('-')[0]}.constructed" if self.source == "oracle" else self.name
+        name = f"{self.name.split('-')[0]}.constructed" if self.source in _CONSTRUCTED else self.name
         return FIXTURES / self.source / "recordings" / f"{name}.jsonl.xz"
 
     @property
@@ -97,26 +103,29 @@ def variant(name: str) -> Variant:
     """The configuration of the recording called ``name``."""
     if name in ORACLE:
         return _oracle(name)
-    return _mariadb(name) if name in (*MARIADB, "mymin") else _postgres(name)
+    for source, names in (("mariadb", (*MARIADB, "mymin")), ("sqlserver", SQL_SERVER), ("mysql", MYSQL)):
+        if name in names:
+            return _with_defaults(name, source, schemas=name == names[0])
+    return _postgres(name)
 
 
-def _mariadb(name: str) -> Variant:
+def _with_defaults(name: str, source: str, *, schemas: bool) -> Variant:
     """The connector had its defaults; only the converters differ."""
     return Variant(
         name=name,
         prefix=name,
         decimals="precise",
-        times="adaptive_time_microseconds",
+        times="adaptive" if source == "sqlserver" else "adaptive_time_microseconds",
         binary="bytes",
         hstore="json",
         intervals="numeric",
         unknown_types=False,
         adjusted_names=False,
         placeholder=DEFAULT_PLACEHOLDER,
-        key_schemas=name == "my",
-        bare=name != "my",
+        key_schemas=schemas,
+        bare=not schemas,
         release="3.5",
-        source="mariadb",
+        source=source,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from recordings.comparison import compared_tables, expectation, problems, records_of, row_key
 from recordings.differences import NEVER_TYPED
 from recordings.images import key_fields, last_images
-from recordings.records import MARIADB, ORACLE, VARIANTS, variant
+from recordings.records import ALL, variant
 
 from headrace.core.unavailable import Placeholder
 
@@ -20,7 +20,7 @@ def _without(names: Collection[str], row: Mapping[str, Any]) -> Mapping[str, Any
     return {name: value for name, value in row.items() if name not in names}
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, *MARIADB, *ORACLE])
+@pytest.mark.parametrize("name", ALL)
 def test_wire_equals_dump(name: str) -> None:
     """Whatever the last event of a row tells equals the dump in every type and mode, or is a named difference."""
     of = variant(name)

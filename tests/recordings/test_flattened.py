@@ -15,11 +15,13 @@ from recordings.images import key_fields
 from recordings.records import DumpedTable, RecordedRecord, Variant, batches, variant
 from recordings.replay import Chunk, Replay
 
-NAMES = ("a", "b", "my", "myns", "ora-bytes", "orans-hex")
+NAMES = ("a", "b", "my", "myns", "ora-bytes", "orans-hex", "sqlserver", "mysqlns")
 POSITIONS = {
     "postgres": ("source.lsn",),
     "mariadb": ("source.file", "source.pos", "source.row"),
+    "mysql": ("source.file", "source.pos", "source.row"),
     "oracle": ("source.commit_scn", "source.txSeq"),
+    "sqlserver": ("source.commit_lsn", "source.change_lsn", "source.event_serial_no"),
 }
 TRUNCATED = ("public.trunc_t", "public.trunc_child", "public.trunc_parent")
 """Tables that were truncated: the transform drops those events, so that rows stand that should not."""

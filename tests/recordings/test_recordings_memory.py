@@ -1,7 +1,7 @@
 """Every recording becomes the tables of its dump, through memory tables: any batches, any redelivery, any variant.
 
-Oracle's recordings are constructed (``tests/fixtures/oracle``), the others are real. Differences to the dump are those
-of ``differences.py`` and no others.
+Those of Oracle, SQL Server and MySQL are constructed (``tests/fixtures``), the others are real. Differences to the dump
+are those of ``differences.py`` and no others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from recordings.comparison import compared_tables, expectation, problems, records_of, rows_of
 from recordings.differences import REFUSED_OFFSETS
 from recordings.images import key_fields, key_text
-from recordings.records import MARIADB, ORACLE, VARIANTS, DumpedTable, RecordedRecord, Variant, batches, variant
+from recordings.records import ALL, MARIADB, DumpedTable, RecordedRecord, Variant, batches, variant
 from recordings.replay import Chunk, Killed, Replay
 
 from headrace.core.envelope_events import OLD_KEY_HEADER
@@ -29,7 +29,6 @@ ANY_DELIVERY = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-RECORDINGS = (*VARIANTS, *MARIADB, *ORACLE)
 
 
 def _any_table(data: st.DataObject, of: Variant) -> DumpedTable:
@@ -54,7 +53,7 @@ def _chunks(data: st.DataObject, records: Sequence[RecordedRecord], begin: int, 
 
 
 @pytest.mark.parametrize("size", [10_000, 1], ids=["one batch", "single events"])
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", ALL)
 def test_every_table(name: str, size: int) -> None:
     """All tables of a recording equal the dump, whether a topic is one batch or every event is its own."""
     of = variant(name)
@@ -68,7 +67,7 @@ def test_every_table(name: str, size: int) -> None:
     assert {table: lines for table, lines in found.items() if lines} == {}
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", ALL)
 @ANY_DELIVERY
 @given(data=st.data())
 def test_any_batches_and_kills(name: str, data: st.DataObject) -> None:
@@ -103,7 +102,7 @@ def test_primary_key_declared_anew(name: str) -> None:
         assert _problems(replay, records) == []
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", ALL)
 @ANY_DELIVERY
 @given(data=st.data(), dies_at=st.integers(1, 6))
 def test_kill_between_ledger_and_table(name: str, data: st.DataObject, dies_at: int) -> None:
@@ -120,7 +119,7 @@ def test_kill_between_ledger_and_table(name: str, data: st.DataObject, dies_at: 
     assert _problems(replay, records) == []
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", ALL)
 @ANY_DELIVERY
 @given(data=st.data())
 def test_stretch_sent_again(name: str, data: st.DataObject) -> None:

@@ -1,8 +1,8 @@
 """One pass of every recording through the real thing: a broker, the worker as a process, Spark, tables on disk.
 
 Variant ``a`` and those of other sources than PostgreSQL bring all of their tables, the others those in which variants
-differ: types, keys and omitted cells. Oracle's are constructed (``tests/fixtures/oracle``). Two variants go into Delta
-tables as well, by a connector of their own; with one of them the worker is killed on the way.
+differ: types, keys and omitted cells. Those of Oracle, SQL Server and MySQL are constructed (``tests/fixtures``). Two
+variants go into Delta tables as well, by a connector of their own; with one of them the worker is killed on the way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace_dev.worker import Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 VARYING = ("public.all_types", "public.array_types", "public.toast_t", "public.toast_life", "public.key_num")
-OTHERS = (*MARIADB, "ora-bytes", "orans-bytes")
+OTHERS = (*MARIADB, "ora-bytes", "orans-bytes", "sqlserver", "mysqlns")
 MINUTES = 4
 ON_DELTA = ("b", "c2")
 KILLED = "b"

@@ -1,0 +1,24 @@
+"""What a lake column must hold for a value of SQL Server: from a dump's text (binary in hex) to the exact value."""
+
+from __future__ import annotations
+
+import re
+
+from recordings.canonical import binary_form, numeric_form
+from recordings.canonical_time import TIMES
+from recordings.forms import Form
+from recordings.records import Variant
+
+_TYPE = re.compile(r"(?P<base>[a-z0-9]+?)(?:\((?P<arguments>[\d,]+)\))?")
+
+
+def form(kind: str, of: Variant) -> Form:
+    """How a column of SQL Server's type ``kind`` travels and is stored, in the precise decimal mode."""
+    match = _TYPE.fullmatch(kind)
+    assert match, f"unknown type {kind}"
+    base, arguments = match["base"], match["arguments"] or ""
+    if base == "decimal":
+        return numeric_form(int(arguments.split(",")[1]), of)
+    if base == "datetime2":
+        return TIMES["timestamp without time zone"](int(arguments), of)
+    return {"int": Form(int), "nvarchar": Form(str), "varbinary": binary_form(of)}[base]
