@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain
 
 from cachetools import LRUCache
@@ -98,6 +98,12 @@ class Decoded:
     losses: Counter[str] = field(default_factory=Counter)
     tells_too_little: bool = False
     topics: list[str] = field(default_factory=list)
+
+    def add(self, other: Decoded) -> None:
+        """Take over what ``other`` holds. Indexes of errant records stay as they are."""
+        for each in fields(self):
+            mine, its = getattr(self, each.name), getattr(other, each.name)
+            setattr(self, each.name, mine or its if isinstance(mine, bool) else mine + its)
 
 
 class TopicDecoder:

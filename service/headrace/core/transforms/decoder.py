@@ -122,14 +122,9 @@ class TransformingDecoder:
         if topic not in self._decoders:
             self._decoders[topic] = ConnectorDecoder(self._topic, self._options, self._catalog)
         decoded = self._decoders[topic].decode(run)
-        out.pieces += decoded.pieces
-        out.topics += [topic] * len(decoded.pieces)
-        out.errant += [replace(each, index=run[each.index].index) for each in decoded.errant]
-        out.skipped += decoded.skipped
-        out.snapshots += decoded.snapshots
-        out.notes += decoded.notes
-        out.losses += decoded.losses
-        out.tells_too_little |= decoded.tells_too_little
+        decoded.errant = [replace(each, index=run[each.index].index) for each in decoded.errant]
+        decoded.topics = [topic] * len(decoded.pieces)
+        out.add(decoded)
 
 
 def _is_event(data: SchemaAndValue) -> bool:

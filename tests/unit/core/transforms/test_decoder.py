@@ -1,0 +1,180 @@
+"""Records through a chain of transforms and on to events: keys, tables, skipped and errant records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pytest
+from envelopes import key, whole_change
+
+from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.errors import Stage
+from headrace.core.events import Changes, Operation
+from headrace.core.flattened import MetadataNames
+from headrace.core.transforms.decoder import TransformingDecoder
+from headrace.core.transforms.registry import chain
+
+TOPIC = "shop.public.items"
+ROW = {"id": 1, "name": "new"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of partition 0."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    partition: int = 0
+    timestamp: int = 1_700_000_000_000
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def configured(*links: dict[str, str]) -> dict[str, str]:
+    """A configuration of transforms in order, each given by its options."""
+    found = {"transforms": ",".join(f"t{place}" for place in range(len(links)))}
+    for place, options in enumerate(links):
+        found |= {f"transforms.t{place}.{name}": value for name, value in options.items()}
+    return found
+
+
+UNWRAP = {"type": "ExtractNewRecordState", "replace.null.with.default": "false"}
+SHARDS = {"type": "ByLogicalTableRouter", "topic.regex": r"(.*)\d\.public\.(.*)", "topic.replacement": "$1.$2"}
+
+
+def decoded(
+    records: list[Record], *links: dict[str, str], topic: str = TOPIC, options: EnvelopeOptions | None = None
+) -> Decoded:
+    return TransformingDecoder(topic, options or EnvelopeOptions(), chain(configured(*links))).decode(records)
+
+
+def only(found: Decoded) -> Changes:
+    """The one run of changes."""
+    [changes] = found.pieces
+    assert isinstance(changes, Changes)
+    return changes
+
+
+def columns(changes: Changes) -> dict[str, list[Any]]:
+    return {column.name: column.values.to_pylist() for column in changes.columns}
+
+
+def test_shards_have_their_place_in_the_key_and_in_the_row() -> None:
+    """Rows of two tables with one number are two rows of the lake's table; a delete knows which one."""
+    records = [
+        Record(0, key({"id": 1}), whole_change("c", None, ROW, 100)),
+        Record(1, key({"id": 1}), whole_change("d", ROW, None, 110)),
+    ]
+    found = decoded(records, SHARDS, topic="shop7.public.items")
+    changes = only(found)
+    assert found.topics == ["shop.items"]
+    assert changes.key_fields == ("id", "__dbz__physicalTableIdentifier")
+    assert columns(changes)["__dbz__physicalTableIdentifier"] == ["shop7.public.items"] * 2
+    assert changes.key[0] == changes.key[1]
+    assert changes.version.topic == "shop7.public.items"
+    assert found.tells_too_little  # the database knows no such column
+
+
+def test_shards_may_be_unwrapped_before_or_after() -> None:
+    """The row gets the key's field whatever has become of the envelope."""
+    records = [Record(0, key({"id": 1}), whole_change("c", None, ROW, 100))]
+    for links in ((SHARDS, UNWRAP), (UNWRAP, SHARDS)):
+        changes = only(decoded(records, *links, topic="shop7.public.items"))
+        assert columns(changes) == {
+            "id": [1],
+            "name": ["new"],
+            "__dbz__physicalTableIdentifier": ["shop7.public.items"],
+        }
+
+
+def test_a_key_of_fields_of_the_row() -> None:
+    """Behind ValueToKey."""
+    value_to_key = {"type": "ValueToKey", "fields": "name"}
+    records = [Record(0, None, whole_change("c", None, ROW, 100))]
+    assert only(decoded(records, UNWRAP, value_to_key)).key_fields == ("name",)
+
+
+def test_a_key_that_is_no_struct_is_the_column_that_is_named() -> None:
+    """Behind ExtractField$Key; deletes have nothing but the key."""
+    extract = {"type": "ExtractField$Key", "field": "id"}
+    records = [
+        Record(0, key({"id": 1}), whole_change("c", None, ROW, 100)),
+        Record(1, key({"id": 1}), whole_change("d", ROW, None, 110)),
+    ]
+    changes = only(decoded(records, extract, options=EnvelopeOptions(key_fields=("id",))))
+    assert changes.operation.tolist() == [Operation.CREATE, Operation.DELETE]
+    assert changes.key[0] == changes.key[1]
+
+
+def test_what_the_envelope_said_is_found_under_the_prefix_of_the_transform() -> None:
+    """Another one than ``__``, too, and beside what the transform adds by itself."""
+    unwrap = UNWRAP | {"add.headers.prefix": "h.", "add.fields": "op", "add.fields.prefix": "f_"}
+    options = EnvelopeOptions(added=MetadataNames("f_", "h."))
+    changes = only(decoded([Record(0, key({"id": 1}), whole_change("c", None, ROW, 100))], unwrap, options=options))
+    assert (changes.operation[0], changes.table.table) == (Operation.CREATE, "items")
+    assert columns(changes) == {"id": [1], "name": ["new"]}
+    assert changes.version.position[0] != b""
+
+
+@pytest.mark.parametrize(
+    ("link", "too_little"),
+    [
+        ({"type": "RegexRouter", "regex": "x", "replacement": "y"}, False),
+        (UNWRAP, False),
+        ({"type": "MaskField$Value", "fields": "name"}, True),
+    ],
+)
+def test_nothing_is_read_again_behind_transforms_that_touch_values(link: dict[str, str], too_little: bool) -> None:
+    """A value of the database would not have gone through them."""
+    unwrapped = [] if link is UNWRAP else [UNWRAP]
+    records = [Record(0, key({"id": 1}), whole_change("c", None, ROW, 100))]
+    assert decoded(records, *unwrapped, link).tells_too_little is too_little
+
+
+def test_topics_of_one_partition_keep_their_order() -> None:
+    """Records that a column sends to different topics."""
+    route = UNWRAP | {"route.by.field": "name"}
+    records = [
+        Record(place, key({"id": place}), whole_change("c", None, {"id": place, "name": name}, 100 + place))
+        for place, name in enumerate(("a", "a", "b", "a"))
+    ]
+    found = decoded(records, route)
+    assert found.topics == ["a", "b", "a"]
+    assert [piece.version.offset.tolist() for piece in found.pieces if isinstance(piece, Changes)] == [[0, 1], [2], [3]]
+
+
+def test_bad_records_are_told_by_their_place_and_stage() -> None:
+    """Whoever could not use them: a converter, a transform, or the table."""
+    good = whole_change("c", None, ROW, 100)
+    records = [
+        Record(0, b"{", good),
+        Record(1, key({"id": 1}), b"{"),
+        Record(2, key({"id": 1}), json.dumps({"schema": {"type": "string"}, "payload": "secret"}).encode()),
+        Record(3, key({"id": 1}), whole_change("x", None, ROW, 100)),
+        Record(4, key({"id": 1}), good),
+        Record(5, None, None),
+    ]
+    found = decoded(records, UNWRAP, {"type": "Cast$Value", "spec": "id:int32"})
+    assert [(each.index, each.stage) for each in found.errant] == [
+        (0, Stage.KEY_CONVERTER),
+        (1, Stage.VALUE_CONVERTER),
+        (2, Stage.TRANSFORMATION),
+        (3, Stage.TASK_PUT),
+    ]
+    assert "secret" not in str(found.errant[2].error)
+    assert found.errant[2].error.class_name == "org.apache.kafka.connect.transforms.Cast$Value"
+    assert found.skipped == 1
+    assert only(found).version.offset.tolist() == [4]
+
+
+def test_nothing_that_was_decoded_is_left_out() -> None:
+    """Every part of what a run holds is taken over."""
+    one, other = Decoded(), Decoded(skipped=1, tells_too_little=True)
+    lists = [each.name for each in fields(Decoded) if isinstance(getattr(one, each.name), list)]
+    for name in lists:
+        getattr(other, name).append(name)
+    other.losses["cell"] = 2
+    one.add(other)
+    assert one == other
