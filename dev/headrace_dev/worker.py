@@ -42,7 +42,7 @@ class Worker:
 
     def start(self, seconds: float = 120.0) -> None:
         """Start and wait until the worker takes requests."""
-        self.server.start(self._healthy, seconds)
+        self.server.start(self.answers, seconds)
 
     def stop(self) -> None:
         """SIGTERM: writes in flight are finished."""
@@ -87,7 +87,8 @@ class Worker:
             for entry in offsets
         }
 
-    def _healthy(self) -> bool:
+    def answers(self) -> bool:
+        """Whether anybody serves requests at the worker's URL."""
         try:
             return httpx.get(f"{self.url}/health", timeout=5).status_code == httpx.codes.OK
         except httpx.TransportError:

@@ -1,0 +1,61 @@
+"""``kill -9`` of a worker process the moment it has answered: the next process shows what was acknowledged last.
+
+The law over every single record stands in ``tests/rest/test_kill_between_records.py``; here are the real parts.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace_dev.kafka import Kafka
+from headrace_dev.server import wait_until
+from headrace_dev.worker import Worker
+
+pytestmark = pytest.mark.stack
+
+SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders", "name": "shop"}
+TWO = {**SHOP, "tasks.max": "2"}
+LIFE: list[tuple[str, str, object, list[str], dict[str, str] | None]] = [
+    ("POST", "", {"name": "shop", "config": SHOP}, ["RUNNING"] * 2, SHOP),
+    ("PATCH", "/shop/config", {"tasks.max": 2}, ["RUNNING"] * 3, TWO),
+    ("PUT", "/shop/pause", None, ["PAUSED"] * 3, TWO),
+    ("PUT", "/shop/stop", None, ["STOPPED"], TWO),
+    ("DELETE", "/shop", None, [], None),
+]
+"""Requests, and what their answers promise: states and configuration."""
+
+
+@pytest.fixture
+def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> Iterator[Worker]:
+    """A worker with storage topics of its own."""
+    name = unique("kills")
+    topics = {"config.storage.topic": f"{name}-configs", "status.storage.topic": f"{name}-status"}
+    worker = Worker(tmp_path, stack_kafka, tmp_path / "warehouse", properties={"group.id": name, **topics})
+    worker.start()
+    yield worker
+    worker.kill()
+
+
+@pytest.mark.parametrize(
+    "kills", [["/shop/stop"], pytest.param([path for _, path, *_ in LIFE], marks=pytest.mark.long)], ids=["one", "all"]
+)
+def test_what_was_acknowledged_outlives_a_kill(worker: Worker, kills: list[str]) -> None:
+    """Create, patch, pause, stop, delete, followed at once by SIGKILL, which is seen to have ended the process."""
+    for method, path, body, states, config in LIFE:
+        answer = httpx.request(method, f"{worker.url}/connectors{path}", json=body, timeout=30)
+        if path in kills:
+            os.kill(worker.server.pid, signal.SIGKILL)
+            wait_until(lambda: not worker.server.running, "end of the process", 10)
+            assert not worker.answers()
+            worker.kill()
+            worker.start()
+        assert answer.is_success, answer.text
+        found = httpx.get(f"{worker.url}/connectors/shop/config", timeout=30)
+        assert (found.json() if found.is_success else None) == config
+        wait_until(lambda states=states: worker.states("shop") == states, f"{states} after {method} {path}", 30)
