@@ -20,6 +20,7 @@ from headrace.config.worker import select_known
 from headrace.core.errors import HeadraceError
 from headrace.core.properties import parse_properties, properties_from_environment
 from headrace.rest.root import KAFKA_VERSION
+from headrace.runtime import log_format
 from headrace.runtime.config_providers import config_providers
 from headrace.service import Service, exit_after
 
@@ -103,9 +104,10 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
     except OSError as error:
         sys.exit(f"headrace: {path} cannot be read: {error.strerror}")
     from_environment, unknown = select_known(properties_from_environment(os.environ))
+    given = {**properties, **from_environment}
+    log_format.use(given.get("log.format", "text"))  # before anything is said about the others
     for name in unknown:
         log.debug("The environment's CONNECT_ variable for %s is no option and is not used", name)
-    given = {**properties, **from_environment}
     config = WorkerConfig(config_providers(given).properties(given), distributed=distributed)
     for name, reason in config.ignored.items():
         log.warning("%s has no effect: %s", name, reason)
@@ -169,7 +171,8 @@ def _look_for_cycles_seldom() -> None:
 
 
 def _configure_logging(level: str) -> None:
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s (%(name)s)", stream=sys.stderr)
+    logging.basicConfig(level=level, stream=sys.stderr)
+    log_format.use("text")
     for noisy in ("aiokafka", "faust", "mode", "py4j", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 

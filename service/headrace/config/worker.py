@@ -204,6 +204,17 @@ _TRACKING = group(
     key("topic.tracking.enable", Type.BOOLEAN, "true", "Whether GET /connectors/{name}/topics is kept up.", _LOW),
     key("topic.tracking.allow.reset", Type.BOOLEAN, "true", "Whether the list of topics may be reset.", _LOW),
 )
+_LOG = group(
+    "Log",
+    key(
+        "log.format",
+        Type.STRING,
+        "text",
+        "Lines of text, or one JSON object per line (timestamp, level, logger, message, connector, task, exception).",
+        _LOW,
+        one_of("text", "json"),
+    ),
+)
 _POLICY = group(
     "Overrides",
     key(
@@ -227,7 +238,7 @@ _SECRETS = group(
     ),
 )
 
-WORKER_OPTIONS = _IDENTITY + _STORAGE + _REST + _CONVERTERS + _LAKE + _TIMING + _TRACKING + _POLICY + _SECRETS
+WORKER_OPTIONS = _IDENTITY + _STORAGE + _REST + _CONVERTERS + _LAKE + _TIMING + _TRACKING + _POLICY + _LOG + _SECRETS
 
 PASS_THROUGH = ("consumer.", "producer.", "admin.", "spark.", "key.converter.", "value.converter.", "header.converter.")
 """Keys that go on as they are to Kafka's clients, to Spark and to converters."""

@@ -9,6 +9,7 @@ from headrace.core.envelope_events import Errant
 from headrace.core.errors import Fatal, Stage
 from headrace.ports import DeadLetterQueue, ErrantRecord, Record
 from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.trace import render
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _SINK_TASK = "org.apache.kafka.connect.sink.SinkTask"
@@ -21,7 +22,7 @@ class ErrantReporter:
 
     def __init__(
         self,
-        connector: str,
+        task: str,
         dead_letter_queue: DeadLetterQueue | None,
         *,
         tolerate_errors: bool,
@@ -32,7 +33,7 @@ class ErrantReporter:
     ) -> None:
         """``converters`` names the class of each converter's stage; the others are JsonConverters."""
         self._observer = observer
-        self._connector = connector
+        self._task = task
         self._dead_letter_queue = dead_letter_queue
         self._tolerate_errors = tolerate_errors
         self._log_errors = log_errors
@@ -47,7 +48,7 @@ class ErrantReporter:
         self._observer.errant(len(reported), skipped=self._tolerate_errors, logged=self._log_errors)
         await self._keep(reported)
         for errant in reported if self._log_errors else ():
-            log.error("%s: %s", self._connector, _log_line(errant, self._log_messages))
+            log.error("%s", _log_line(self._task, errant, self._log_messages))
         if not self._tolerate_errors:
             raise Fatal(f"Tolerance exceeded in error handler: {_describe(reported[0])}") from reported[0].error
 
@@ -72,15 +73,19 @@ class ErrantReporter:
             await self._dead_letter_queue.close()
 
 
-def _log_line(errant: ErrantRecord, with_message: bool) -> str:
-    """What went wrong at which stage and, with ``errors.log.include.messages``, in which record; never its content."""
-    line = f"stage {errant.stage} with class {errant.class_name}: {errant.error}"
-    if not with_message:
-        return line
+def _log_line(task: str, errant: ErrantRecord, with_message: bool) -> str:
+    """Kafka Connect's line: what went wrong where and, with ``errors.log.include.messages``, in which record.
+
+    Never its content; and no timestampType, which is not kept of records.
+    """
     record = errant.record
+    place = (
+        f", where consumed record is {{topic='{record.topic}', partition={record.partition}, offset={record.offset}, "
+        f"timestamp={record.timestamp}}}"
+    )
     return (
-        f"{line}, where the consumed record is topic={record.topic}, partition={record.partition}, "
-        f"offset={record.offset}, timestamp={record.timestamp}"
+        f"Error encountered in task {task}. Executing stage '{errant.stage}' with class '{errant.class_name}'"
+        f"{place if with_message else ''}.\n{render(errant.error).rstrip()}"
     )
 
 

@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
@@ -71,6 +72,7 @@ class SinkTaskOptions:
     connector: str
     group: str
     namespace: str
+    task: int = field(default=0, kw_only=True)
     naming: TableNaming
     envelope: EnvelopeOptions
     batches: BatchPolicy
@@ -105,7 +107,7 @@ class SinkTask:
         self._lakehouse = lakehouse
         self._post_processor = post_processor
         self._errants = ErrantReporter(
-            options.connector,
+            f"{options.connector}-{options.task}",
             dead_letter_queue,
             tolerate_errors=options.tolerate_errors,
             log_errors=options.log_errors,
@@ -426,7 +428,9 @@ class SinkTask:
         return name
 
     async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._executor, partial(copy_context().run, function, *args)
+        )
 
 
 def _topics(chunk: Chunk, decoded: Decoded) -> Iterable[tuple[str, Piece]]:

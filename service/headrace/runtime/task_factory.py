@@ -112,7 +112,7 @@ class SinkTaskFactory:
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
         compacted = self._feeds.compacted(connector, number, config.originals)
         return SinkTask(
-            sink_task_options(config, reselect),
+            replace(sink_task_options(config, reselect), task=number),
             feed,
             self._lakehouse,
             ReselectColumnsPostProcessor(

@@ -21,6 +21,7 @@ from headrace.core.config_state import RestartRequest
 from headrace.core.errors import ConfigError, Retriable
 from headrace.core.lifecycle import CONNECTOR, Event, State, TargetState, next_state
 from headrace.core.status import Status
+from headrace.runtime import log_format
 from headrace.runtime.cluster import Cluster
 from headrace.runtime.config_providers import ConfigProviders
 from headrace.runtime.observation import StateObserver
@@ -100,6 +101,7 @@ class WorkerConnector:
             self._move(Event.RELEASE)
 
     async def _converge_forever(self) -> None:
+        log_format.enter(self.name)
         while self._state is not State.DESTROYED or self._wake.is_set():
             await self._wake.wait()
             self._wake.clear()

@@ -15,6 +15,7 @@ from typing import Protocol
 from headrace.config import SinkConnectorConfig
 from headrace.core.errors import Retriable, remedy
 from headrace.core.lifecycle import TASK, Event, State, next_state
+from headrace.runtime import log_format
 from headrace.runtime.retry import retrying
 from headrace.runtime.trace import render, summary
 
@@ -129,6 +130,7 @@ class WorkerTask:
             await asyncio.gather(supervisor, return_exceptions=True)
 
     async def _supervise(self) -> None:
+        log_format.enter(self._connector, self._number)
         retry = retrying(self._supervision.backoff, self._passing)
         try:
             while not self._held:

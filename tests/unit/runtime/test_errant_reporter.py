@@ -1,0 +1,42 @@
+"""The log line of a bad record, beside those of Kafka Connect (``fixtures/connect-rest/error-log-lines.txt``)."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from headrace.core.envelope_events import Errant
+from headrace.core.errors import BadRecord, Stage
+from headrace.runtime.errant_reporter import ErrantReporter
+from headrace_connectors.memory.feed import MemoryRecord
+
+pytestmark = pytest.mark.anyio
+
+CONNECTS = (
+    "Error encountered in task d1-0. Executing stage 'VALUE_CONVERTER' with class "
+    "'org.apache.kafka.connect.json.JsonConverter', where consumed record is {topic='snk-dlqin', partition=0, "
+    "offset=1, timestamp=1795248426567, timestampType=CreateTime}."
+)
+
+
+@pytest.mark.parametrize("with_message", [True, False])
+async def test_the_line_is_connects(caplog: pytest.LogCaptureFixture, with_message: bool) -> None:
+    """But for the timestampType; the record is named only when messages are asked for, its content never."""
+    reporter = ErrantReporter("d1-0", None, tolerate_errors=True, log_errors=True, log_messages=with_message)
+    record = MemoryRecord("snk-dlqin", 0, 1, 1795248426567, b"secret key", b"{secret", ())
+    with caplog.at_level(logging.ERROR):
+        await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])
+    [line, *trace] = caplog.messages[0].split("\n")
+    wanted = CONNECTS.replace(", timestampType=CreateTime", "")
+    assert line == (wanted if with_message else wanted.partition(", where")[0] + ".")
+    assert trace == ["headrace.core.errors.BadRecord: not JSON"]
+    assert "secret" not in caplog.text
+
+
+async def test_nothing_is_logged_unless_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    """``errors.log.enable`` is false."""
+    reporter = ErrantReporter("d1-0", None, tolerate_errors=True, log_errors=False, log_messages=True)
+    record = MemoryRecord("snk-dlqin", 0, 1, 1795248426567, b"k", b"v", ())
+    await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])
+    assert caplog.messages == []
