@@ -176,6 +176,9 @@ class LakeTable(Protocol):
     def ledger(self) -> Mapping[str, RowVersion]:
         """The tombstones by canonical key; the floor of the last truncate stands under the empty key ``""``."""
 
+    def ledger_moved(self) -> bool:
+        """Whether somebody else may have added to the ledger since this handle has read it. Cheap."""
+
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add to the ledger, durably, before the deletes themselves. ``now`` in microseconds, for the retention."""
 

@@ -344,6 +344,19 @@ class LakeTableSuite:
         assert table.ledger() == expected
         assert lake.open(name).ledger() == expected
 
+    def test_a_ledger_that_others_add_to_has_moved(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Until it is read again, whatever this handle adds itself, which alone does not move it."""
+        version = RowVersion(text(3), TOPIC, 0, 3, 30)
+        table.ledger()
+        table.record_tombstones({"1": version}, NOW)
+        assert not table.ledger_moved()
+        lake.open(name).record_tombstones({"2": version}, NOW)
+        assert table.ledger_moved()
+        table.record_tombstones({"3": version}, NOW)
+        assert table.ledger_moved()
+        assert set(table.ledger()) == {"1", "2", "3"}
+        assert not table.ledger_moved()
+
     def test_a_new_table_has_no_tombstones(self, lake: LakeHarness, name: str) -> None:
         """Before it exists, and when it has just been made."""
         table = lake.open(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from contracts.lake_actions import commit, text
@@ -16,9 +17,9 @@ from properties.columns import changes_of, pieces_of
 from properties.reference_model import Event
 
 from headrace.core.combine import combine
-from headrace.core.events import CellState, Changes, Operation, RowVersion
+from headrace.core.events import Actions, CellState, Changes, Operation, RowVersion
 from headrace.core.reselect_options import ReselectOptions
-from headrace.ports import LakeTable
+from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
 
@@ -41,6 +42,36 @@ def change_of(key: int, operation: Operation, position: int, **cells: int | None
     return replace(found, key=key, cells={**found.cells, **lacking})
 
 
+def opened(name: str, table: LakeTable, now: int = NOW) -> TablePipeline:
+    """The pipeline of a worker that has just started."""
+    return TablePipeline(
+        name,
+        table,
+        ReselectColumnsPostProcessor(ReselectOptions()),
+        PipelineOptions(tombstone_retention=RETENTION),
+        now=lambda: now,
+        stages=lambda stage: nullcontext(),
+    )
+
+
+class Overtaken:
+    """A table whose writer stands still before a merge, while something else happens."""
+
+    def __init__(self, table: LakeTable) -> None:
+        self._table = table
+        self.meanwhile: list[Callable[[], object]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the table's own."""
+        return getattr(self._table, name)
+
+    def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
+        """Apply the actions, late."""
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        return self._table.merge(actions, commit)
+
+
 class PipelineSuite:
     """Run by a subclass per lake."""
 
@@ -54,14 +85,7 @@ class PipelineSuite:
 
         def write(*events: Event, now: int = NOW) -> LakeTable:
             table = lake.open(name)
-            pipeline = TablePipeline(
-                name,
-                table,
-                ReselectColumnsPostProcessor(ReselectOptions()),
-                PipelineOptions(tombstone_retention=RETENTION),
-                now=lambda: now,
-                stages=lambda stage: nullcontext(),
-            )
+            pipeline = opened(name, table, now)
             if events:
                 pieces = [piece for _, piece in pieces_of(events) if isinstance(piece, Changes)]
                 pipeline.write(combine(pieces), commit())
@@ -115,6 +139,18 @@ class PipelineSuite:
         assert [each.version.offset for each in left] == [events[1].version.offset, events[3].version.offset]
         assert [(row["id"], row["a"]) for row in lake.read(name).select(["id", "a"]).to_pylist()] == [(1, 3)]
         assert list(table.ledger()) == ["=2"]
+
+    def test_what_a_worker_writes_that_was_overtaken_brings_no_deleted_row_back(
+        self, lake: LakeHarness, name: str, write: Callable[..., LakeTable], rows: Callable[[], list[tuple[int, int]]]
+    ) -> None:
+        """It stands still before its merge, and its successor makes and deletes the row at once, without a trace."""
+        insert, delete = event(Operation.CREATE, 1, a=1, b=1), event(Operation.DELETE, 3)
+        table = Overtaken(lake.open(name))
+        slow = opened(name, table)
+        slow.write(changes_of([replace(insert, key=2)]), commit())
+        table.meanwhile = [lambda: write(insert, delete)]
+        slow.write(changes_of([insert]), commit())
+        assert rows() == [(2, 1)]
 
     def test_the_ledger_shrinks_after_its_retention(self, write: Callable[..., LakeTable]) -> None:
         """A tombstone stays as long as the connector says, and no longer."""

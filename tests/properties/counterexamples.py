@@ -20,7 +20,7 @@ def check(delivery: Delivery, *, options: TableOptions = NO_OPTIONS, what: str =
         return
     found = smallest(delivery, lambda smaller: _differs(smaller, options))
     difference = told(written(found, MemoryLakehouse(), options=options), expected(found))
-    raise AssertionError(f"{what}\n{_story(found)}\n{difference}")
+    raise AssertionError(f"{what}\n{story(found)}\n{difference}")
 
 
 def _differs(delivery: Delivery, options: TableOptions) -> bool:
@@ -40,7 +40,7 @@ def told(found: Tables, wanted: Tables) -> str:
     return "\n".join(lines)
 
 
-def _story(delivery: Delivery) -> str:
+def story(delivery: Delivery) -> str:
     """The arrivals, one a line, and what happened between them."""
     lines = [f"deaths {list(delivery.deaths)}, moves {set(delivery.moves)}, lost commits {set(delivery.lost)}"]
     for index, (event, (topic, partition), offset, _) in enumerate(delivery.arrivals):

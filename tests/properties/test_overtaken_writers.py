@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from random import Random
 
 import pytest
 from change_events import version
-from properties.deliveries import Delivery, delivered
-from properties.histories import VALUE
+from hypothesis import given
+from hypothesis import strategies as st
+from properties.counterexamples import story, told
+from properties.deliveries import Delivery, Trouble, delivered, delivery, smallest
+from properties.histories import VALUE, Size
+from properties.overtaking import written_by_two
 from properties.reference_model import Event
-from properties.workers import NO_OPTIONS, Fate, Mortal, Warehouse, Worker, written
+from properties.searching import deliveries
+from properties.workers import NO_OPTIONS, Fate, Mortal, Warehouse, Worker, expected, written
 
 from headrace.core.events import Actions, Operation
-from headrace.ports import Commit, LakeTable, MergeCounts
+from headrace.ports import Commit, LakeTable, MergeCounts, TableOptions
 from headrace_connectors.memory import MemoryLakehouse
 
+NEVER = 10**6
+AFTER_THE_LEDGER = 2
+CALLS = 19
+RANDOMS = st.randoms(use_true_random=False)
+TWO_OWNERS = Trouble(repeats=1, moves=1)
 CELLS = {"a": (VALUE, 1), "b": (VALUE, 1)}
 INSERT = Event(Operation.CREATE, 1, version(10, 0), CELLS)
 UPDATE = Event(Operation.UPDATE, 1, version(20, 1), {"a": (VALUE, 2), "b": (VALUE, 2)})
@@ -61,7 +74,40 @@ def test_a_late_merge_leaves_newer_rows_as_they_are() -> None:
     assert cells_after(delivered([[INSERT]], [[UPDATE]])) == [(2, 2)]
 
 
-@pytest.mark.xfail(strict=True, reason="a limit, which docs/guarantees.md names")
 def test_a_late_merge_brings_no_deleted_row_back() -> None:
-    """Its worker does not know of the tombstone that its successor has written."""
+    """Its worker sees the tombstone of its successor after it has written, and takes the row back."""
     assert cells_after(delivered([[INSERT]], [[DELETE]])) == []
+
+
+def test_what_was_deleted_while_a_worker_waited_is_not_even_written() -> None:
+    """It asks whether the ledger has moved before it begins a batch as well."""
+    lakehouse = MemoryLakehouse()
+    tables = written_by_two(delivered([[INSERT]], [[DELETE]]), lakehouse, NO_OPTIONS, AFTER_THE_LEDGER, NEVER)
+    assert tables == {0: {}}
+    assert [commit.batch_id for commit in lakehouse.table("laws", "law_0", NO_OPTIONS).commits] == [0, 1]
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_wherever_two_workers_stand_a_deleted_row_stays_dead(soft: bool) -> None:
+    """Each call of the first meets each call of the second, in all places where a row is made and deleted."""
+    found = delivered([[INSERT]], [[DELETE]])
+    for still, again in product(range(1, CALLS), range(1, CALLS)):
+        tables = written_by_two(found, MemoryLakehouse(), TableOptions(soft_delete=soft), still, again)
+        assert tables == {0: {}}, (still, again)
+
+
+@deliveries(100)
+@given(RANDOMS)
+def test_whatever_a_worker_writes_that_was_overtaken_the_tables_are_the_models(choose: Random) -> None:
+    """It stands still before any call of a table, and goes on while its successor does anything, or has done all."""
+    found = replace(delivery(choose, Size(tables=choose.randint(1, 2)), TWO_OWNERS), moves=frozenset())
+    still, again = choose.randint(1, 60), choose.randint(1, 60)
+    options = TableOptions(soft_delete=choose.randint(0, 3) == 0)
+
+    def differs(delivery: Delivery) -> bool:
+        return written_by_two(delivery, MemoryLakehouse(), options, still, again) != expected(delivery)
+
+    if differs(found):
+        found = smallest(found, differs)
+        difference = told(written_by_two(found, MemoryLakehouse(), options, still, again), expected(found))
+        raise AssertionError(f"stands still {still}, goes on {again}\n{story(found)}\n{difference}")

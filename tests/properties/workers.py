@@ -120,6 +120,8 @@ class Worker:
         for table in tables:
             while (batch := self._batches.next(table, self._clock, flush=True)) is not None:
                 offsets = {TopicPartition(*place): offset for place, offset in batch.offsets.items()}
+                if self._pipeline(table).prepare():
+                    self._warehouse.confirm()
                 left_out = self._pipeline(table).write(batch.content, Commit(batch.id, "c", "g", offsets))
                 self._warehouse.left_out |= {
                     (each.version.topic, each.version.partition, each.version.offset) for each in left_out
@@ -172,6 +174,9 @@ class Warehouse:
             self._pending = {}
             self._fate.after("offsets")
 
+    def confirm(self) -> None:
+        """The partitions still belong to whoever asks."""
+
     def forget_pending(self) -> None:
         """Whoever knew of offsets that are not committed is gone."""
         self._pending = {}
@@ -189,6 +194,11 @@ def written(
     """
     warehouse = Warehouse(lakehouse, name, delivery, options)
     _write(delivery, warehouse)
+    return tables_of(delivery, warehouse)
+
+
+def tables_of(delivery: Delivery, warehouse: Warehouse) -> dict[int, Rows]:
+    """The tables of a delivery by number, as they are."""
     return {number: _rows(warehouse.table(number)) for number in _tables(delivery)}
 
 
@@ -213,19 +223,23 @@ def _tables(delivery: Delivery) -> list[int]:
     return sorted({arrival.event.table for arrival in delivery.arrivals})
 
 
+def make_tables(delivery: Delivery, warehouse: Warehouse) -> None:
+    """What comes before the first row does not make a table, and would not outlive a worker."""
+    for arrival in delivery.arrivals:
+        columns = pa.schema([(name, KINDS[kind][0]) for name, kind in arrival.event.columns])
+        table = warehouse.table(arrival.event.table)
+        if table.schema() is None:
+            table.evolve(columns, ("id",))
+
+
 def _write(delivery: Delivery, warehouse: Warehouse) -> None:
     if delivery.deaths or delivery.moves:
-        # What comes before the first row does not make a table, and would not outlive a worker.
-        for arrival in delivery.arrivals:
-            columns = pa.schema([(name, KINDS[kind][0]) for name, kind in arrival.event.columns])
-            table = warehouse.table(arrival.event.table)
-            if table.schema() is None:
-                table.evolve(columns, ("id",))
+        make_tables(delivery, warehouse)
     workers = [Worker(warehouse), Worker(warehouse)]
     moves = set(delivery.moves)
     for life in count():
         try:
-            if _came_to_the_end(workers[0], delivery, life, moves, warehouse.offsets):
+            if came_to_the_end(workers[0], delivery, life, moves, warehouse.offsets):
                 return
         except Killed:
             workers[0] = Worker(warehouse)
@@ -234,7 +248,7 @@ def _write(delivery: Delivery, warehouse: Warehouse) -> None:
         workers[0].assigned()
 
 
-def _came_to_the_end(
+def came_to_the_end(
     worker: Worker, delivery: Delivery, life: int, moves: set[int], offsets: Mapping[Place, int]
 ) -> bool:
     """Whether the worker came to the end of the delivery. Raises Killed."""

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.ports import MergeCounts, TableOptions
+from headrace_connectors.lakehouse.failures import translated
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
 from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
@@ -44,7 +45,10 @@ class DeltaFormat:
 
     def sql_name(self, path: TablePath) -> str:
         """By path."""
-        return f"delta.{quoted(f'{self._warehouse}/{path.namespace}/{path.name}')}"
+        return f"delta.{quoted(self._location(path))}"
+
+    def _location(self, path: TablePath) -> str:
+        return f"{self._warehouse}/{path.namespace}/{path.name}"
 
     def create_namespace(self, namespace: str) -> Sequence[str]:
         """Nothing: a namespace is a folder."""
@@ -67,11 +71,23 @@ class DeltaFormat:
             f"TBLPROPERTIES ({property_list(self._properties)})"
         ]
 
-    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> None:
+    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
         """By a statement."""
         with session.staged(rows) as view:
             names = ", ".join(map(quoted, rows.column_names))
             session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
+        return self.commits(session, path)
+
+    def commits(self, session: TableSession, path: TablePath) -> int:
+        """The version in the log, which Delta's own class finds without a job where Spark's JVM is at hand."""
+        name = self.sql_name(path)
+        if session.java is None:
+            return int(session.rows(f"DESCRIBE HISTORY {name} LIMIT 1")[0].version)
+        jvm, spark = session.java
+        with translated(name):
+            nothing = jvm.scala.Option.empty()
+            log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark, self._location(path))
+            return int(log.update(False, nothing, nothing).version())
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Type widening has to be enabled first."""

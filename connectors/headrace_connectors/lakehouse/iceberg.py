@@ -73,10 +73,16 @@ class IcebergFormat:
             f"PARTITIONED BY (days(recorded_at)) TBLPROPERTIES ({properties})",
         ]
 
-    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> None:
+    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
         """What is recorded at once is of one day."""
         day = pc.strftime(rows["recorded_at"][0], "%Y-%m-%d").as_py()
-        iceberg_table(session, self.sql_name(path)).append(rows, f"recorded_at_day={day}")
+        ledger = iceberg_table(session, self.sql_name(path))
+        ledger.append(rows, f"recorded_at_day={day}")
+        return ledger.sequence()
+
+    def commits(self, session: TableSession, path: TablePath) -> int:
+        """The sequence number."""
+        return iceberg_table(session, self.sql_name(path)).sequence()
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """The format's own type promotion."""

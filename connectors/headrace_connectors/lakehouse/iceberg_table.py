@@ -30,6 +30,9 @@ class IcebergTable(Protocol):
     def snapshots(self) -> Iterator[Snapshot]:
         """The snapshots, newest first."""
 
+    def sequence(self) -> int:
+        """The number of the newest snapshot; each has the next one."""
+
     def append(self, rows: pa.Table, partition: str) -> None:
         """Add rows, all of one ``partition`` (as in a path, ``day=2026-11-21``), durably."""
 
@@ -51,6 +54,11 @@ class ByStatements:
         """From the metadata table."""
         query = f"SELECT summary, parent_id FROM {self._name}.snapshots ORDER BY committed_at DESC"
         yield from ((row.summary, row.parent_id) for row in self._session.rows(query))
+
+    def sequence(self) -> int:
+        """From the metadata table that has it."""
+        query = f"SELECT max(latest_sequence_number) AS newest FROM {self._name}.metadata_log_entries"
+        return self._session.rows(query)[0].newest or 0
 
     def append(self, rows: pa.Table, partition: str) -> None:
         """By an INSERT, which finds the partition itself."""
@@ -76,6 +84,12 @@ class ByApi:
                 parent = snapshot.parentId()
                 yield dict(snapshot.summary()), parent
                 snapshot = None if parent is None else self._table.snapshot(parent)
+
+    def sequence(self) -> int:
+        """In the newest snapshot."""
+        with translated(self._name):
+            snapshot = self._table.currentSnapshot()
+            return 0 if snapshot is None else int(snapshot.sequenceNumber())
 
     def append(self, rows: pa.Table, partition: str) -> None:
         """As a file of their own, without a job."""

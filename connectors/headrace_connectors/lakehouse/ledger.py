@@ -39,6 +39,7 @@ class TombstoneLedger:
         self._format = table_format
         self._path = path
         self._table = table_format.sql_name(path)
+        self._seen: int | None = None  # the format's number of commits when all of the ledger's were known
         self._oldest = 0  # no tombstone was recorded earlier; 0 while that is not known
 
     def create(self) -> None:
@@ -46,20 +47,31 @@ class TombstoneLedger:
         for statement in self._format.create_ledger(self._path, _SCHEMA):
             self._session.run(statement)
         self._oldest = _NEVER
+        self._seen = self._commits()
 
     def load(self) -> dict[str, RowVersion]:
         """All tombstones by canonical key."""
+        seen = self._commits()  # before they are read: what comes meanwhile is read again
         rows = self._session.arrow(f"SELECT {_NAMES} FROM {self._table}")
         ledger: dict[str, RowVersion] = {}
         for key, version in zip(rows["key"].to_pylist(), versions(rows), strict=True):
             ledger[key] = succeed(version, ledger.get(key))
-        self._oldest = _oldest(rows)
+        self._oldest, self._seen = _oldest(rows), seen
         return ledger
+
+    def moved(self) -> bool:
+        """Whether there are commits that are neither loaded nor our own. Retention and compaction count as well."""
+        return self._seen != self._commits()
+
+    def _commits(self) -> int:
+        return self._format.commits(self._session, self._path)
 
     def append(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add tombstones, durably; ``now`` in microseconds."""
         self._oldest = min(self._oldest, now)
-        self._format.append_to_ledger(self._session, self._path, _rows(tombstones, now))
+        commits = self._format.append_to_ledger(self._session, self._path, _rows(tombstones, now))
+        if self._seen is not None and commits == self._seen + 1:
+            self._seen = commits
 
     def expire(self, before: int) -> None:
         """Forget what was recorded before a time in microseconds; the floor of a truncate stays.

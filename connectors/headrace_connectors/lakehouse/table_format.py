@@ -59,8 +59,11 @@ class TableFormat(Protocol):
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
         """Statements that make an empty ledger; what another of this name holds is void."""
 
-    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> None:
-        """Add ``rows``, recorded at one time, to the ledger at ``path``, durably."""
+    def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
+        """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its ``commits`` since."""
+
+    def commits(self, session: TableSession, path: TablePath) -> int:
+        """A number that each commit to a table raises by one, whoever makes it. Costs next to nothing."""
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Statements after which a column has the wider type of ``column``."""

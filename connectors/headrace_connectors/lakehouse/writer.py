@@ -166,6 +166,10 @@ class SparkTable:
         """The tombstones by canonical key, the floor of the last truncate under ``""``."""
         return {} if self.schema() is None else self._ledger.load()
 
+    def ledger_moved(self) -> bool:
+        """Whether somebody else may have added to the ledger since this handle has read it."""
+        return self.schema() is not None and self._ledger.moved()
+
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add to the ledger, durably; nothing happens where there is nothing to add."""
         if tombstones:

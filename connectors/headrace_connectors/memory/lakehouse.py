@@ -56,6 +56,7 @@ class _Stored:
     key_fields: tuple[str, ...] = ()
     rows: dict[str, _Row] = field(default_factory=dict)
     tombstones: dict[str, tuple[RowVersion, int]] = field(default_factory=dict)
+    recordings: int = 0
     commits: list[Commit] = field(default_factory=list)
     foreign: bool = False
     own: pa.Schema | None = None
@@ -89,6 +90,7 @@ class MemoryTable:
         self._adopt = options.adopt
         self._soft = options.soft_delete
         self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
+        self._recordings: int | None = None
 
     @property
     def commits(self) -> Sequence[Commit]:
@@ -154,10 +156,18 @@ class MemoryTable:
 
     def ledger(self) -> Mapping[str, RowVersion]:
         """The tombstones by canonical key, the floor under ``""``."""
+        self._recordings = self._stored.recordings
         return {key: version for key, (version, _) in self._stored.tombstones.items()}
+
+    def ledger_moved(self) -> bool:
+        """Whether somebody else has added to the ledger since this handle has read it."""
+        return self._recordings != self._stored.recordings
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add to the ledger; a tombstone never falls behind one that is there already."""
+        if not self.ledger_moved():
+            self._recordings = self._stored.recordings + 1
+        self._stored.recordings += 1
         for key, version in tombstones.items():
             old = self._stored.tombstones.get(key)
             self._stored.tombstones[key] = (succeed(version, old[0] if old else None), now)

@@ -4,17 +4,23 @@ A tombstone is written before the delete itself. If the worker is killed between
 from before the delete, possibly in other batches: the row's upserts come again, and a key change may need their cells.
 A tombstone of a delete that is still to be read again must not block them; it counts from where its delete stood. Until
 then a late event may bring a deleted row back, and the delete, which never is blocked, removes it again.
+
+What somebody else adds while this worker writes is another matter: that is a successor, who will not read those records
+again, and this worker perhaps neither, since it may have lost its partitions without knowing it. So it counts at once,
+wherever it lies, and rows that were written before it was seen are taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from headrace.core.events import RowVersion, Versions
+from headrace.core.actions import take_actions
+from headrace.core.events import NO_POSITION, Actions, RowVersion, Versions
 from headrace.core.keys import FLOOR_KEY
-from headrace.core.ranking import succeed
+from headrace.core.ranking import outranks, succeed
 
 Place = tuple[str, int]
 
@@ -29,6 +35,7 @@ class Tombstones:
     def __init__(self, ledger: Mapping[str, RowVersion]) -> None:
         self.known: dict[str, RowVersion] = dict(ledger)
         self._ahead: dict[str, RowVersion] = {}
+        self._learned: dict[str, RowVersion] = {}
         self._reached: dict[Place, int] = {}
 
     def begin(self, versions: Versions) -> None:
@@ -51,12 +58,64 @@ class Tombstones:
                 self.known[key] = succeed(version, self.known.get(key))
                 del self._ahead[key]
 
+    def learn(self, ledger: Mapping[str, RowVersion]) -> dict[str, RowVersion]:
+        """Take in what others have added to the ledger since it was read, and return it."""
+        added = {}
+        for key, version in ledger.items():
+            known = self.known.get(key)
+            if version != self._ahead.get(key) and (standing := succeed(version, known)) != known:
+                added[key] = standing
+        self.known |= added
+        self._learned |= added
+        return added
+
     def _set_aside(self, place: Place, first: int) -> None:
         ahead = {
             key: version
             for key, version in self.known.items()
-            if key != FLOOR_KEY and (version.topic, version.partition) == place and version.offset >= first
+            if (version.topic, version.partition) == place
+            and version.offset >= first
+            and key != FLOOR_KEY
+            and version != self._learned.get(key)
         }
         self._ahead |= ahead
         for key in ahead:
             del self.known[key]
+
+
+def taken_back(actions: Actions, tombstones: Mapping[str, RowVersion]) -> Actions:
+    """The deletes that remove what ``actions`` have written where one of ``tombstones`` outranks it.
+
+    Each has the version of its tombstone, so that a row that was made anew after it stays.
+    """
+    found: dict[int, RowVersion] = {}
+    floor = tombstones.get(FLOOR_KEY)
+    for place, key in enumerate(actions.key.to_pylist()):
+        for grave in (tombstones.get(key), floor):
+            if grave is not None and not actions.delete[place] and outranks(grave, actions.version.row(place)):
+                found[place] = succeed(grave, found.get(place))
+    rows = take_actions(actions, np.array(list(found), np.int64))
+    versions = _versions(actions.version.topic, list(found.values()))
+    return replace(
+        rows,
+        delete=np.ones(len(found), np.bool_),
+        fresh=np.zeros(len(found), np.bool_),
+        version=versions,
+        first=versions,
+        first_position=versions.position,
+        by_arrival=versions.position == NO_POSITION,
+        carry_from=np.full(len(found), -1),
+        hiding=None,
+        columns=tuple(column for column in rows.columns if column.name in actions.key_fields),
+        buried={},
+    )
+
+
+def _versions(topic: str, found: Sequence[RowVersion]) -> Versions:
+    return Versions(
+        topic,
+        np.array([version.position for version in found], np.bytes_),
+        np.array([version.partition for version in found], np.int32),
+        np.array([version.offset for version in found], np.int64),
+        np.array([version.source_time for version in found], np.int64),
+    )

@@ -40,6 +40,12 @@ class CassandraPipeline:
         self._new_columns = new_columns
         self._ledger: dict[str, RowVersion] | None = None
 
+    def prepare(self) -> bool:
+        """Read the ledger where it is not known; whether that was so. It counts for who was still the owner then."""
+        unknown = self._ledger is None
+        self._known()
+        return unknown
+
     def write(self, batch: CassandraBatch, commit: Commit) -> tuple[()]:
         """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
 
@@ -62,13 +68,12 @@ class CassandraPipeline:
         self._table.maintain(self._now(), self._tombstone_retention)
 
     def _write(self, batch: CassandraBatch, commit: Commit) -> None:
-        if self._ledger is None:
-            self._ledger = dict(self._table.ledger())
-        folded = fold_writes(batch, self._stored(batch), self._ledger, self._now())
+        folded = fold_writes(batch, self._stored(batch), self._known(), self._now())
         actions = lake_columns(folded.actions, self._table.schema())
         evolve(self._name, self._table, table_schema(actions), batch.key_fields, new_columns=self._new_columns)
         self._table.record_tombstones(folded.tombstones, self._now())
-        self._ledger = dict(self._table.ledger()) if folded.tombstones else self._ledger
+        if folded.tombstones:
+            self._ledger = dict(self._table.ledger())
         counts = self._table.merge(actions, commit)
         due = int((~actions.delete).sum()), int(actions.delete.sum())
         if (counts.upserted, counts.deleted) != due:
@@ -77,6 +82,11 @@ class CassandraPipeline:
                 "applied: another writer may work on this table; make sure that nobody else writes it, then restart "
                 "the task"
             )
+
+    def _known(self) -> dict[str, RowVersion]:
+        if self._ledger is None:
+            self._ledger = dict(self._table.ledger())
+        return self._ledger
 
     def _stored(self, batch: CassandraBatch) -> pa.Table:
         """The rows that stand under the keys of the batch, whole or not, each once."""

@@ -40,6 +40,10 @@ class HistoryPipeline:
         self._stages = stages
         self._offsets: dict[tuple[str, int], int] | None = None
 
+    def prepare(self) -> bool:
+        """Nothing to read: what another worker has appended is left out by the append itself."""
+        return False
+
     def write(self, content: Changes | Truncate, commit: Commit) -> tuple[()]:
         """Make a batch durable; its events that are in the table already are left out.
 

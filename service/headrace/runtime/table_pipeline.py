@@ -8,14 +8,16 @@ defect or a second writer, and stops the task.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from headrace.core.actions import (
     lake_columns,
@@ -35,11 +37,15 @@ from headrace.core.events import Actions, Changes, RowVersion, TableId, Truncate
 from headrace.core.fold import OPEN, fold
 from headrace.core.keys import FLOOR_KEY, in_key_order
 from headrace.core.ranking import succeed
-from headrace.core.tombstones import Tombstones
+from headrace.core.tombstones import Tombstones, taken_back
 from headrace.core.unresolved import SUPPLY, LeftOut, UnresolvedRows, left_out
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
 from headrace.runtime.schema_evolution import evolve
+
+log = logging.getLogger(__name__)
+
+_SETTLEMENTS = 3
 
 
 class Unexplained(Fatal):
@@ -111,6 +117,18 @@ class TablePipeline:
         self._early_floor: RowVersion | None = None
         self._left_out: list[LeftOut] = []
 
+    def prepare(self) -> bool:
+        """Read the ledger where it is not known; whether that was so.
+
+        What was read counts only for who was still the partitions' owner afterwards: it takes a tombstone that lies
+        ahead for one whose delete it will read itself.
+        """
+        if self._assigned_anew:
+            self._assigned_anew, self._tombstones = False, None
+        unknown = self._tombstones is None
+        self._ledger()
+        return unknown
+
     def write(self, content: Changes | Truncate, commit: Commit) -> Sequence[LeftOut]:
         """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
 
@@ -118,8 +136,7 @@ class TablePipeline:
         Retriable (call again with the same arguments) or Fatal. Nothing is half done: whatever was written before an
         error does not apply a second time.
         """
-        if self._assigned_anew:
-            self._assigned_anew, self._tombstones = False, None
+        self.prepare()
         self._left_out = []
         try:
             if isinstance(content, Truncate):
@@ -150,6 +167,7 @@ class TablePipeline:
         with self._stages("fold"):
             changes = told(self._with_keys_of_table(changes), self._table.schema())
             tombstones = self._ledger()
+            self._heed_others()
             tombstones.begin(changes.version)
             actions = fold(changes, tombstones.known)
         self._post_processor.folded(changes, actions)
@@ -181,6 +199,7 @@ class TablePipeline:
         with self._stages("merge"):
             self._evolve(actions)
             counts = self._table.merge(with_absent_cells_kept(actions), commit)
+            self._take_back(actions, commit)
         failpoints.reach("after-table-commit")
         return counts
 
@@ -200,6 +219,25 @@ class TablePipeline:
                 ledger[FLOOR_KEY] = succeed(self._early_floor, ledger.get(FLOOR_KEY))
             self._tombstones = Tombstones(ledger)
         return self._tombstones
+
+    def _heed_others(self) -> dict[str, RowVersion]:
+        """What somebody else has added to the ledger since it was last read: a successor, if we were overtaken."""
+        return self._ledger().learn(self._table.ledger()) if self._table.ledger_moved() else {}
+
+    def _take_back(self, actions: Actions, commit: Commit) -> None:
+        """Remove the rows just written that somebody else had deleted before (``merge.md`` section 11).
+
+        The ledger is looked at after the table commit, and everybody writes to it before the table: a tombstone is
+        either seen here, or its delete finds our rows.
+        """
+        if not actions.delete.all() and (rows := taken_back(actions, self._heed_others())):
+            log.warning(
+                "%s: %d row(s) of a batch were deleted by another worker before they were written, and are removed "
+                "again: this worker stood still, or has lost its partitions",
+                self._name,
+                len(rows),
+            )
+            self._table.merge(rows, replace(commit, group="", offsets={}))
 
     def _record_tombstones(self, actions: Actions) -> None:
         """Write the batch's deletes into the ledger, before the table (``merge.md`` section 3)."""
@@ -238,7 +276,17 @@ class TablePipeline:
     # -- the exact path -----------------------------------------------------------------------------------------------
 
     def _settle(self, changes: Changes, actions: Actions, commit: Commit) -> None:
-        """Fold the batch again against what is stored, and write what is left in a second commit."""
+        """Fold the batch again against what is stored, and write what is left in a second commit.
+
+        Once more where somebody has written in between: a worker that was overtaken may do so, though not for long.
+        """
+        again = Retrying(
+            retry=retry_if_exception_type(Unexplained), stop=stop_after_attempt(_SETTLEMENTS), reraise=True
+        )
+        again(self._settle_once, changes, actions, commit)
+
+    def _settle_once(self, changes: Changes, actions: Actions, commit: Commit) -> None:
+        self._left_out = []
         with self._stages("settle"):
             stored = {} if self._table.schema() is None else self._table.stored(actions)
             self._refuse_regression(changes, stored)
