@@ -50,7 +50,7 @@ from headrace.runtime import failpoints
 from headrace.runtime.errant_reporter import ErrantReporter
 from headrace.runtime.kept_records import KeptRecords
 from headrace.runtime.observation import NO_OBSERVER, Observer
-from headrace.runtime.pipelines import Pipelines
+from headrace.runtime.pipelines import Pipeline, Pipelines
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.retry import retrying
 from headrace.runtime.table_pipeline import PipelineOptions
@@ -132,7 +132,7 @@ class SinkTask:
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
-        self._begun: set[TopicPartition] = set()
+        self._durable: dict[TopicPartition, int] = {}
         self._kept = KeptRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
         self._writing = 0
@@ -203,8 +203,8 @@ class SinkTask:
 
     async def _resume(self, chunk: Chunk) -> None:
         """The first chunk of a partition tells where the assignment begins."""
-        if chunk.partition not in self._begun:
-            self._begun.add(chunk.partition)
+        if chunk.partition not in self._durable:
+            self._durable[chunk.partition] = chunk.begin
             await self._in_thread(self._post_processor.resumed, *chunk.partition, chunk.begin)
 
     async def _take(self, chunk: Chunk) -> None:
@@ -267,7 +267,7 @@ class SinkTask:
         self._batches.reset()
         self._uncommitted.clear()
         self._kept.clear()
-        self._begun.clear()
+        self._durable.clear()
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
         self._observer.assigned(partitions)
@@ -331,6 +331,9 @@ class SinkTask:
         self._throttle()
         try:
             left_out = await self._write_with_patience(batch)
+            if left_out is None:
+                self._gate_open = self._gate_open and epoch != self._sequence.epoch  # else until the next assignment
+                return
             if epoch == self._sequence.epoch:  # otherwise fenced: the new owner writes it again, without effect
                 await self._report_left_out(left_out)
                 self._moved(self._batches.complete(batch.id))
@@ -342,15 +345,35 @@ class SinkTask:
                 self._quiet.set()
             self._note_idle()
 
-    async def _write_with_patience(self, batch: Batch) -> Sequence[LeftOut]:
-        commit = Commit(batch.id, self._options.connector, self._options.group, _partitions(batch.offsets))
+    async def _write_with_patience(self, batch: Batch) -> Sequence[LeftOut] | None:
+        """Write a batch; None where it is left to another worker."""
         retry = retrying(WRITE_PATIENCE / 3, partial(self._write_failed, batch))
         started = time.monotonic()
         pipeline = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
         patient = retry.copy(stop=stop_after_delay(WRITE_PATIENCE))
-        left_out: Sequence[LeftOut] = await patient(self._in_thread, pipeline.write, batch.content, commit)
-        self._observer.written(batch, time.monotonic() - started, time.time())
+        left_out: Sequence[LeftOut] | None = await patient(self._write_once, pipeline, batch)
+        if left_out is not None:
+            self._observer.written(batch, time.monotonic() - started, time.time())
         return left_out
+
+    async def _write_once(self, pipeline: Pipeline, batch: Batch) -> Sequence[LeftOut] | None:
+        if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
+            return None
+        commit = Commit(batch.id, self._options.connector, self._options.group, _partitions(batch.offsets))
+        return await self._in_thread(pipeline.write, batch.content, commit)
+
+    async def _still_ours(self, batch: Batch) -> bool:
+        """Ask the group, which alone knows: a worker that stood still does not. Raises Retriable.
+
+        The offsets that are committed once more are durable, or those at which the assignment began.
+        """
+        places = _partitions(batch.offsets)
+        try:
+            await self._feed.commit({place: offset for place, offset in self._durable.items() if place in places})
+        except Fenced as error:
+            log.warning("%s: %s is left to another worker: %s", self._options.connector, batch.table, error)
+            return False
+        return True
 
     async def _report_left_out(self, left_out: Sequence[LeftOut]) -> None:
         """Changes whose rows could not be completed go where bad records go, before any offset passes them."""
@@ -385,6 +408,7 @@ class SinkTask:
         offsets, self._uncommitted = self._uncommitted, {}
         if not offsets:
             return
+        self._durable.update(offsets)
         await self._in_thread(failpoints.reach, "before-offset-commit")
         began = time.monotonic()
         try:

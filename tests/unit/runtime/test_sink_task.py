@@ -490,6 +490,31 @@ async def test_dead_letters_name_their_converter(harness: Harness) -> None:
     assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
 
 
+async def test_a_worker_that_the_group_has_forgotten_writes_nothing(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stood still when its assignment began; let in again, it writes. What it read meanwhile may be old."""
+    table = type(harness.lakehouse.table("lake", "x", TableOptions()))
+    ledger, group = table.ledger, harness.broker.group(GROUP)
+    forgotten: list[int] = []
+
+    def forgotten_meanwhile(self: Any) -> Any:
+        if not forgotten:
+            forgotten.extend(len(member.positions) for member in group.members.values())
+            for member in group.members.values():
+                member.positions = {}
+        return ledger(self)
+
+    monkeypatch.setattr(table, "ledger", forgotten_meanwhile)
+    harness.insert(1, 10)
+    async with running(harness.task()):
+        await eventually(lambda: "is left to another worker" in caplog.text)
+        assert (forgotten, harness.rows(), harness.offset()) == ([1], {}, 0)
+        await harness.broker.rebalance(group)
+        await eventually(lambda: harness.offset() == 1)
+    assert (set(harness.rows()), harness.failures) == ({"=1"}, [])
+
+
 async def test_a_gap_in_the_sequence_fails_the_task(harness: Harness) -> None:
     """A chunk that skips offsets is never committed over."""
     async with running(harness.task()) as task:
