@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from headrace.config.connector import (
@@ -31,6 +31,7 @@ from headrace.config.converter import (
 )
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import called_here
+from headrace.config.overrides import OverridePolicy
 from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
 from headrace.config.transforms import check_chain, recommended_classes, transform_definitions, transform_problems
 from headrace.core.config_def import (
@@ -72,7 +73,7 @@ class WorkerDefaults:
     converters: Mapping[str, str]
     version: str
     group_id: str | None = None
-    overrides_allowed: bool = True
+    overrides: OverridePolicy = field(default_factory=OverridePolicy)
     consumer_group: str | None = None
 
 
@@ -336,10 +337,9 @@ def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Itera
             "name",
             f"Consumer group for sink connector named {name} conflicts with Connect worker group {defaults.group_id}",
         )
-    if not defaults.overrides_allowed:
-        for option in given:
-            if option.startswith(CLIENT_OVERRIDES):
-                yield option, "The 'None' policy does not allow client overrides."
+    for option in given:
+        if option.startswith(CLIENT_OVERRIDES) and (refused := defaults.overrides.problem(option.split(".", 2)[2])):
+            yield option, refused
 
 
 def _unknown_problems(bare: Properties, infos: Mapping[str, ConfigInfo]) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,8 @@ from headrace.config.converter import (
     with_types,
 )
 from headrace.config.layout import group, key
+from headrace.config.overrides import override_policy
+from headrace.config.response_headers import response_headers
 from headrace.config.values import AbstractConfig
 from headrace.core.config_def import (
     ConfigInfo,
@@ -23,7 +25,6 @@ from headrace.core.config_def import (
     Type,
     at_least,
     between,
-    one_of,
     suggestion,
 )
 from headrace.core.errors import ConfigError
@@ -138,6 +139,29 @@ _REST = group(
         _only_empty,
     ),
     key(
+        "access.control.allow.origin",
+        Type.LIST,
+        "",
+        "Origins whose pages may use the API from a browser, * for any part of them. Empty: none.",
+        _LOW,
+    ),
+    key(
+        "access.control.allow.methods",
+        Type.LIST,
+        "",
+        "What such pages may send. Empty: GET, POST and HEAD.",
+        _LOW,
+    ),
+    key(
+        "response.http.headers.config",
+        Type.STRING,
+        "",
+        "Headers of every answer, as 'action name:value', separated by commas: set or add, or setDate or addDate with "
+        "milliseconds from now.",
+        _LOW,
+        response_headers,
+    ),
+    key(
         "rest.request.timeout.ms",
         Type.LONG,
         "90000",
@@ -221,8 +245,15 @@ _POLICY = group(
         "connector.client.config.override.policy",
         Type.STRING,
         "All",
-        "Whether connectors may set consumer.override.* and the like: All or None.",
-        validator=one_of("all", "none"),
+        "What connectors may set as consumer.override.* and the like: All, None, Principal (security.protocol, "
+        "sasl.mechanism and sasl.jaas.config) or Allowlist.",
+        validator=override_policy,
+    ),
+    key(
+        "connector.client.config.override.allowlist",
+        Type.LIST,
+        "",
+        "With the Allowlist policy: the client properties that connectors may set, without their prefix.",
     ),
 )
 
@@ -266,11 +297,7 @@ WITHOUT_EFFECT = {
 
 LATER = {
     "rest.extension.classes": "REST extensions, and with them basic authentication, come with a later release",
-    "access.control.allow.origin": "CORS comes with a later release",
-    "access.control.allow.methods": "CORS comes with a later release",
-    "response.http.headers.config": "extra response headers come with a later release",
     "rest.advertised.listener": "set rest.advertised.host.name and rest.advertised.port",
-    "connector.client.config.override.allowlist": "the Allowlist policy comes with a later release",
 }
 """Keys that a later release brings: refused, because an operator who sets them relies on them."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from headrace import __version__
-from headrace.rest import connector_plugins, connectors, errors, health, loggers, openapi, root
+from headrace.rest import access, connector_plugins, connectors, errors, health, loggers, openapi, root
 from headrace.rest.health import Exposition
 from headrace.rest.transport import ConnectTransport
 from headrace.runtime.herder import Herder
@@ -36,4 +36,5 @@ def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
         app.include_router(router)
     openapi.install(app)
     app.add_middleware(ConnectTransport, routes=[route for router in routers for route in router.routes])
+    access.install(app, worker.config)
     return app

@@ -15,6 +15,7 @@ from functools import partial
 
 from headrace import __version__
 from headrace.config import WorkerConfig
+from headrace.config.overrides import OverridePolicy
 from headrace.config.validation import WorkerDefaults
 from headrace.core.config_state import RestartRequest
 from headrace.core.errors import HeadraceError, RestError
@@ -181,5 +182,8 @@ def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
     }
     for side in ("key", "value", "header"):
         converters[f"{side}.converter"] = config.get_string(f"{side}.converter")
-    allowed = config.get_string("connector.client.config.override.policy").lower() != "none"
-    return WorkerDefaults(converters, __version__, config.group_id, allowed, config.originals.get("consumer.group.id"))
+    policy = OverridePolicy.of(
+        config.get_string("connector.client.config.override.policy"),
+        config.get_list("connector.client.config.override.allowlist"),
+    )
+    return WorkerDefaults(converters, __version__, config.group_id, policy, config.originals.get("consumer.group.id"))

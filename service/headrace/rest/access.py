@@ -1,0 +1,70 @@
+"""What the operator lets browsers and proxies do with the REST API (``connect.md`` section 1.7).
+
+Both are outside of everything else, so that errors and refused paths have these headers too.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from email.utils import formatdate
+
+from fastapi import FastAPI
+from starlette.datastructures import MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.config import WorkerConfig
+from headrace.config.response_headers import HeaderRule, header_rules
+
+_METHODS = ("GET", "POST", "HEAD")
+"""What pages of other origins may send where the worker does not say (Jetty's default)."""
+_HEADERS = ("X-Requested-With", "Content-Type", "Accept", "Origin")
+
+
+def install(app: FastAPI, config: WorkerConfig) -> None:
+    """Put the headers that the worker's options ask for around ``app``; nothing where they ask for none."""
+    origins = config.get_list("access.control.allow.origin")
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origin_regex="|".join(map(_origin_pattern, origins)),
+            allow_methods=config.get_list("access.control.allow.methods") or _METHODS,
+            allow_headers=_HEADERS,
+        )
+    rules = header_rules(config.get_string("response.http.headers.config"))
+    if rules:
+        app.add_middleware(ResponseHeaders, rules=rules)
+
+
+def _origin_pattern(origin: str) -> str:
+    """An origin, in which ``*`` stands for anything. The answer repeats the origin that asked."""
+    return re.escape(origin).replace(re.escape("*"), ".*")
+
+
+class ResponseHeaders:
+    """ASGI middleware that gives every answer the headers of ``rules``. ``now`` tells the time in seconds."""
+
+    def __init__(self, app: ASGIApp, rules: Sequence[HeaderRule], now: Callable[[], float] = time.time) -> None:
+        self._app = app
+        self._rules = rules
+        self._now = now
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._apply(MutableHeaders(scope=message))
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+    def _apply(self, headers: MutableHeaders) -> None:
+        for rule in self._rules:
+            value = formatdate(self._now() + int(rule.value) / 1000, usegmt=True) if rule.is_date else rule.value
+            if rule.replaces:
+                headers[rule.name] = value
+            else:
+                headers.append(rule.name, value)
