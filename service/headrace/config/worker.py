@@ -25,6 +25,7 @@ from headrace.core.config_def import (
     Type,
     at_least,
     between,
+    one_of,
     suggestion,
 )
 from headrace.core.errors import ConfigError
