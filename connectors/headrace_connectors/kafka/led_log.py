@@ -52,6 +52,9 @@ class KafkaLedLog(KafkaLog):
             except (KafkaError, TimeoutError) as error:
                 await _stopped(producer)
                 raise self._not_open(error) from error
+            except BaseException:
+                await _stopped(producer)
+                raise
             self._producer = producer
 
     async def append(self, records: Sequence[LogRecord]) -> None:

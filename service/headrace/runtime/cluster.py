@@ -26,6 +26,8 @@ STALE = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
 )
 _RETRY_SECONDS = 0.5
+_RENEWAL_SECONDS = 24 * 3600.0
+"""Far below transactional.id.expiration.ms, 7 days by default."""
 
 
 class Elsewhere(RestError):
@@ -59,10 +61,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """Leave the group: the others take over. Idempotent."""
-        self._closed, self.leads = True, False
-        if self._term is not None:
-            self._term.cancel()
-            await asyncio.gather(self._term, return_exceptions=True)
+        self._closed = True
+        self._end_term()
         await self._member.stop()
 
     @property
@@ -111,34 +111,41 @@ class Cluster:
             return
         self._assignment = assignment
         if not assignment.leads:
-            self.leads = False
-        elif not self.leads and (self._term is None or self._term.done()):
-            self._term = asyncio.create_task(self._begin_term(), name="term")
+            self._end_term()
+        elif self._term is None or self._term.done():
+            self._term = asyncio.create_task(self._lead(), name="term")
         if not assignment.leads or self.leads:
             self._settle()
 
     def _lose(self) -> None:
-        if self.leads:
-            self.leads = False
-            if self._assignment is not None:
-                self._take(self._assignment)
+        self._end_term()
+        if self._assignment is not None:
+            self._take(self._assignment)
 
-    async def _begin_term(self) -> None:
-        """Until it leads, or is not to any more."""
+    def _end_term(self) -> None:
+        term, self._term = self._term, None
+        self.leads = False
+        if term is not None:
+            term.cancel()
+
+    async def _lead(self) -> None:
+        """Seek the lead until it is had, and again from time to time: brokers forget a producer that writes nothing."""
         while self._to_lead():
             try:
+                await self._member.confirm()  # not needed for the proof: who is out already disturbs nobody
                 await self._configs.lead()
                 await self._member.confirm()
                 await self._configs.catch_up()
             except HeadraceError as error:
+                self.leads = False
                 log.warning("Worker %s is to lead and waits: %s", self._worker_id, summary(error))
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if self._to_lead():
+            if not self.leads and self._to_lead():
                 self.leads = True
                 log.info("Worker %s leads (generation %d)", self._worker_id, self.generation)
                 self._settle()
-            return
+            await asyncio.sleep(_RENEWAL_SECONDS)
 
     def _to_lead(self) -> bool:
         return self._assignment is not None and self._assignment.leads and not self._closed

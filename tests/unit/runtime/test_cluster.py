@@ -83,8 +83,8 @@ async def test_a_dead_workers_tasks_and_lead_move(pair: tuple[Api, Api]) -> None
     await second.until("PAUSED", "PAUSED", "PAUSED")
 
 
-async def test_a_stale_leaders_write_is_refused(pair: tuple[Api, Api]) -> None:
-    """It has not heard yet that the group has gone on without it, and writes nothing."""
+async def test_a_stale_leaders_write_is_refused(pair: tuple[Api, Api], caplog: pytest.LogCaptureFixture) -> None:
+    """It has not heard yet that the group has gone on without it: it writes nothing, and disturbs nobody."""
     first, second = pair
     await first.create()
     await second.until("RUNNING", "RUNNING")
@@ -98,6 +98,9 @@ async def test_a_stale_leaders_write_is_refused(pair: tuple[Api, Api]) -> None:
     assert not first.worker.cluster.leads
     with pytest.raises(RestError, match="no known leader URL"):
         await first.herder.set_target_state("shop", TargetState.STOPPED)
+    await eventually(lambda: "one:8083 is to lead and waits" in caplog.text)
+    await second.herder.set_target_state("shop", TargetState.PAUSED)
+    await second.until("PAUSED", "PAUSED")
 
 
 async def test_a_restart_with_tasks_reaches_the_task_of_the_other_worker(pair: tuple[Api, Api]) -> None:
