@@ -115,8 +115,8 @@ def cast(data: SchemaAndValue, kind: str) -> Any:
     value = _java_value(data, kind)
     try:
         return _TO[kind](value) if kind in _TO else _to_integer(value, _BITS[kind])
-    except (ValueError, ArithmeticError) as error:
-        raise unusable("Value was out of range for requested data type") from error
+    except (ValueError, ArithmeticError):
+        raise unusable("Value was out of range for requested data type") from None  # Python's text shows it
 
 
 class _JavaDate(int):

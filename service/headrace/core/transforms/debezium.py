@@ -10,6 +10,7 @@ from headrace.core.transforms.changes import ExtractChangedRecordState, HeaderTo
 from headrace.core.transforms.java_regex import check_replacement, compiled
 from headrace.core.transforms.logical_router import ByLogicalTableRouter, KeyField
 from headrace.core.transforms.options import HIGH, LOW, REPLACE_NULL, PluginClass, Values, option, word
+from headrace.core.transforms.timezones import Rules, TimezoneConverter, time_zone
 from headrace.core.transforms.unwrap import Deletes, DropFields, ExtractNewRecordState, FieldReference
 
 _PACKAGE = "io.debezium.transforms."
@@ -30,6 +31,16 @@ SCRIPTS = {
 """Scripting transforms, and what to do instead."""
 
 _AT_THE_SOURCE = "it is for source connectors and says nothing about rows in a table: take it out here"
+_JDBC = "io.debezium.connector.jdbc.transforms."
+OF_THE_JDBC_SINK = {
+    f"{_JDBC}CollectionNameTransformation": (
+        "tables are named by collection.name.format, which takes a prefix and a suffix; use RegexRouter for more"
+    ),
+    f"{_JDBC}FieldNameTransformation": "columns keep the source's names; use ReplaceField with renames for single ones",
+    f"{_JDBC}ConvertCloudEventToSaveableForm": "CloudEvents are not read; use Debezium's own converter for the topic",
+}
+"""Transforms that come with Debezium's JDBC sink, and what stands in their place."""
+
 NOT_FOR_SINKS = {
     f"{_PACKAGE}{name}": _AT_THE_SOURCE
     for name in (
@@ -44,7 +55,6 @@ NOT_FOR_SINKS = {
 } | {
     f"{_PACKAGE}{name}": "it is not here yet: apply it at the source connector"
     for name in (
-        "TimezoneConverter",
         "VectorToJsonConverter",
         "SwapGeometryCoordinates",
         "GeometryFormatTransformer",
@@ -70,6 +80,7 @@ def transforms() -> Iterator[PluginClass]:
         merges=True,
     )
     yield PluginClass(f"{_PACKAGE}ExtractChangedRecordState", _CHANGED, _changed, keeps_cells=True)
+    yield PluginClass(f"{_PACKAGE}TimezoneConverter", _TIME_ZONES, _time_zones)
     yield PluginClass(f"{_PACKAGE}HeaderToValue", _HEADER_TO_VALUE, _header_to_value)
     yield PluginClass(f"{_PACKAGE}SchemaChangeEventFilter", _SCHEMA_CHANGES, _schema_changes, keeps_cells=True)
 
@@ -233,6 +244,28 @@ def _header_to_value(values: Values) -> HeaderToValue:
     if len(headers) != len(fields):
         raise ValueError("'fields' config must have the same number of elements as 'headers' config.")
     return HeaderToValue(headers, fields, move=values["operation"] == "move")
+
+
+_RULES = "source:<table>[:<field>], topic:<topic>[:<field>] or <name>:<field>"
+_TIME_ZONES = ConfigDef(
+    (
+        option("converted.timezone", doc="A zone, such as Europe/Rome or +02:00.", importance=HIGH),
+        option("include.list", Type.LIST, None, f"What is converted, each as {_RULES}.", HIGH),
+        option("exclude.list", Type.LIST, None, f"What is not converted, each as {_RULES}.", HIGH),
+    )
+)
+
+
+def _time_zones(values: Values) -> TimezoneConverter:
+    _given(values, "converted.timezone")
+    include, exclude = (Rules.parse(values[name] or ()) for name in ("include.list", "exclude.list"))
+    if values["include.list"] and values["exclude.list"]:
+        raise ValueError("Both include and exclude lists are specified. Please specify only one.")
+    return TimezoneConverter(
+        time_zone(values["converted.timezone"]),
+        include if values["include.list"] else None,
+        exclude if values["exclude.list"] else None,
+    )
 
 
 _KINDS = ("CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE")

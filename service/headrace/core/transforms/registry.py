@@ -19,7 +19,7 @@ def _by_name(classes: Iterable[PluginClass]) -> dict[str, PluginClass]:
 
 TRANSFORMS = _by_name((*apache.transforms(), *debezium.transforms()))
 PREDICATES = _by_name(apache.predicate_classes())
-REFUSED = debezium.SCRIPTS | debezium.NOT_FOR_SINKS
+REFUSED = debezium.SCRIPTS | debezium.NOT_FOR_SINKS | debezium.OF_THE_JDBC_SINK
 """Classes that a configuration may bring along and that are refused, with the next step."""
 
 

@@ -22,11 +22,13 @@ from headrace.core.transforms.registry import PREDICATES, TRANSFORMS
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "transforms" / "recorded.jsonl.xz"
 _FIRST = "Debezium's gives all records the fields of the first one's headers, also those that have no such header"
+_TS_MS = "Debezium's moves source.ts_ms as well, which says when the change was made"
 DIFFERENT = {
     (
         "ExtractNewRecordState delete-to-tombstone dropping, compatible true",
         3,
     ): "Debezium's looks for a schema and fails",
+    **{("TimezoneConverter exclude.list source:items:after.ms,items:source.ts", place): _TS_MS for place in (0, 1)},
     **{
         (f"HeaderToValue {operation} {fields}", 2): _FIRST
         for operation in ("move", "copy")

@@ -1,0 +1,160 @@
+"""What no recording shows: texts of errors without values, dates, patterns, paths and spelling of options."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.errors import BadRecord, ConfigError
+from headrace.core.schema import Field, Schema
+from headrace.core.transforms.casting import java_double
+from headrace.core.transforms.headers import header_bytes, parse_literal
+from headrace.core.transforms.java_dates import DateFormat
+from headrace.core.transforms.java_regex import check_replacement, compiled
+from headrace.core.transforms.record import NOTHING, SinkRecord
+from headrace.core.transforms.registry import chain
+from headrace.core.transforms.structs import DECIMAL
+from headrace.core.transforms.whole import field_path
+
+PRICE = Schema("bytes", name=DECIMAL, parameters=(("scale", "2"),))
+
+
+def record(value: SchemaAndValue) -> SinkRecord:
+    return SinkRecord("t", 0, 0, 0, NOTHING, value)
+
+
+def made(class_name: str, **options: str) -> dict[str, str]:
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return {"transforms": "t", "transforms.t.type": class_name} | {f"transforms.t.{k}": v for k, v in given.items()}
+
+
+def test_a_masked_decimal_is_zero_in_its_own_scale() -> None:
+    """Connect's has no scale, which a converter refuses to write."""
+    schema = Schema("struct", fields=(Field("price", PRICE),))
+    masked = chain(made("MaskField$Value", fields="price")).apply(
+        record(SchemaAndValue(schema, {"price": b"\x04\xd2"}))
+    )
+    assert masked is not None
+    assert masked.value.value == {"price": b"\0"}
+
+
+@pytest.mark.parametrize(
+    ("configuration", "value"),
+    [
+        (made("Cast$Value", spec="int8"), SchemaAndValue(Schema("string"), "secret")),
+        (made("Cast$Value", spec="float64"), SchemaAndValue(Schema("string"), "secret")),
+        (
+            made("TimestampConverter$Value", target__type="unix", format="yyyy"),
+            SchemaAndValue(Schema("string"), "secret"),
+        ),
+        (made("ExtractField$Value", field="a"), SchemaAndValue(Schema("string"), "secret")),
+    ],
+)
+def test_an_error_never_shows_a_value(configuration: dict[str, str], value: SchemaAndValue) -> None:
+    """But the alias of the transform; nor does any error behind it."""
+    with pytest.raises(BadRecord, match=r"^transform t: ") as caught:
+        chain(configuration).apply(record(value))
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("configuration", "option"),
+    [
+        (made("InsertField$Value"), "transforms.t.type"),
+        (made("TimestampConverter$Value", target__type="string"), "transforms.t.type"),
+        (made("TimestampRouter", timestamp__format="Q"), "transforms.t.type"),
+        (made("ByLogicalTableRouter", topic__regex="a"), "transforms.t.type"),
+        (
+            made("ByLogicalTableRouter", topic__regex="a", topic__replacement="b", key__field__regex="c"),
+            "transforms.t.type",
+        ),
+        (made("HeaderToValue", headers="a,b", fields="a", operation="move"), "transforms.t.type"),
+        (made("TimezoneConverter", converted__timezone="Nowhere"), "transforms.t.type"),
+        (made("ExtractNewRecordState", add__fields="a:b:c"), "transforms.t.type"),
+        (made("ExtractField$Value", field="`a", field__syntax__version="V2"), "transforms.t.type"),
+    ],
+)
+def test_options_that_do_not_go_together_name_the_transform(configuration: dict[str, str], option: str) -> None:
+    """Before a task starts."""
+    with pytest.raises(ConfigError) as caught:
+        chain(configuration)
+    assert caught.value.key == option
+
+
+@pytest.mark.parametrize(
+    ("old", "keeps_delete", "keeps_tombstone"),
+    [
+        ({"drop.tombstones": "true", "delete.handling.mode": "none"}, True, False),
+        ({"drop.tombstones": "false", "delete.handling.mode": "none"}, True, True),
+        ({"drop.tombstones": "false"}, False, True),
+        ({"delete.handling.mode": "rewrite"}, True, False),
+        ({"delete.handling.mode": "drop"}, False, False),
+    ],
+)
+def test_options_of_old_configurations_keep_their_meaning(
+    old: dict[str, str], keeps_delete: bool, keeps_tombstone: bool
+) -> None:
+    """``drop.tombstones`` was true by default and ``delete.handling.mode`` drop."""
+    row = Schema("struct", optional=True, fields=(Field("id", Schema("int64")),))
+    envelope = Schema(
+        "struct", name="t.Envelope", fields=(Field("before", row), Field("after", row), Field("op", Schema("string")))
+    )
+    delete = SchemaAndValue(envelope, {"before": {"id": 1}, "after": None, "op": "d"})
+    unwrap = chain(made("ExtractNewRecordState", **{name.replace(".", "__"): each for name, each in old.items()}))
+    assert (unwrap.apply(record(delete)) is not None) is keeps_delete
+    assert (unwrap.apply(record(NOTHING)) is not None) is keeps_tombstone
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("a.b", ("a", "b")),
+        ("`a.b`.c", ("a.b", "c")),
+        ("a`b.c", ("a`b", "c")),
+        (r"`a\`.b`.c", ("a`.b", "c")),
+        ("a.", ("a", "")),
+    ],
+)
+def test_paths_of_fields(text: str, steps: tuple[str, ...]) -> None:
+    """KIP-821."""
+    assert field_path(text, "V2") == steps
+    assert field_path(text) == (text,)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0.0, "0.0"), (-0.0, "-0.0"), (100.0, "100.0"), (1e7, "1.0E7"), (1e-4, "1.0E-4"), (float("nan"), "NaN")],
+)
+def test_numbers_are_written_as_java_writes_them(number: float, text: str) -> None:
+    """``Double.toString``."""
+    assert java_double(number) == text
+
+
+def test_dates_count_on_where_a_field_is_too_large() -> None:
+    """Java's reader is lenient; two digits of a year are of the years around today."""
+    assert DateFormat("yyyy-MM-dd").parse("2023-14-31") == DateFormat("yyyy-MM-dd").parse("2024-03-02")
+    assert DateFormat("dd/MM/yy").parse("01/02/03") == DateFormat("yyyyMMdd").parse("20030201")
+    assert DateFormat("yyyyMMddHHmm").format(0) == "197001010000"
+
+
+@pytest.mark.parametrize("pattern", ["yyyy-QQ", "yyyy 'open"])
+def test_patterns_of_dates_that_are_not_known(pattern: str) -> None:
+    """Refused, never guessed."""
+    with pytest.raises(ValueError, match=r"Illegal pattern|quote"):
+        DateFormat(pattern)
+
+
+@pytest.mark.parametrize(
+    ("replacement", "wrong"), [("$1", False), ("$2", True), ("$", True), (r"\$9", False), ("${a}", True)]
+)
+def test_replacements_name_groups_that_there_are(replacement: str, wrong: bool) -> None:
+    """Told with the configuration and not with the first record."""
+    assert (check_replacement(compiled("(.*)"), replacement) is not None) is wrong
+
+
+@pytest.mark.parametrize("text", ["text", "42", "1.5", "true", '["x","y"]', '{"a":"b"}', "[1,2]"])
+def test_headers_are_written_as_they_were_read(text: str) -> None:
+    """SimpleHeaderConverter, there and back."""
+    assert header_bytes(parse_literal(text)) == text.encode()
