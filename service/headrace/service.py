@@ -116,6 +116,7 @@ class Service:
             lambda kind, options: plugins.load("reselect_caches", kind)(options),
             self._observe,
             self._metrics.reselects,
+            lambda name, options: plugins.load("schema_registries", name)(options),
         )
 
     def _observe(self, connector: str, number: int) -> TaskMetrics:

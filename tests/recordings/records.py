@@ -23,6 +23,8 @@ POSTGRES = FIXTURES / "postgres"
 
 VARIANTS = ("a", "b", "b36", "c1", "c2", "c3", "c4", "c5")
 """The recordings of PostgreSQL."""
+AVRO = "d"
+"""The recording of PostgreSQL whose converters wrote Avro."""
 MARIADB = ("my", "myns")
 """The recordings of MariaDB: with schemas and without."""
 ORACLE = tuple(f"{name}-{mode}" for name in ("ora", "orans") for mode in ("bytes", *TEXTS))
@@ -74,12 +76,13 @@ class Variant:
     def recording_file(self) -> Path:
         """The records of every topic of this variant's connector."""
         name = f"{self.name.split('-')[0]}.constructed" if self.source in _CONSTRUCTED else self.name
+        name = "d-avro" if name == AVRO else name
         return FIXTURES / self.source / "recordings" / f"{name}.jsonl.xz"
 
     @property
     def dump_file(self) -> Path:
         """The final state of the database that this variant recorded."""
-        inventory2 = self.source == "postgres" and self.release == "3.6"
+        inventory2 = self.source == "postgres" and (self.release == "3.6" or self.name == AVRO)
         return FIXTURES / self.source / ("dump-inventory2.json" if inventory2 else "dump.json")
 
 
@@ -164,8 +167,8 @@ def _postgres(name: str) -> Variant:
         unknown_types=config.get("include.unknown.datatypes") == "true",
         adjusted_names=config.get("field.name.adjustment.mode") == "avro",
         placeholder=config.get("unavailable.value.placeholder", DEFAULT_PLACEHOLDER),
-        key_schemas=config["key.converter.schemas.enable"] == "true",
-        bare=config["value.converter.schemas.enable"] == "false",
+        key_schemas=config.get("key.converter.schemas.enable", "true") == "true",
+        bare=config.get("value.converter.schemas.enable", "true") == "false",
         release="3.6" if "3.6" in config.get("connector.plugin.version", "") else "3.7",
     )
 
@@ -181,6 +184,10 @@ def recording(name: str) -> Mapping[str, tuple[RecordedRecord, ...]]:
             if of.source == "oracle":
                 value, topic = in_binary_mode(record.value, of.binary), record.topic.partition(".")[2]
                 record = replace(record, topic=f"{of.prefix}.{topic}", value=value)
+            elif name == AVRO:
+                from recordings.avro import as_json  # it reads records, too
+
+                record = as_json(record, of.recording_file.parent)
             topics.setdefault(record.topic, []).append(record)
     return {topic: tuple(records) for topic, records in topics.items()}
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from recordings.records import DumpedTable, RecordedRecord, Variant, topic_of
+from recordings.avro import as_avro, conversion
+from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic_of
 
 from headrace.core.batch import BatchManager, BatchPolicy
+from headrace.core.cassandra_decoder import ConnectorDecoder
 from headrace.core.catalog import HandlingModes
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.unavailable import Placeholder
 from headrace.ports import Commit, RowSource, TableOptions, TopicPartition
@@ -59,7 +61,7 @@ class Replay:
     durable: int = 0
     written: int = 0
     _alive: bool = False
-    _decoder: TopicDecoder = field(init=False)
+    _decoder: ConnectorDecoder = field(init=False)
     _batches: BatchManager = field(init=False)
     _pipeline: TablePipeline = field(init=False)
 
@@ -80,7 +82,8 @@ class Replay:
         )
         partition = (topic_of(self.table, self.of), 0)
         post_processor.assigned([partition])
-        self._decoder = TopicDecoder(partition[0], envelopes, post_processor)
+        avro = conversion(self.of.recording_file.parent) if self.of.name == AVRO else None
+        self._decoder = ConnectorDecoder(partition[0], envelopes, post_processor, avro)
         self._batches = BatchManager(BatchPolicy(linger=0))
         self._pipeline = TablePipeline(
             self.table.name,
@@ -120,7 +123,8 @@ class Replay:
         return nullcontext()
 
     def _take(self, records: Sequence[RecordedRecord]) -> None:
-        decoded = self._decoder.decode(records)  # type: ignore[arg-type]  # frozen, where the protocol is not
+        taken = [as_avro(each) for each in records] if self.of.name == AVRO else records
+        decoded = self._decoder.decode(taken)
         self.refused |= {records[errant.index].offset for errant in decoded.errant}
         pieces = [(_TABLE, piece) for piece in decoded.pieces]
         self._batches.add((records[0].topic, 0), records[-1].offset + 1, pieces, 0.0)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from recordings.comparison import compared_tables, expectation, problems, records_of, rows_of
 from recordings.differences import REFUSED_OFFSETS
 from recordings.images import key_fields, key_text
-from recordings.records import ALL, MARIADB, DumpedTable, RecordedRecord, Variant, batches, variant
+from recordings.records import ALL, AVRO, MARIADB, DumpedTable, RecordedRecord, Variant, batches, variant
 from recordings.replay import Chunk, Killed, Replay
 
 from headrace.core.envelope_events import OLD_KEY_HEADER
@@ -53,7 +53,7 @@ def _chunks(data: st.DataObject, records: Sequence[RecordedRecord], begin: int, 
 
 
 @pytest.mark.parametrize("size", [10_000, 1], ids=["one batch", "single events"])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, AVRO])
 def test_every_table(name: str, size: int) -> None:
     """All tables of a recording equal the dump, whether a topic is one batch or every event is its own."""
     of = variant(name)

@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.config.registry_converters import REGISTRY_CONVERTERS
 from headrace.core.config_def import (
     REQUIRED,
     ConfigDef,
@@ -132,7 +133,11 @@ _SIMPLE: dict[str, ConfigDef] = {
     STRING_CONVERTER: STRING_CONVERTER_KEYS,
 }
 
-CONVERTERS: dict[str, ConfigDef] = {JSON_CONVERTER: JSON_CONVERTER_KEYS, **_SIMPLE}
+CONVERTERS: dict[str, ConfigDef] = {
+    JSON_CONVERTER: JSON_CONVERTER_KEYS,
+    **_SIMPLE,
+    **{name: _TYPE + options for name, options in REGISTRY_CONVERTERS.items()},
+}
 """Key and value converters by class."""
 
 HEADER_CONVERTERS: dict[str, ConfigDef] = {
@@ -146,10 +151,8 @@ OTHER_ENCODINGS = ("serializer.encoding", "deserializer.encoding")
 """What StringConverter takes without listing it; the second one counts where ``converter.encoding`` is not set."""
 
 LATER_CONVERTERS = (
-    "io.confluent.connect.avro.AvroConverter",
     "io.confluent.connect.protobuf.ProtobufConverter",
     "io.confluent.connect.json.JsonSchemaConverter",
-    "io.apicurio.registry.utils.converter.AvroConverter",
     "io.apicurio.registry.utils.converter.ProtobufConverter",
     "io.apicurio.registry.utils.converter.ExtJsonConverter",
 )
@@ -163,6 +166,8 @@ def with_types(properties: Mapping[str, str | None]) -> dict[str, str | None]:
 
 def converter_class(name: str, known: dict[str, ConfigDef]) -> str | None:
     """The full class for a full name, simple name or alias (``JsonConverter``, ``Json``); None if there is no such."""
+    if name in known:
+        return name
     for full in known:
         simple = full.rpartition(".")[2]
         if name in (full, simple, simple.removesuffix("Converter")):

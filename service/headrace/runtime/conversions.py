@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from headrace.config import SinkConnectorConfig
 from headrace.config.converter import JSON_CONVERTER
+from headrace.config.registry_converters import APICURIO_AVRO
+from headrace.core.avro import avro_reader
 from headrace.core.conversion import Conversion, Converter
-from headrace.core.errors import Stage
+from headrace.core.errors import ConfigError, Stage
+from headrace.core.registered import (
+    Framing,
+    IdKind,
+    RegistryConverter,
+    SchemaRegistry,
+    apicurio_framing,
+    confluent_framing,
+)
 from headrace.core.simple_converters import SIMPLE_CONVERTERS
 
 STAGES = {"key": Stage.KEY_CONVERTER, "value": Stage.VALUE_CONVERTER}
 
+OpenRegistry = Callable[[str, Mapping[str, str]], SchemaRegistry]
+"""Opens a registry: ``confluent`` or ``apicurio``, with a converter's options. Raises ConfigError."""
 
-def open_conversion(config: SinkConnectorConfig) -> Conversion:
-    """The connector's converters, but for JsonConverters, which the decoder reads by itself."""
-    return Conversion(*(_converter(config, side) for side in ("key", "value")))
+
+def no_registries(name: str, options: Mapping[str, str]) -> SchemaRegistry:
+    """What a worker has that was made without schema registries."""
+    raise ConfigError(f"this worker has no client for schema registries ({name})")
+
+
+def open_conversion(config: SinkConnectorConfig, open_registry: OpenRegistry) -> Conversion:
+    """The connector's converters, but for JsonConverters, which the decoder reads by itself. Raises ConfigError."""
+    return Conversion(*(_converter(config, side, open_registry) for side in ("key", "value")))
 
 
 def converter_classes(config: SinkConnectorConfig) -> dict[Stage, str]:
@@ -21,6 +41,19 @@ def converter_classes(config: SinkConnectorConfig) -> dict[Stage, str]:
     return {stage: config.converter_classes[side] for side, stage in STAGES.items()}
 
 
-def _converter(config: SinkConnectorConfig, side: str) -> Converter | None:
-    name = config.converter_classes[side]
-    return None if name == JSON_CONVERTER else SIMPLE_CONVERTERS[name](config.converters[side])
+def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegistry) -> Converter | None:
+    name, options = config.converter_classes[side], config.converters[side]
+    if name == JSON_CONVERTER:
+        return None
+    if name in SIMPLE_CONVERTERS:
+        return SIMPLE_CONVERTERS[name](options)
+    registry = open_registry("apicurio" if name == APICURIO_AVRO else "confluent", options)
+    remembered = int(options.get("schemas.cache.config") or 1000)
+    return RegistryConverter(registry, _framing(name, side, options), avro_reader, remembered)
+
+
+def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:
+    if name != APICURIO_AVRO:
+        return confluent_framing(side)
+    kinds = {kind.lower(): kind for kind in IdKind}
+    return apicurio_framing(side, kinds.get(options.get("apicurio.registry.use-id", "").strip().lower()))

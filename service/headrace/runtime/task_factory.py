@@ -23,7 +23,7 @@ from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.transforms import registry
 from headrace.core.unavailable import Placeholder
 from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
-from headrace.runtime.conversions import converter_classes, open_conversion
+from headrace.runtime.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
 from headrace.runtime.database_router import DatabaseRouter
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
@@ -83,6 +83,7 @@ class SinkTaskFactory:
         open_rows: OpenRows = lambda kind, options: MemoryRowStore(options.limits),
         observe: Observe = lambda connector, task: NO_OBSERVER,
         count_reselects: CountReselects = lambda connector, task: NoMetrics(),
+        open_registry: OpenRegistry = no_registries,
     ) -> None:
         self._feeds = feeds
         self._lakehouse = lakehouse
@@ -91,6 +92,7 @@ class SinkTaskFactory:
         self._open_rows = open_rows
         self._observe = observe
         self._count_reselects = count_reselects
+        self._open_registry = open_registry
 
     async def __call__(
         self,
@@ -105,7 +107,7 @@ class SinkTaskFactory:
             reselect = replace(reselect, cache_enabled=False)
         for alias in registry.nulls_become_defaults(config.originals):
             log.warning(_DEFAULTS, connector, alias, alias)
-        conversion = open_conversion(config)
+        conversion = open_conversion(config, self._open_registry)
         values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
         divide = values.divide if conversion.value is None else None
         feed = self._feeds.open(connector, number, config.originals, divide)

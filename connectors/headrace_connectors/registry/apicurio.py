@@ -1,0 +1,57 @@
+"""Apicurio's own API, versions 2 and 3 (``…/apis/registry/v2`` and ``v3``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from headrace.core.errors import ConfigError, Retriable
+from headrace.core.registered import IdKind, RegisteredSchema, SchemaId
+from headrace_connectors.registry.http import RegistryClient, addresses, basic, tls_context
+
+URL = "apicurio.registry.url"
+_USER, _PASSWORD = "apicurio.registry.auth.username", "apicurio.registry.auth.password"
+_PATHS = {
+    IdKind.GLOBAL_ID: "ids/globalIds",
+    IdKind.CONTENT_ID: "ids/contentIds",
+    IdKind.ID: "ids/globalIds",
+}
+
+
+class ApicurioRegistry:
+    """A ``SchemaRegistry``; ``options`` are the converter's, ``kind`` says what its schemas are."""
+
+    def __init__(self, options: Mapping[str, str], kind: str = "AVRO") -> None:
+        """Raises ConfigError for options that cannot be right; asks nothing yet."""
+        urls = addresses(URL, options.get(URL, ""))
+        headers = {}
+        if options.get(_USER):
+            if not options.get(_PASSWORD):
+                raise ConfigError(f"{_USER} needs {_PASSWORD}", _PASSWORD)
+            headers["Authorization"] = basic(f"{options[_USER]}:{options[_PASSWORD]}")
+        self._kind = kind
+        self._client = RegistryClient(URL, urls, headers, tls_context(options, "apicurio.registry.request.ssl."))
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        """By global or content id, with all that it refers to."""
+        path = f"{_PATHS[schema_id.kind]}/{schema_id.value}"
+        what = f"schema with {schema_id}"
+        return self._schema(self._client.get(path, what).body, self._client.get(f"{path}/references", what).json())
+
+    def _schema(self, text: bytes, references: Any) -> RegisteredSchema:
+        try:
+            found = {each["name"]: self._referred(each) for each in references}
+        except (KeyError, TypeError) as error:
+            raise Retriable("the schema registry's answer is not one of Apicurio's API") from error
+        return RegisteredSchema(text.decode(), self._kind, found)
+
+    def _referred(self, each: Mapping[str, Any]) -> RegisteredSchema:
+        group, artifact = (quote(str(each.get(name) or "default"), safe="") for name in ("groupId", "artifactId"))
+        path = f"groups/{group}/artifacts/{artifact}/versions/{quote(str(each['version']), safe='')}"
+        what = f"version {each['version']} of artifact {artifact}"
+        if "/v3" in self._client.urls[0]:
+            body = self._client.get(f"{path}/content", what).body
+        else:
+            body = self._client.get(path, what).body
+        return self._schema(body, self._client.get(f"{path}/references", what).json())

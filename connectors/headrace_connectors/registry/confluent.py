@@ -1,0 +1,67 @@
+"""A registry with Confluent's API: Confluent's own, Karapace, Apicurio under ``/apis/ccompat/v7``, Redpanda."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from headrace.core.errors import ConfigError, Retriable
+from headrace.core.registered import IdKind, RegisteredSchema, SchemaId
+from headrace_connectors.registry.http import RegistryClient, addresses, basic, tls_context
+
+URL = "schema.registry.url"
+_SOURCE = "basic.auth.credentials.source"
+_USER_INFO = "basic.auth.user.info"
+_TOKEN_SOURCE = "bearer.auth.credentials.source"  # noqa: S105 - the name of an option
+_TOKEN = "bearer.auth.token"  # noqa: S105 - the name of an option
+
+
+class ConfluentRegistry:
+    """A ``SchemaRegistry``; ``options`` are the converter's."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Raises ConfigError for options that cannot be right; asks nothing yet."""
+        urls = addresses(URL, options.get(URL, ""))
+        self._client = RegistryClient(URL, urls, _authorization(options), tls_context(options, "schema.registry.ssl."))
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        """By id or GUID, with all that it refers to."""
+        path = f"schemas/guids/{schema_id.value}" if schema_id.kind is IdKind.GUID else f"schemas/ids/{schema_id.value}"
+        return self._schema(self._client.get(path, f"schema with {schema_id}").json())
+
+    def _schema(self, found: Any) -> RegisteredSchema:
+        try:
+            references = {
+                each["name"]: self._referred(each["subject"], each["version"]) for each in found.get("references") or ()
+            }
+            return RegisteredSchema(found["schema"], found.get("schemaType") or "AVRO", references)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise Retriable("the schema registry's answer is not one of Confluent's API") from error
+
+    def _referred(self, subject: str, version: int) -> RegisteredSchema:
+        path = f"subjects/{quote(subject, safe='')}/versions/{version}"
+        return self._schema(self._client.get(path, f"version {version} of subject {subject}").json())
+
+
+def _authorization(options: Mapping[str, str]) -> dict[str, str]:
+    source = options.get(_SOURCE, "URL").upper()
+    if source == "USER_INFO":
+        info = options.get(f"schema.registry.{_USER_INFO}") or options.get(_USER_INFO, "")
+        if ":" not in info:
+            raise ConfigError(f"{_SOURCE}=USER_INFO needs {_USER_INFO} with user:password", _USER_INFO)
+        return {"Authorization": basic(info)}
+    if source != "URL":
+        raise ConfigError(f"{_SOURCE}={source} is not supported: use USER_INFO or URL", _SOURCE)
+    return _bearer(options)
+
+
+def _bearer(options: Mapping[str, str]) -> dict[str, str]:
+    source = options.get(_TOKEN_SOURCE, "")
+    if not source:
+        return {}
+    if source.upper() != "STATIC_TOKEN":
+        raise ConfigError(f"{_TOKEN_SOURCE}={source} is not supported: use STATIC_TOKEN", _TOKEN_SOURCE)
+    if not options.get(_TOKEN):
+        raise ConfigError(f"{_TOKEN_SOURCE}=STATIC_TOKEN needs {_TOKEN}", _TOKEN)
+    return {"Authorization": f"Bearer {options[_TOKEN]}"}

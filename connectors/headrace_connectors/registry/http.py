@@ -1,0 +1,150 @@
+"""GET requests to a registry, with its errors in our words.
+
+The standard library's client: three kinds of requests, each answered once and then remembered, need no other
+(``docs/why.md``).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from headrace.core.errors import BadRecord, ConfigError, Retriable
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 10.0
+_LARGEST = 16 * 1024 * 1024
+_REFUSED = (401, 403)
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A body and its content type."""
+
+    body: bytes
+    content_type: str
+
+    def json(self) -> Any:
+        """The body as JSON. Raises Retriable for anything else, which a proxy may have sent."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise Retriable("the schema registry's answer is no JSON") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryClient:
+    """Asks the addresses of one registry in turn. ``option`` names the property that has them."""
+
+    option: str
+    urls: Sequence[str]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tls: ssl.SSLContext | None = None
+
+    def get(self, path: str, what: str) -> Answer:
+        """What stands at ``path``. Raises BadRecord where there is no such thing, Retriable or ConfigError."""
+        failed: Retriable | None = None
+        for url in self.urls:
+            try:
+                return self._get(url, path, what)
+            except Retriable as error:
+                failed = error
+        raise failed or ConfigError(f"{self.option} is empty", self.option)
+
+    def _get(self, url: str, path: str, what: str) -> Answer:
+        bare, credentials = without_credentials(url)
+        headers = {"Accept": "*/*", **self.headers}
+        if credentials:
+            headers.setdefault("Authorization", basic(credentials))
+        request = urllib.request.Request(f"{bare.rstrip('/')}/{path}", headers=headers)  # noqa: S310 - scheme is checked
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS, context=self.tls) as response:  # noqa: S310 - as above
+                return Answer(response.read(_LARGEST), response.headers.get("Content-Type", ""))
+        except urllib.error.HTTPError as error:
+            raise self._meant(error, bare, what) from error
+        except ssl.SSLCertVerificationError as error:
+            raise ConfigError(
+                f"the certificate of {bare} is not trusted: {error.verify_message}", self.option
+            ) from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                message = f"the certificate of {bare} is not trusted: {reason.verify_message}"
+                raise ConfigError(message, self.option) from error
+            raise Retriable(f"the schema registry at {bare} does not answer: {reason}") from error
+
+    def _meant(self, error: urllib.error.HTTPError, url: str, what: str) -> Exception:
+        with error:
+            body = error.read(4096)
+        if error.code in _REFUSED:
+            return ConfigError(f"the schema registry at {url} refuses the connector ({error.code})", self.option)
+        if error.code == _NOT_FOUND and _is_registrys(body):
+            return BadRecord(f"the schema registry has no {what}")
+        if error.code == _NOT_FOUND:
+            return ConfigError(f"there is no schema registry at {url} (404 without its error code)", self.option)
+        return Retriable(f"the schema registry at {url} answers {error.code}")
+
+
+def _is_registrys(body: bytes) -> bool:
+    try:
+        return "error_code" in json.loads(body)
+    except (ValueError, TypeError):
+        return False
+
+
+def addresses(option: str, value: str) -> list[str]:
+    """The URLs of an option. Raises ConfigError for one that is none."""
+    urls = [each.strip() for each in value.split(",") if each.strip()]
+    if not urls:
+        raise ConfigError(f'Missing required configuration "{option}" which has no default value.', option)
+    for each in urls:
+        if urlsplit(each).scheme not in ("http", "https"):
+            raise ConfigError(f"{option}: a URL begins with http:// or https://", option)
+    return urls
+
+
+def without_credentials(url: str) -> tuple[str, str]:
+    """A URL, and the user and password that stood in it."""
+    parts = urlsplit(url)
+    credentials, at, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=host)), unquote(credentials) if at else ""
+
+
+def basic(credentials: str) -> str:
+    """The header for ``user:password``."""
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+
+
+def tls_context(options: Mapping[str, str], prefix: str) -> ssl.SSLContext | None:
+    """TLS as Kafka's keys say it, with PEM files. Raises ConfigError."""
+    given = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
+    if not given:
+        return None
+    for store in ("truststore", "keystore"):
+        kind = given.get(f"{store}.type", "PEM")
+        if kind.upper() != "PEM":
+            key = f"{prefix}{store}.type"
+            raise ConfigError(f"{key}={kind} is a Java key store: convert it to PEM and set {key}=PEM", key)
+    try:
+        context = ssl.create_default_context(
+            cafile=given.get("truststore.location"), cadata=given.get("truststore.certificates")
+        )
+        if keystore := given.get("keystore.location"):
+            context.load_cert_chain(keystore, password=given.get("key.password"))
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"the certificates of {prefix}* cannot be read: {error}", f"{prefix}truststore.location"
+        ) from error
+    if given.get("endpoint.identification.algorithm", "https").strip() == "":
+        context.check_hostname = False
+    return context

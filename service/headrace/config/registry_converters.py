@@ -1,0 +1,158 @@
+"""Converters whose schemas stand in a registry, and their options (``connect.md`` section 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from headrace.core.config_def import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    InvalidValue,
+    Type,
+    Validator,
+    at_least,
+    one_of,
+)
+
+CONFLUENT_AVRO = "io.confluent.connect.avro.AvroConverter"
+APICURIO_AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
+
+_READ_ONLY = "Says how documents are written; a sink reads them, whatever stands here."
+_JAVA = "Of Java key stores, which are refused."
+_OF_READING = "Accepted for Kafka Connect's sake: documents are read the same way, whatever stands here."
+
+
+def _key(
+    name: str, doc: str, kind: Type = Type.STRING, default: Any = None, validator: Validator | None = None
+) -> ConfigKey:
+    importance = Importance.HIGH if default is REQUIRED else Importance.LOW
+    return ConfigKey(name, kind, default, importance, doc, display_name=name, validator=validator)
+
+
+def _without_effect(doc: str, names: Iterable[str]) -> tuple[ConfigKey, ...]:
+    return tuple(_key(name, doc) for name in names)
+
+
+def _no_java_store(name: str, value: Any) -> None:
+    if value:
+        raise InvalidValue(
+            f"Invalid value [hidden] for configuration {name}: it belongs to a Java key store; certificates are read "
+            "from PEM files, which have none"
+        )
+
+
+def _tls(prefix: str) -> tuple[ConfigKey, ...]:
+    return (
+        _key(f"{prefix}truststore.location", "PEM file of the certificate authorities to trust."),
+        _key(f"{prefix}truststore.certificates", "The same certificates in place, as PEM."),
+        _key(f"{prefix}truststore.type", "PEM is read.", default="PEM"),
+        _key(
+            f"{prefix}truststore.password",
+            "Of Java key stores, which are refused.",
+            Type.PASSWORD,
+            None,
+            _no_java_store,
+        ),
+        _key(f"{prefix}keystore.location", "PEM file with the client's key and certificates."),
+        _key(f"{prefix}keystore.type", "PEM is read.", default="PEM"),
+        _key(
+            f"{prefix}keystore.password", "Of Java key stores, which are refused.", Type.PASSWORD, None, _no_java_store
+        ),
+        _key(f"{prefix}key.password", "Password of the client's key.", Type.PASSWORD),
+        _key(
+            f"{prefix}endpoint.identification.algorithm",
+            "https compares the registry's name with its certificate; empty does not.",
+            default="https",
+        ),
+    )
+
+
+_CACHE = (_key("schemas.cache.config", "How many schemas of a task are remembered.", Type.INT, "1000", at_least(1)),)
+_CONFLUENT = (
+    _key("schema.registry.url", "URLs of the registry, separated by commas; asked in turn.", Type.LIST, REQUIRED),
+    _key(
+        "basic.auth.credentials.source",
+        "Where user and password are: URL (in schema.registry.url) or USER_INFO.",
+        default="URL",
+        validator=one_of("url", "user_info"),
+    ),
+    _key("basic.auth.user.info", "user:password for USER_INFO.", Type.PASSWORD),
+    _key("schema.registry.basic.auth.user.info", "The same.", Type.PASSWORD),
+    _key(
+        "bearer.auth.credentials.source",
+        "STATIC_TOKEN sends bearer.auth.token.",
+        validator=one_of("static_token"),
+    ),
+    _key("bearer.auth.token", "The token.", Type.PASSWORD),
+    *_tls("schema.registry.ssl."),
+    *_CACHE,
+    *_without_effect(
+        _READ_ONLY,
+        (
+            "auto.register.schemas",
+            "use.latest.version",
+            "normalize.schemas",
+            "latest.compatibility.strict",
+            "max.schemas.per.subject",
+            "key.subject.name.strategy",
+            "value.subject.name.strategy",
+            "connect.meta.data",
+            "scrub.invalid.names",
+        ),
+    ),
+)
+_AVRO = _without_effect(
+    _OF_READING,
+    (
+        "enhanced.avro.schema.support",
+        "allow.optional.map.keys",
+        "flatten.singleton.unions",
+        "discard.type.doc.default",
+        "generalized.sum.type.support",
+    ),
+)
+_APICURIO = (
+    _key("apicurio.registry.url", "URL of the registry with …/apis/registry/v2 or v3.", default=REQUIRED),
+    _key("apicurio.registry.auth.username", "User for basic authentication."),
+    _key("apicurio.registry.auth.password", "Its password.", Type.PASSWORD),
+    _key(
+        "apicurio.registry.use-id",
+        "What the ids before documents count: contentId or globalId. If it is not set, ids of eight bytes are global "
+        "ids and those of four are content ids.",
+        validator=one_of("contentid", "globalid"),
+    ),
+    *_tls("apicurio.registry.request.ssl."),
+    *_CACHE,
+    *_without_effect(
+        _READ_ONLY,
+        (
+            "apicurio.registry.auto-register",
+            "apicurio.registry.auto-register.if-exists",
+            "apicurio.registry.find-latest",
+            "apicurio.registry.artifact-resolver-strategy",
+            "apicurio.registry.artifact.group-id",
+            "apicurio.registry.artifact.artifact-id",
+            "apicurio.registry.artifact.version",
+            "apicurio.registry.avro.encoding",
+            "apicurio.registry.dereference-schema",
+        ),
+    ),
+    *_without_effect(
+        "Not needed for reading: ids are found in headers or before the document, of four bytes or of eight.",
+        (
+            "apicurio.registry.headers.enabled",
+            "apicurio.registry.id-handler",
+            "apicurio.registry.as-confluent",
+            "apicurio.registry.check-period-ms",
+        ),
+    ),
+)
+
+REGISTRY_CONVERTERS: dict[str, ConfigDef] = {
+    CONFLUENT_AVRO: ConfigDef((*_CONFLUENT, *_AVRO)),
+    APICURIO_AVRO: ConfigDef((*_APICURIO, *_AVRO)),
+}
+"""Key and value converters by class."""

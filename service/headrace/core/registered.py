@@ -1,0 +1,139 @@
+"""Documents whose schema stands in a registry: how they name it, how it is asked for (``connect.md`` section 13)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from cachetools import LRUCache
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.conversion import Headers
+from headrace.core.errors import BadRecord
+
+
+class IdKind(StrEnum):
+    """What an id counts, in the registries' words."""
+
+    ID = "id"
+    GUID = "guid"
+    GLOBAL_ID = "globalId"
+    CONTENT_ID = "contentId"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaId:
+    """How a document names its schema."""
+
+    kind: IdKind
+    value: int | str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema as the registry has it; ``references`` are those that it uses, by the name that it uses for them."""
+
+    text: str
+    kind: str = "AVRO"
+    references: Mapping[str, RegisteredSchema] = field(default_factory=dict)
+
+
+class SchemaRegistry(Protocol):
+    """A registry that schemas are read from. It may block: it is asked in the threads that decode."""
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        """The schema under an id, which never changes.
+
+        Raises BadRecord for an id that the registry does not know, Retriable while it does not answer, and ConfigError
+        where it refuses the connector (wrong password, no registry at that address).
+        """
+
+
+Framing = Callable[[bytes, Headers], tuple[SchemaId, bytes]]
+"""Takes a document apart: the id of its schema, and what the schema describes. Raises BadRecord."""
+Read = Callable[[bytes], SchemaAndValue]
+"""Reads what one schema describes. Raises BadRecord."""
+
+_NO_FRAME = (
+    "Unknown magic byte: the bytes do not begin with the id of a schema. Were they written by another converter, or by "
+    "one that puts ids into headers?"
+)
+
+
+class RegistryConverter:
+    """A ``Converter`` of documents that name their schema. ``compile`` makes a reader of a schema, once for each id."""
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        framing: Framing,
+        compile: Callable[[RegisteredSchema], Read],
+        remembered: int = 1000,
+    ) -> None:
+        self._registry = registry
+        self._framing = framing
+        self._compile = compile
+        self._readers: LRUCache[SchemaId, Read] = LRUCache(remembered)
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        """The data of one document. Raises BadRecord, Retriable or ConfigError."""
+        schema_id, payload = self._framing(document, headers)
+        reader = self._readers.get(schema_id)
+        if reader is None:
+            reader = self._readers[schema_id] = self._compile(self._registry.fetch(schema_id))
+        return reader(payload)
+
+
+def confluent_framing(side: str) -> Framing:
+    """Confluent's forms for keys or values: an id of four bytes or a GUID, before the document or in a header."""
+    header = f"__{side}_schema_id"
+
+    def framing(document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
+        for name, value in headers:
+            if name == header and value:
+                return _confluent_id(value)[0], document
+        return _confluent_id(document)
+
+    return framing
+
+
+def _confluent_id(document: bytes) -> tuple[SchemaId, bytes]:
+    if document[:1] == b"\x00" and len(document) >= 5:
+        return SchemaId(IdKind.ID, int.from_bytes(document[1:5], "big")), document[5:]
+    if document[:1] == b"\x01" and len(document) >= 17:
+        return SchemaId(IdKind.GUID, str(uuid.UUID(bytes=document[1:17]))), document[17:]
+    raise BadRecord(_NO_FRAME)
+
+
+def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
+    """Apicurio's forms: an id in headers, else before the document: eight bytes if the first four of them are zero.
+
+    ``use_id`` says what ids count. Otherwise those of eight bytes are global ids, as Apicurio 2 writes them, and those
+    of four are of contents, as Apicurio 3 does.
+    """
+    kinds = {f"apicurio.{side}.{kind}": kind for kind in (IdKind.GLOBAL_ID, IdKind.CONTENT_ID)}
+    encoding = f"apicurio.{side}.encoding"
+
+    def framing(document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
+        told = dict(headers)
+        if told.get(encoding, b"BINARY").upper() == b"JSON":
+            raise BadRecord("the document is JSON by its Avro schema (apicurio.registry.avro.encoding); BINARY is read")
+        for name, kind in kinds.items():
+            if told.get(name):
+                return SchemaId(kind, int.from_bytes(told[name], "big")), document
+        return prefixed(document)
+
+    def prefixed(document: bytes) -> tuple[SchemaId, bytes]:
+        if document[:1] != b"\x00" or len(document) < 5:
+            raise BadRecord(_NO_FRAME)
+        if document[1:5] == bytes(4) and len(document) >= 9:
+            return SchemaId(use_id or IdKind.GLOBAL_ID, int.from_bytes(document[5:9], "big")), document[9:]
+        return SchemaId(use_id or IdKind.CONTENT_ID, int.from_bytes(document[1:5], "big")), document[5:]
+
+    return framing

@@ -1,0 +1,97 @@
+"""The recording with Avro converters: its records as JSON documents, and each document's Avro form again.
+
+The checks of the recordings read JSON. So they get what the Avro converter makes of a record, written as JsonConverter
+would; what goes the way of a record in a replay is the Avro itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from recordings.records import RecordedRecord
+
+from headrace.core.avro import avro_reader
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.conversion import Conversion
+from headrace.core.errors import BadRecord
+from headrace.core.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
+from headrace.core.schema import Schema
+
+_avro: dict[bytes, bytes] = {}
+
+
+class RecordedRegistry:
+    """The registry as it was when the recording was made: ids and their schemas."""
+
+    def __init__(self, schemas: Path) -> None:
+        self._schemas = json.loads(gzip.decompress(schemas.read_bytes()))["ids"]
+        self.asked: list[SchemaId] = []
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        self.asked.append(schema_id)
+        if str(schema_id.value) not in self._schemas:
+            raise BadRecord(f"the schema registry has no schema with {schema_id}")
+        return RegisteredSchema(self._schemas[str(schema_id.value)]["schema"])
+
+
+def conversion(recordings: Path) -> Conversion:
+    """Avro converters over the recorded registry."""
+    registry = RecordedRegistry(recordings / "d-avro.schemas.json.gz")
+    return Conversion(*(RegistryConverter(registry, confluent_framing(side), avro_reader) for side in ("key", "value")))
+
+
+@cache
+def _conversion(recordings: Path) -> Conversion:
+    return conversion(recordings)
+
+
+def as_json(record: RecordedRecord, recordings: Path) -> RecordedRecord:
+    """A record of Avro as JsonConverter would have written it."""
+    converted = _conversion(recordings).of(record)
+    return replace(record, key=_document(record.key, converted.key), value=_document(record.value, converted.value))
+
+
+def as_avro(record: RecordedRecord) -> RecordedRecord:
+    """The record that ``as_json`` was given."""
+    return replace(record, key=record.key and _avro[record.key], value=record.value and _avro[record.value])
+
+
+def _document(given: bytes | None, data: Any) -> bytes | None:
+    if given is None or not isinstance(data, SchemaAndValue) or data.schema is None:
+        return None
+    parts = {"schema": _schema(data.schema), "payload": _payload(data.schema, data.value)}
+    document = json.dumps(parts, separators=(",", ":")).encode()
+    _avro[document] = given
+    return document
+
+
+def _schema(schema: Schema) -> dict[str, Any]:
+    nested: dict[str, Any] = {"type": schema.type, "optional": schema.optional}
+    nested |= {name: value for name, value in (("name", schema.name), ("version", schema.version)) if value is not None}
+    if schema.parameters:
+        nested["parameters"] = dict(schema.parameters)
+    if schema.type == "struct":
+        nested["fields"] = [_schema(member.schema) | {"field": member.name} for member in schema.fields]
+    for part in ("items", "keys", "values"):
+        if getattr(schema, part) is not None:
+            nested[part] = _schema(getattr(schema, part))
+    return nested
+
+
+def _payload(schema: Schema, value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if schema.type == "struct" and value is not None:
+        return {member.name: _payload(member.schema, value[member.name]) for member in schema.fields}
+    if schema.items is not None and value is not None:
+        return [_payload(schema.items, each) for each in value]
+    return value

@@ -1,0 +1,106 @@
+"""How documents name their schemas, and that a schema is asked for once."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.conversion import Headers
+from headrace.core.errors import BadRecord, Retriable
+from headrace.core.registered import (
+    IdKind,
+    RegisteredSchema,
+    RegistryConverter,
+    SchemaId,
+    apicurio_framing,
+    confluent_framing,
+)
+
+GUID = uuid.UUID("01a1fd14-7474-7aa6-901a-3243b26be8a7")
+
+
+@pytest.mark.parametrize(
+    ("document", "headers", "schema_id", "payload"),
+    [
+        (b"\0\0\0\1\2xyz", (), SchemaId(IdKind.ID, 258), b"xyz"),
+        (b"\1" + GUID.bytes + b"xyz", (), SchemaId(IdKind.GUID, str(GUID)), b"xyz"),
+        (b"xyz", (("__value_schema_id", b"\1" + GUID.bytes),), SchemaId(IdKind.GUID, str(GUID)), b"xyz"),
+        (b"\0\0\0\0\1xyz", (("__key_schema_id", b"\1" + GUID.bytes),), SchemaId(IdKind.ID, 1), b"xyz"),
+        (b"\0\0\0\0\1", (), SchemaId(IdKind.ID, 1), b""),
+    ],
+)
+def test_confluents_forms(document: bytes, headers: Headers, schema_id: SchemaId, payload: bytes) -> None:
+    """Headers before prefixes, and only those of the own side (``connect.md`` section 13)."""
+    assert confluent_framing("value")(document, headers) == (schema_id, payload)
+
+
+EIGHT = (7).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(
+    ("document", "headers", "use_id", "schema_id", "payload"),
+    [
+        (b"\0\0\0\0\7xyz", (), None, SchemaId(IdKind.CONTENT_ID, 7), b"xyz"),
+        (b"\0" + EIGHT + b"xyz", (), None, SchemaId(IdKind.GLOBAL_ID, 7), b"xyz"),
+        (b"\0" + EIGHT + b"xyz", (), IdKind.CONTENT_ID, SchemaId(IdKind.CONTENT_ID, 7), b"xyz"),
+        (b"\0\0\0\0\7xyz", (), IdKind.GLOBAL_ID, SchemaId(IdKind.GLOBAL_ID, 7), b"xyz"),
+        (b"xyz", (("apicurio.value.globalId", EIGHT),), None, SchemaId(IdKind.GLOBAL_ID, 7), b"xyz"),
+        (b"xyz", (("apicurio.value.contentId", EIGHT),), None, SchemaId(IdKind.CONTENT_ID, 7), b"xyz"),
+        (b"\0\0\0\0\7xyz", (("apicurio.key.globalId", EIGHT),), None, SchemaId(IdKind.CONTENT_ID, 7), b"xyz"),
+    ],
+)
+def test_apicurios_forms(
+    document: bytes, headers: Headers, use_id: IdKind | None, schema_id: SchemaId, payload: bytes
+) -> None:
+    """Of version 2 and 3, with ids before the document or in headers."""
+    assert apicurio_framing("value", use_id)(document, headers) == (schema_id, payload)
+
+
+@pytest.mark.parametrize("document", [b"", b"{}", b"\0\0", b"\1\2\3", b"plain text"])
+def test_documents_without_an_id_are_bad_records(document: bytes) -> None:
+    """JSON on an Avro topic, for one."""
+    for framing in (confluent_framing("key"), apicurio_framing("key")):
+        with pytest.raises(BadRecord, match="magic byte"):
+            framing(document, ())
+
+
+def test_avro_as_json_is_refused() -> None:
+    """Apicurio's headers tell it."""
+    headers = (("apicurio.value.globalId", EIGHT), ("apicurio.value.encoding", b"JSON"))
+    with pytest.raises(BadRecord, match="BINARY"):
+        apicurio_framing("value")(b"{}", headers)
+
+
+class Registry:
+    """Knows one schema, when it answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[SchemaId] = []
+        self.up = True
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        self.asked.append(schema_id)
+        if not self.up:
+            raise Retriable("down")
+        if schema_id.value != 1:
+            raise BadRecord(f"the schema registry has no schema with {schema_id}")
+        return RegisteredSchema("text")
+
+
+def test_a_schema_is_asked_for_once() -> None:
+    """What does not answer, or is not there, is asked for again: it may be there then."""
+    registry = Registry()
+    converter = RegistryConverter(
+        registry, confluent_framing("key"), lambda schema: lambda payload: SchemaAndValue(None, payload)
+    )
+    registry.up = False
+    with pytest.raises(Retriable):
+        converter.to_connect_data(b"\0\0\0\0\1a", ())
+    registry.up = True
+    assert [converter.to_connect_data(b"\0\0\0\0\1" + each, ()).value for each in (b"a", b"b")] == [b"a", b"b"]
+    for _ in range(2):
+        with pytest.raises(BadRecord, match="no schema with id 2"):
+            converter.to_connect_data(b"\0\0\0\0\2", ())
+    assert [each.value for each in registry.asked] == [1, 1, 2, 2]

@@ -1,0 +1,174 @@
+"""The clients of schema registries, over a server that answers as they do."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from headrace.core.errors import BadRecord, ConfigError, Retriable
+from headrace.core.registered import IdKind, RegisteredSchema, SchemaId
+from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
+
+
+class Server:
+    """Answers by path; remembers the requests' headers."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, object]] = {}
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.asked.append((self.path, dict(self.headers)))
+                code, body = outer.answers.get(self.path, (404, {"error_code": 40403, "message": "Schema not found"}))
+                raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, *_: object) -> None:
+                """Not into the test's output."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.host = f"127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{self.host}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A registry without schemas."""
+    found = Server()
+    yield found
+    found.close()
+
+
+ONE = SchemaId(IdKind.ID, 1)
+
+
+def confluent(server: Server, **options: str) -> ConfluentRegistry:
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return ConfluentRegistry({"schema.registry.url": server.url, **given})
+
+
+def test_confluents_api(server: Server) -> None:
+    """By id, by GUID, with references, whose own references come along."""
+    server.answers = {
+        "/schemas/ids/1": (200, {"schema": '"int"'}),
+        "/schemas/guids/g": (
+            200,
+            {"schema": "s", "schemaType": "PROTOBUF", "references": [{"name": "a", "subject": "x/y", "version": 3}]},
+        ),
+        "/subjects/x%2Fy/versions/3": (200, {"schema": "t", "schemaType": "PROTOBUF", "id": 9}),
+    }
+    assert confluent(server).fetch(ONE) == RegisteredSchema('"int"')
+    assert confluent(server).fetch(SchemaId(IdKind.GUID, "g")) == RegisteredSchema(
+        "s", "PROTOBUF", {"a": RegisteredSchema("t", "PROTOBUF")}
+    )
+
+
+def test_apicurios_api(server: Server) -> None:
+    """By global or content id; the references stand apart."""
+    server.answers = {
+        "/apis/registry/v2/ids/globalIds/1": (200, b'"int"'),
+        "/apis/registry/v2/ids/globalIds/1/references": (200, []),
+        "/apis/registry/v2/ids/contentIds/2": (200, b'"R"'),
+        "/apis/registry/v2/ids/contentIds/2/references": (
+            200,
+            [{"groupId": None, "artifactId": "a b", "version": "1", "name": "R"}],
+        ),
+        "/apis/registry/v2/groups/default/artifacts/a%20b/versions/1": (200, b"r"),
+        "/apis/registry/v2/groups/default/artifacts/a%20b/versions/1/references": (200, []),
+    }
+    registry = ApicurioRegistry({"apicurio.registry.url": f"{server.url}/apis/registry/v2"})
+    assert registry.fetch(SchemaId(IdKind.GLOBAL_ID, 1)) == RegisteredSchema('"int"')
+    assert registry.fetch(SchemaId(IdKind.CONTENT_ID, 2)).references == {"R": RegisteredSchema("r")}
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "error"),
+    [
+        (404, {"error_code": 40403}, BadRecord),
+        (404, b"<html>", ConfigError),
+        (401, {"error_code": 401}, ConfigError),
+        (403, b"", ConfigError),
+        (429, b"", Retriable),
+        (500, {"error_code": 50001}, Retriable),
+        (200, b"<html>", Retriable),
+        (200, {"nothing": 1}, Retriable),
+    ],
+)
+def test_what_an_answer_means(server: Server, code: int, body: object, error: type[Exception]) -> None:
+    """An unknown id is the record's fault; a wrong address or password the operator's; anything else passes."""
+    server.answers = {"/schemas/ids/1": (code, body)}
+    with pytest.raises(error):
+        confluent(server).fetch(ONE)
+
+
+def test_the_next_address_is_asked_when_one_is_down(server: Server) -> None:
+    """And where none answers, it is tried again later."""
+    down = Server()
+    down.close()
+    server.answers = {"/schemas/ids/1": (200, {"schema": "s"})}
+    assert confluent(server, schema__registry__url=f"{down.url}, {server.url}").fetch(ONE).text == "s"
+    with pytest.raises(Retriable, match="does not answer"):
+        confluent(server, schema__registry__url=down.url).fetch(ONE)
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ({"schema__registry__url": "http://u:p%40w@HOST/"}, "Basic " + base64.b64encode(b"u:p@w").decode()),
+        (
+            {"basic__auth__credentials__source": "USER_INFO", "schema__registry__basic__auth__user__info": "a:b"},
+            "Basic " + base64.b64encode(b"a:b").decode(),
+        ),
+        ({"bearer__auth__credentials__source": "STATIC_TOKEN", "bearer__auth__token": "t"}, "Bearer t"),
+        ({}, None),
+    ],
+)
+def test_credentials(server: Server, options: dict[str, str], sent: str | None) -> None:
+    """In the URL, as user info, or as a token."""
+    server.answers = {"/schemas/ids/1": (200, {"schema": "s"})}
+    confluent(server, **{name: value.replace("HOST", server.host) for name, value in options.items()}).fetch(ONE)
+    assert server.asked[0][1].get("Authorization") == sent
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schema__registry__url": ""},
+        {"schema__registry__url": "registry:8081"},
+        {"basic__auth__credentials__source": "SASL_INHERIT"},
+        {"basic__auth__credentials__source": "USER_INFO"},
+        {"bearer__auth__credentials__source": "OAUTHBEARER"},
+        {"schema__registry__ssl__truststore__location": "/no/such.pem"},
+        {"schema__registry__ssl__truststore__type": "JKS"},
+    ],
+)
+def test_options_that_cannot_be_right(server: Server, options: dict[str, str]) -> None:
+    """Are refused before anything is asked, without showing a value."""
+    with pytest.raises(ConfigError):
+        confluent(server, **options)
+    assert server.asked == []
+
+
+def test_messages_show_no_credentials(server: Server) -> None:
+    """The URL's user and password stay out of them."""
+    server.answers = {"/schemas/ids/1": (500, b"")}
+    with pytest.raises(Retriable) as caught:
+        confluent(server, schema__registry__url=f"http://user:secret@{server.host}").fetch(ONE)
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,103 @@
+"""From a connector's configuration to its converters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from headrace.config.validation import WorkerDefaults, sink_connector_config, validate
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.errors import ConfigError, Stage
+from headrace.core.registered import RegisteredSchema, SchemaId
+from headrace.core.schema import Schema
+from headrace.runtime.conversions import converter_classes, no_registries, open_conversion
+from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
+
+CONFLUENT = "io.confluent.connect.avro.AvroConverter"
+APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
+MINIMAL = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a"}
+DEFAULTS = WorkerDefaults({}, "1.0")
+
+
+class Registry:
+    """Knows one schema under every id."""
+
+    def __init__(self, name: str, options: Mapping[str, str]) -> None:
+        self.name, self.options = name, options
+        self.asked: list[SchemaId] = []
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        self.asked.append(schema_id)
+        return RegisteredSchema('"int"')
+
+
+def test_json_needs_no_conversion() -> None:
+    """The decoder reads it by itself, from its bytes."""
+    assert not open_conversion(sink_connector_config(MINIMAL, DEFAULTS), no_registries)
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "document", "asked"),
+    [
+        (CONFLUENT, {"schema.registry.url": "http://r"}, b"\0\0\0\0\7\x04", "id 7"),
+        (APICURIO, {"apicurio.registry.url": "http://r"}, b"\0" + bytes(7) + b"\7\x04", "globalId 7"),
+        (
+            APICURIO,
+            {"apicurio.registry.url": "http://r", "apicurio.registry.use-id": "contentId"},
+            b"\0" + bytes(7) + b"\7\x04",
+            "contentId 7",
+        ),
+    ],
+)
+def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked: str) -> None:
+    """Each side has its own, with its own options; those of a worker are inherited."""
+    options = {f"value.converter.{option}": value for option, value in url.items()}
+    given = {**MINIMAL, "value.converter": name, **options}
+    assert [info.value.errors for info in validate(given, DEFAULTS).configs if info.value.errors] == []
+    inherited = WorkerDefaults({"value.converter": name, **options}, "1.0")
+    for config in (sink_connector_config(given, DEFAULTS), sink_connector_config(MINIMAL, inherited)):
+        registries: list[Registry] = []
+
+        def opened(kind: str, options: Mapping[str, str], into: list[Registry] = registries) -> Registry:
+            into.append(Registry(kind, options))
+            return into[-1]
+
+        conversion = open_conversion(config, opened)
+        assert conversion.key is None
+        assert conversion.value is not None
+        assert conversion.value.to_connect_data(document, ()) == SchemaAndValue(Schema("int32"), 2)
+        (registry,) = registries
+        assert registry.name == ("apicurio" if name == APICURIO else "confluent")
+        assert list(map(str, registry.asked)) == [asked]
+        assert {option: registry.options[option] for option in url} == url
+        assert converter_classes(config)[Stage.VALUE_CONVERTER] == name
+
+
+def test_a_registry_needs_an_address() -> None:
+    """Validation says so by the option's name, before a client would."""
+    given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.auto.register.schemas": "false"}
+    wrong = {info.value.name: info.value.errors for info in validate(given, DEFAULTS).configs if info.value.errors}
+    assert list(wrong) == ["value.converter.schema.registry.url"]
+    for client in (ConfluentRegistry, ApicurioRegistry):
+        with pytest.raises(ConfigError, match=r"registry\.url"):
+            client({})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("schema.registry.ssl.truststore.password", "changeit"),
+        ("basic.auth.credentials.source", "SASL_INHERIT"),
+        ("bearer.auth.credentials.source", "OAUTHBEARER"),
+        ("schema.registry.no.such", "x"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(option: str, value: str) -> None:
+    """With the option's name, and without a secret's value."""
+    key = f"value.converter.{option}"
+    given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.schema.registry.url": "http://r", key: value}
+    infos = validate(given, DEFAULTS)
+    wrong = {info.value.name: info.value.errors for info in infos.configs if info.value.errors}
+    assert list(wrong) == [key]
+    assert "changeit" not in repr(infos)
