@@ -21,7 +21,7 @@ from headrace.core.config_def import (
     Width,
 )
 from headrace.core.transforms.options import PluginClass
-from headrace.core.transforms.registry import PREDICATES, REFUSED, TRANSFORMS, aliases, chain, find
+from headrace.core.transforms.registry import PREDICATES, TRANSFORMS, aliases, chain, find, refusal
 
 Properties = Mapping[str, str | None]
 
@@ -86,8 +86,9 @@ def _class_problems(option: str, properties: Properties, known: Mapping[str, Plu
     name = properties.get(option)
     if name is None or find(name, known) is not None:
         return
-    if name in REFUSED:
-        yield option, f"Invalid value {name} for configuration {option}: {REFUSED[name]}."
+    reason = refusal(name)
+    if reason is not None:
+        yield option, f"Invalid value {name} for configuration {option}: {reason}."
     elif find(name, {**TRANSFORMS, **PREDICATES}) is not None:
         wanted = "Transformation" if known is TRANSFORMS else "Predicate"
         yield option, f"Class class {name} does not implement the {wanted} interface"

@@ -9,6 +9,11 @@ import pytest
 from headrace.config.validation import WorkerDefaults, validate
 from headrace.core.transforms.registry import PREDICATES, REFUSED, TRANSFORMS, find, nulls_become_defaults
 
+OF_OTHERS = (
+    "org.apache.iceberg.connect.transforms.DebeziumTransform",
+    "io.confluent.connect.transforms.Filter$Value",
+    "io.aiven.kafka.connect.transforms.ExtractTopic$Value",
+)
 PAGE = (Path(__file__).parents[3] / "docs" / "transforms.md").read_text()
 DEFAULTS = WorkerDefaults({"key.converter": "JsonConverter", "value.converter": "JsonConverter"}, "1.0")
 ROUTE = {
@@ -49,7 +54,7 @@ def test_what_no_task_could_use_is_told_at_once(given: dict[str, str], option: s
     assert text in _errors(**ROUTE | given)[option][0]
 
 
-@pytest.mark.parametrize("class_name", REFUSED)
+@pytest.mark.parametrize("class_name", [*REFUSED, *OF_OTHERS])
 def test_classes_that_are_refused_have_a_next_step(class_name: str) -> None:
     """Scripts above all."""
     [message, *_] = _errors(**ROUTE | {"transforms.t.type": class_name})["transforms.t.type"]

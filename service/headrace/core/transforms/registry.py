@@ -22,6 +22,24 @@ PREDICATES = _by_name(apache.predicate_classes())
 REFUSED = debezium.SCRIPTS | debezium.NOT_FOR_SINKS | debezium.OF_THE_JDBC_SINK
 """Classes that a configuration may bring along and that are refused, with the next step."""
 
+_ENVELOPES = "Debezium's envelopes are read as they are: take it out"
+_ELSEWHERE = "classes of others are not here: apply it at the source connector, or use one of docs/transforms.md"
+_OF_OTHERS = {
+    "org.apache.iceberg.connect.transforms.DebeziumTransform": _ENVELOPES,
+    "io.tabular.iceberg.connect.transforms.DebeziumTransform": _ENVELOPES,
+    "org.apache.iceberg.connect.transforms.": _ELSEWHERE,
+    "io.tabular.iceberg.connect.transforms.": _ELSEWHERE,
+    "io.confluent.connect.transforms.": _ELSEWHERE,
+    "io.aiven.kafka.connect.transforms.": _ELSEWHERE,
+    "com.github.jcustenborder.kafka.connect.transform.": _ELSEWHERE,
+}
+"""The next step for classes of well-known collections, by how their names begin."""
+
+
+def refusal(name: str) -> str | None:
+    """Why a class is refused and what to do instead, None for a class that nobody has heard of."""
+    return REFUSED.get(name) or next((step for begin, step in _OF_OTHERS.items() if name.startswith(begin)), None)
+
 
 def find(name: str, known: Mapping[str, PluginClass]) -> PluginClass | None:
     """The class of a full or simple name; of two with one simple name Kafka's own."""
@@ -85,7 +103,7 @@ def _class(properties: Mapping[str, str], prefix: str, known: Mapping[str, Plugi
     name = properties.get(f"{prefix}type", "")
     found = find(name, known)
     if found is None:
-        reason = REFUSED.get(name, "there is no such class")
+        reason = refusal(name) or "there is no such class"
         raise ConfigError(f"{prefix}type: {name}: {reason}", f"{prefix}type")
     return found
 
