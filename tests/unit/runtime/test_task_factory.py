@@ -75,3 +75,19 @@ def test_what_orders_the_changes_of_other_sources() -> None:
     assert found.added.fields["__seq"] == "source.seq"
     assert "__seq" not in options(ordering__field="seq").envelope.added.fields
     assert options().envelope.ordering is None
+
+
+def test_transforms_and_what_theirs_call_the_metadata() -> None:
+    """None cost nothing; the prefixes of the connector's own ExtractNewRecordState count before its options."""
+    assert not options().transforms
+    unwrap = {
+        "transforms": "unwrap",
+        "transforms.unwrap.type": "ExtractNewRecordState",
+        "transforms.unwrap.add.fields.prefix": "f_",
+        "add.fields.prefix": "other_",
+    }
+    found = options(**unwrap)
+    assert [link.alias for link in found.transforms.links] == ["unwrap"]
+    assert "f_op" in found.envelope.added.fields
+    assert found.envelope.added.headers_prefix == "__"
+    assert "other_op" in options(add__fields__prefix="other_").envelope.added.fields

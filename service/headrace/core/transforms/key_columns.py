@@ -35,7 +35,7 @@ class KeyColumns:
             return record
         if key.schema is not None and value.schema is not None:
             return self._completed(record, key.schema, value.schema)
-        if key.schema is None and value.schema is None:
+        if key.schema is None and value.schema is None and _is_event(value.value):
             return Side.VALUE.put(record, SchemaAndValue(None, _filled(value.value, key.value, tuple(key.value))))
         return record
 
@@ -78,9 +78,14 @@ def _with_fields(value: Schema, fields: tuple[Field, ...]) -> tuple[Schema, tupl
     return replace(value, fields=tuple(members)), tuple(member.name for member in added)
 
 
+def _is_event(value: dict[str, Any]) -> bool:
+    """Whether a value is an envelope. Others without a schema may be no rows at all (heartbeats)."""
+    return "op" in value and ("after" in value or "before" in value)
+
+
 def _filled(value: dict[str, Any], key: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """The value with the key's fields ``names`` in its row, where it has none of them."""
-    if "op" in value and ("after" in value or "before" in value):
+    if _is_event(value):
         return {
             name: _filled(each, key, names) if name in _IMAGES and isinstance(each, dict) else each
             for name, each in value.items()

@@ -133,6 +133,23 @@ def test_nothing_is_read_again_behind_transforms_that_touch_values(link: dict[st
     assert decoded(records, *unwrapped, link).tells_too_little is too_little
 
 
+def test_heartbeats_without_a_schema_stay_what_they_are() -> None:
+    """They get no fields of their keys, which would make rows of them."""
+    plain = EnvelopeOptions(key_schemas=False, value_schemas=False)
+    beat = Record(0, b'{"serverName":"shop"}', b'{"ts_ms":1}')
+    found = decoded([beat], {"type": "RegexRouter", "regex": "x", "replacement": "y"}, options=plain)
+    assert (found.skipped, found.pieces) == (1, [])
+
+
+def test_a_field_of_the_key_gets_into_rows_without_a_schema() -> None:
+    """Those of envelopes."""
+    plain = EnvelopeOptions(key_schemas=False, value_schemas=False)
+    insert = {"type": "InsertField$Key", "static.field": "shard", "static.value": "7"}
+    event = json.dumps({"op": "c", "source": {"name": "s"}, "before": None, "after": ROW}).encode()
+    changes = only(decoded([Record(0, b'{"id":1}', event)], insert, options=plain))
+    assert columns(changes)["shard"] == ["7"]
+
+
 def test_topics_of_one_partition_keep_their_order() -> None:
     """Records that a column sends to different topics."""
     route = UNWRAP | {"route.by.field": "name"}
