@@ -36,6 +36,8 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "the table has been dropped; it is made anew"),
     (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError|Connection reset by peer",
      Fatal, "Spark's JVM has ended; see the log for its last words and restart the worker"),
+    (r"UncheckedSQLException|PSQLException|SQL(Transient|Recoverable)\w*Exception", Retriable,
+     "the catalog's database refused a statement; at the first start two workers may both make its tables"),
     (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed",
      Retriable, "the storage or the catalog does not answer"),
     (r"IOException|UncheckedIO", Retriable, "reading or writing the warehouse failed"),

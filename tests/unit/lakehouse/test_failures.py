@@ -33,6 +33,12 @@ class AnalysisError(Exception):
         ("[DELTA_MISSING_DELTA_TABLE] x", Retriable, "made anew"),
         ("java.lang.OutOfMemoryError: Java heap space", Fatal, "spark.driver.memory"),
         ("java.net.ConnectException: Connection refused", Retriable, "does not answer"),
+        ("org.postgresql.util.PSQLException: ERROR: relation exists", Retriable, "catalog's database.*PSQLException"),
+        (
+            "org.apache.iceberg.jdbc.UncheckedSQLException: Cannot initialize JDBC catalog",
+            Retriable,
+            "catalog's database",
+        ),
         ("java.lang.IllegalStateException: secret-42", Fatal, "IllegalStateException"),
     ],
 )
