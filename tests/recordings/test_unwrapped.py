@@ -68,6 +68,7 @@ def _of_changes(changes: Changes) -> list[dict[str, Any]]:
     }
     for place, event in enumerate(events):
         event |= {name: values[place] for name, values in facts.items()} | {"table": changes.table}
+        event |= {"old key": changes.old_key.get(place), "moved": place in changes.moved}
     gone = np.isin(changes.operation, (Operation.DELETE, Operation.TOMBSTONE))
     for column in changes.columns:
         states = np.zeros(len(changes)) if column.states is None else column.states
