@@ -77,6 +77,18 @@ def transform_problems(properties: Properties) -> Iterator[tuple[str, str]]:
             )
 
 
+def of_unknown_class(name: str, properties: Properties) -> bool:
+    """Whether an option belongs to an alias whose class is not here: it is the class that is wrong then."""
+    for kind, (_, _, known) in _KINDS.items():
+        for alias in aliases(properties, kind):
+            if (
+                name.startswith(f"{kind}.{alias}.")
+                and find(properties.get(f"{kind}.{alias}.type") or "", known) is None
+            ):
+                return True
+    return False
+
+
 def check_chain(given: Mapping[str, str]) -> None:
     """Raise ConfigError for transforms that no task could use."""
     chain(given)

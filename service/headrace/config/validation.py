@@ -33,7 +33,13 @@ from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import called_here
 from headrace.config.overrides import OverridePolicy
 from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
-from headrace.config.transforms import check_chain, recommended_classes, transform_definitions, transform_problems
+from headrace.config.transforms import (
+    check_chain,
+    of_unknown_class,
+    recommended_classes,
+    transform_definitions,
+    transform_problems,
+)
 from headrace.core.config_def import (
     HIDDEN,
     ConfigDef,
@@ -352,8 +358,10 @@ def _unknown_problems(bare: Properties, infos: Mapping[str, ConfigInfo]) -> Iter
 def _tolerated(name: str, bare: Properties) -> bool:
     """Keys that Connect accepts without effect: overrides of unused clients, options of a converter nobody names.
 
-    And those of a cache that is a plug-in of somebody else's, which knows them.
+    And those of a cache that is a plug-in of somebody else's, which knows them, and of a transform that nobody knows.
     """
+    if of_unknown_class(name, bare):
+        return True
     if name.startswith((*CLIENT_OVERRIDES, f"reselect.cache.{bare.get('reselect.cache.type') or 'memory'}.")):
         return True
     side, dot, option = name.partition(".converter.")
