@@ -193,6 +193,12 @@ class LakeTable(Protocol):
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks."""
 
+    def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
+        """Give rows that are older than ``before`` a value where they have a null; their versions stay as they are.
+
+        Older by position, by source time where a row has none. A row that nothing of ours wrote stays as it is.
+        """
+
     def append(self, rows: History, commit: Commit) -> None:
         """Add the rows to a history, in one commit; events whose coordinate stands there already are left out."""
 

@@ -398,6 +398,19 @@ class LakeTableSuite:
         table.truncate(floor, commit())
         assert set(rows()) == left
 
+    def test_nulls_of_older_rows_are_filled(self, made: Make, rows: Any) -> None:
+        """By position, by time where a row has none; what has a value keeps it, and versions stay as they are."""
+        reads = [item(4, note=None, at=4, source_time=14), item(5, note=None, at=5, source_time=15)]
+        table = made(item(2, note=None, position=14), item(3, note=None, position=15, source_time=1), *reads)
+        before = RowVersion(text(15), "schema", 0, 0, 15)
+        keys = items(*(item(key) for key in range(1, 6)))
+        versions = table.stored(keys)
+        for _ in range(2):
+            table.fill("note", pa.scalar("it's \\n"), before, commit())
+        found = {key: note for key, (_, note, _) in rows().items()}
+        assert found == {1: "note", 2: "it's \\n", 3: None, 4: "it's \\n", 5: None}
+        assert table.stored(keys) == versions
+
     def test_truncate_of_a_table_without_rows(self, lake: LakeHarness, name: str, rows: Any) -> None:
         """Nothing to remove is no error, and what comes later goes in."""
         table = lake.open(name)

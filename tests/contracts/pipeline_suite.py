@@ -121,25 +121,6 @@ class PipelineSuite:
         write(before, dropped)
         assert sorted(rows()) == [(1, 1), (2, 2)]
 
-    def test_what_nothing_completes_is_left_out(self, lake: LakeHarness, name: str) -> None:
-        """Of a batch with a row that stands, one that is not there, and one that is deleted and made anew."""
-        table = lake.open(name)
-        options = PipelineOptions(unresolved_insert_mode="dlq")
-        post_processor = ReselectColumnsPostProcessor(ReselectOptions())
-        pipeline = TablePipeline(name, table, post_processor, options, lambda: NOW, lambda stage: nullcontext())
-        both = changes_of([change_of(key, Operation.CREATE, key, a=key, b=1) for key in (1, 2)])
-        assert not pipeline.write(both, commit())
-        events = [
-            change_of(1, Operation.UPDATE, 3, a=3, b=None),
-            change_of(9, Operation.UPDATE, 4, a=4, b=None),
-            change_of(2, Operation.DELETE, 5),
-            change_of(2, Operation.CREATE, 6, a=6, b=None),
-        ]
-        left = pipeline.write(changes_of(events), commit())
-        assert [each.version.offset for each in left] == [events[1].version.offset, events[3].version.offset]
-        assert [(row["id"], row["a"]) for row in lake.read(name).select(["id", "a"]).to_pylist()] == [(1, 3)]
-        assert list(table.ledger()) == ["=2"]
-
     def test_what_a_worker_writes_that_was_overtaken_brings_no_deleted_row_back(
         self, lake: LakeHarness, name: str, write: Callable[..., LakeTable], rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
@@ -158,3 +139,30 @@ class PipelineSuite:
         write(event(Operation.DELETE, 3))
         assert list(write(now=NOW + RETENTION - DAY).ledger()) == ["=1"]
         assert list(write(now=NOW + RETENTION + DAY).ledger()) == []
+
+
+class LeftOutSuite:
+    """Changes that nothing completes, with ``reselect.unresolved.insert.mode=dlq``."""
+
+    @pytest.fixture
+    def name(self, unique: Callable[[str], str]) -> str:
+        return unique("left")
+
+    def test_what_nothing_completes_is_left_out(self, lake: LakeHarness, name: str) -> None:
+        """Of a batch with a row that stands, one that is not there, and one that is deleted and made anew."""
+        table = lake.open(name)
+        options = PipelineOptions(unresolved_insert_mode="dlq")
+        post_processor = ReselectColumnsPostProcessor(ReselectOptions())
+        pipeline = TablePipeline(name, table, post_processor, options, lambda: NOW, lambda stage: nullcontext())
+        both = changes_of([change_of(key, Operation.CREATE, key, a=key, b=1) for key in (1, 2)])
+        assert not pipeline.write(both, commit())
+        events = [
+            change_of(1, Operation.UPDATE, 3, a=3, b=None),
+            change_of(9, Operation.UPDATE, 4, a=4, b=None),
+            change_of(2, Operation.DELETE, 5),
+            change_of(2, Operation.CREATE, 6, a=6, b=None),
+        ]
+        left = pipeline.write(changes_of(events), commit())
+        assert [each.version.offset for each in left] == [events[1].version.offset, events[3].version.offset]
+        assert [(row["id"], row["a"]) for row in lake.read(name).select(["id", "a"]).to_pylist()] == [(1, 3)]
+        assert list(table.ledger()) == ["=2"]

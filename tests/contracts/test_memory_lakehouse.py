@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from contracts.history_suite import HistorySuite
 from contracts.lake_table_suite import LakeTableSuite
-from contracts.pipeline_suite import PipelineSuite
+from contracts.pipeline_suite import LeftOutSuite, PipelineSuite
 from contracts.soft_delete_suite import SoftDeleteSuite
 
 from headrace.ports import TableOptions
@@ -46,7 +46,7 @@ class TestMemoryTable(LakeTableSuite):
         return MemoryHarness()
 
 
-class TestMemoryPipeline(PipelineSuite):
+class TestMemoryPipeline(PipelineSuite, LeftOutSuite):
     """So do pipelines that write them."""
 
     @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from contracts.history_suite import HistorySuite
 from contracts.lake_actions import Row, actions, commit, delete
 from contracts.lake_table_suite import ITEM, LakeTableSuite, apply, item
-from contracts.pipeline_suite import PipelineSuite
+from contracts.pipeline_suite import LeftOutSuite, PipelineSuite
 from contracts.soft_delete_suite import SoftDeleteSuite
 from delta_tables import delta_rows, delta_table
 from fix_spark import Warehouse
@@ -110,7 +110,7 @@ class TestIcebergTable(LakeTableSuite):
         return iceberg
 
 
-class TestIcebergPipeline(PipelineSuite):
+class TestIcebergPipeline(PipelineSuite, LeftOutSuite):
     """So do pipelines that write them."""
 
     @pytest.fixture

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from headrace.core.events import OWN_PREFIX, RowVersion
-from headrace_connectors.lakehouse.schema import DELETED, VERSION_COLUMNS, quoted
+from headrace_connectors.lakehouse.schema import DELETED, VERSION_COLUMNS, quoted, sql_type
 
 POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME = (quoted(name) for name in VERSION_COLUMNS.names)
 
@@ -94,6 +96,18 @@ def truncate_sql(table: str, floor: RowVersion, *, soft: bool = False) -> str:
     if soft:
         return f"UPDATE {table} SET {_DELETED} = true WHERE NOT {_DELETED} <=> true AND ({_below(floor)})"
     return f"DELETE FROM {table} WHERE {_below(floor)}"
+
+
+def fill_sql(table: str, column: pa.Field, value: pa.Scalar, before: RowVersion, *, soft: bool = False) -> str:
+    """Give the rows from before a version ``value`` where they have a null."""
+    name, kind = quoted(column.name), sql_type(column.type)
+    conditions = [
+        f"{name} IS NULL",
+        f"CASE WHEN {POSITION} IS NOT NULL THEN {POSITION} < {text_literal(before.position.decode())} "
+        f"ELSE {SOURCE_TIME} < timestamp_micros({before.source_time}L) END",
+        f"NOT {_DELETED} <=> true" if soft else "",
+    ]
+    return f"UPDATE {table} SET {name} = CAST({text_literal(str(value.as_py()))} AS {kind}) WHERE {_all(*conditions)}"
 
 
 def live_sql(table: str) -> str:

@@ -20,7 +20,7 @@ from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, versions
-from headrace_connectors.lakehouse.merge import append_sql, live_sql, merge_sql, stored_sql, truncate_sql
+from headrace_connectors.lakehouse.merge import append_sql, fill_sql, live_sql, merge_sql, stored_sql, truncate_sql
 from headrace_connectors.lakehouse.schema import (
     DELETED,
     HISTORY_COLUMNS,
@@ -220,6 +220,12 @@ class SparkTable:
         """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
         if not self._fresh:
             self._commit(truncate_sql(self._table, floor, soft=self._soft), commit_properties(commit))
+
+    def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
+        """Give rows from before a version a value where they have a null."""
+        if not self._fresh:
+            field = self._existing_schema().field(column)
+            self._commit(fill_sql(self._table, field, value, before, soft=self._soft), commit_properties(commit))
 
     def append(self, rows: History, commit: Commit) -> None:
         """Add rows to a history; see ``append.py`` for what keeps them from standing there twice."""

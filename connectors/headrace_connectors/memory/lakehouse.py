@@ -202,6 +202,13 @@ class MemoryTable:
             self._delete(key, row, row.version)
         self._stored.commits.append(commit)
 
+    def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
+        """Give rows from before a version a value where they have a null."""
+        for row in self._live().values():
+            if row.version is not None and not row.cells[column].is_valid and _older(row.version, before):
+                row.cells[column] = value
+        self._stored.commits.append(commit)
+
     def _live(self) -> dict[str, _Row]:
         return {key: row for key, row in self._stored.rows.items() if not row.deleted}
 
@@ -350,6 +357,10 @@ def _coordinate(cells: Cells) -> tuple[Any, ...]:
 
 def _null(schema: pa.Schema, name: str) -> pa.Scalar:
     return pa.scalar(None, schema.field(name).type)
+
+
+def _older(row: RowVersion, than: RowVersion) -> bool:
+    return row.position < than.position if row.position else row.source_time < than.source_time
 
 
 def _version_cells(version: RowVersion | None) -> Cells:

@@ -14,13 +14,14 @@ from enum import StrEnum
 
 from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.cassandra_batch import joined as joined_writes
+from headrace.core.column_defaults import ColumnDefaults
 from headrace.core.combine import combine, joined, split
 from headrace.core.echoes import Echoes, resumable
 from headrace.core.errors import Fatal
-from headrace.core.events import Changes, Truncate
+from headrace.core.events import Barrier, Changes, Truncate
 from headrace.core.offsets import OffsetTracker
 
-Piece = Changes | Truncate | CassandraBatch
+Piece = Changes | Truncate | ColumnDefaults | CassandraBatch
 
 KEY_CHANGE_PATIENCE = 5.0
 """Seconds for which the first half of a key change waits for the second, which may come in another partition."""
@@ -54,7 +55,7 @@ class BatchPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a table's writer gets: the changes of many chunks as one, or a single truncate.
+    """What a table's writer gets: the changes of many chunks as one, or a single truncate or new column.
 
     ``offsets`` are the next offsets by partition that this batch reaches; ``tickets`` the chunks it belongs to.
     """
@@ -215,7 +216,7 @@ class BatchManager:
             return Trigger.ROWS
         if queue.size >= self._policy.max_bytes:
             return Trigger.BYTES
-        if any(isinstance(item.piece, Truncate) for item in queue.waiting):
+        if any(isinstance(item.piece, Barrier) for item in queue.waiting):
             return Trigger.BARRIER
         return Trigger.AGE if now >= self._by_age(queue) else None
 
@@ -242,9 +243,9 @@ class BatchManager:
         return batch
 
     def _take(self, queue: _Queue, now: float) -> list[_Waiting]:
-        """The pieces of the next batch: a truncate stands alone, and types that do not go together are kept apart."""
+        """The pieces of the next batch: a barrier stands alone, and types that do not go together are kept apart."""
         items = [queue.pop()]
-        if isinstance(items[0].piece, Truncate):
+        if isinstance(items[0].piece, Barrier):
             return items
         if isinstance(items[0].piece, CassandraBatch):
             return [*items, *self._writes_that_follow(queue, items[0].piece)]
@@ -281,12 +282,12 @@ def _changes(item: _Waiting) -> Changes:
 
 
 def _records(piece: Piece) -> int:
-    return 1 if isinstance(piece, Truncate) else len(piece)
+    return 1 if isinstance(piece, Barrier) else len(piece)
 
 
 def piece_size(piece: Piece) -> int:
     """Bytes that a piece holds in memory, near enough for a bound."""
-    if isinstance(piece, Truncate):
+    if isinstance(piece, Barrier):
         return 0
     if isinstance(piece, CassandraBatch):
         return piece.size

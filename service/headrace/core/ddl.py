@@ -13,6 +13,7 @@ from dataclasses import dataclass
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|/\*.*?\*/|--[^\n]*|\#[^\n]*)
     |(?P<text>'(?:[^'\\]|''|\\.)*')
+    |(?P<number>\d+(?:\.\d+)?(?![\w$]))
     |(?P<name>`(?:[^`]|``)*`|"(?:[^"]|"")*"|\[[^\]]*\])
     |(?P<word>[\w$@][\w$@\#]*)
     |(?P<mark>.)""",
@@ -31,25 +32,47 @@ _OTHER_CLAUSES = frozenset(
     | {"VALIDATE", "WAIT", "WITH", "WITHOUT"}
 )
 """Clauses that change no cell of a row without an event of it, or no cell at all."""
+_ATTRIBUTES = frozenset(
+    {"AFTER", "CHECK", "COLUMN_FORMAT", "COMMENT", "CONSTRAINT", "FIRST", "INVISIBLE", "KEY", "NOT", "NULL", "PRIMARY"}
+    | {"REFERENCES", "UNIQUE", "VISIBLE"}
+)
+"""What may stand behind the default in a column's definition."""
 _OTHER_STATEMENTS = frozenset({"ANALYZE", "COMMENT", "CREATE", "DROP", "GRANT", "REVOKE"})
 """Statements on a table (CREATE INDEX, COMMENT ON) of which the same holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A column that is added. ``default`` is the literal that its definition names: a number or a text, as text.
+
+    ``reads`` is number or text for a literal, null for none at all, and empty for what is not read (an expression).
+    """
+
+    name: str
+    reads: str = "null"
+    default: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Altered:
     """Columns that a statement adds, and those that it renames, as (old, new)."""
 
-    added: tuple[str, ...] = ()
+    added: tuple[Added, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """``name`` of an identifier, without its quotes; ``word`` is it in upper case unless it was quoted."""
+    """``name`` of an identifier, without its quotes; ``word`` is it in upper case unless it was quoted.
 
-    name: str
+    A literal is a ``text`` or a ``number``.
+    """
+
+    name: str = ""
     word: str = ""
     mark: str = ""
+    text: str | None = None
+    number: str = ""
 
 
 def altered(ddl: str) -> Altered | None:
@@ -65,7 +88,7 @@ def altered(ddl: str) -> Altered | None:
     if len(told) < len(read):
         return None
     return Altered(
-        tuple(name for each in told for name in each.added), tuple(pair for each in told for pair in each.renamed)
+        tuple(one for each in told for one in each.added), tuple(one for each in told for one in each.renamed)
     )
 
 
@@ -78,9 +101,11 @@ def _tokens(ddl: str) -> Iterator[_Token]:
             quote = text[-1]
             yield _Token(text[1:-1].replace(quote * 2, quote))
         elif match["mark"]:
-            yield _Token("", "", text)
+            yield _Token(mark=text)
+        elif match["number"]:
+            yield _Token(number=text)
         elif match["text"]:
-            yield _Token("", "", "'")
+            yield _Token(text=text[1:-1].replace("''", "'"))
 
 
 def _behind_name(tokens: Sequence[_Token]) -> Sequence[_Token]:
@@ -132,9 +157,37 @@ def _added(tokens: Sequence[_Token]) -> Altered | None:
         return None
     whole = tokens[1:-1] if tokens[0].mark == "(" and tokens[-1].mark == ")" else tokens
     definitions = _split(whole) if whole is not tokens else [tokens]
-    columns = [definition[0] for definition in definitions if definition and definition[0].word not in _NO_COLUMNS]
-    names = [token.name for token in columns]
-    return Altered(added=tuple(names)) if all(names) else None
+    columns = [_column(definition) for definition in definitions if definition[:1] and not _is_other(definition[0])]
+    return Altered(added=tuple(columns)) if all(column.name for column in columns) else None
+
+
+def _is_other(token: _Token) -> bool:
+    return token.word in _NO_COLUMNS
+
+
+def _column(definition: Sequence[_Token]) -> Added:
+    """A column by its definition: a name, a type, and perhaps DEFAULT."""
+    words = [token.word for token in definition]
+    name = definition[0].name
+    if "DEFAULT" not in words[1:]:
+        return Added(name)
+    value = list(definition[words.index("DEFAULT", 1) + 1 :])
+    sign = "-" if value[:1] and value[0].mark == "-" else ""
+    value = value[1:] if sign or (value[:1] and value[0].mark == "+") else value
+    if not value or (value[1:] and not _ends_a_literal(value[1])):
+        return Added(name, "")
+    literal = value[0]
+    if literal.text is not None and "\\" not in literal.text and not sign:
+        return Added(name, "text", literal.text)
+    number = {"TRUE": "1", "FALSE": "0"}.get(literal.word, literal.number)
+    if number:
+        return Added(name, "number", sign + number)
+    return Added(name, "null" if literal.word == "NULL" else "")
+
+
+def _ends_a_literal(behind: _Token) -> bool:
+    """Whether what stands behind a literal begins another attribute of the column, and continues no expression."""
+    return behind.word in _ATTRIBUTES
 
 
 def _renamed(tokens: Sequence[_Token], distance: int) -> Altered | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import chain
 
 from cachetools import LRUCache
 
@@ -22,7 +21,7 @@ from headrace.core.converter import Document, JsonConverter
 from headrace.core.envelope_columns import ChangesBuilder
 from headrace.core.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
-from headrace.core.events import Changes, Operation, TableId, Truncate
+from headrace.core.events import NO_POSITION, Changes, Operation, RowVersion, TableId, Truncate
 from headrace.core.flattened import (
     NO_ORDER,
     FlatCodec,
@@ -36,7 +35,7 @@ from headrace.core.flattened import (
 from headrace.core.notes import Note
 from headrace.core.ordering import Ordering
 from headrace.core.schema import Schema
-from headrace.core.schema_changes import schema_changes
+from headrace.core.schema_changes import SchemaChange, schema_changes
 from headrace.core.unavailable import Placeholder
 
 BLOCK = 512
@@ -83,7 +82,7 @@ class Decoded:
     """What a run of records holds. ``skipped`` counts records that are no row changes (heartbeats, messages…).
 
     ``snapshots`` has the tables of which a snapshot begins among the records; None stands for all of the connector's.
-    ``altered`` has those whose schema the source says to have changed.
+    ``altered`` has those whose schema the source says to have changed, and from where on.
     ``notes`` are for the operator: what the topic lacks, said once; ``losses`` counts values of which the source's
     connector does not tell all. ``tells_too_little`` is set where records have too little of their events for reselect
     and its cache. ``topics`` are those that transforms have given the pieces, one for each; empty without transforms.
@@ -93,7 +92,7 @@ class Decoded:
     errant: list[Errant] = field(default_factory=list)
     skipped: int = 0
     snapshots: list[TableId | None] = field(default_factory=list)
-    altered: list[TableId] = field(default_factory=list)
+    altered: list[tuple[SchemaChange, RowVersion]] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     losses: Counter[str] = field(default_factory=Counter)
     tells_too_little: bool = False
@@ -110,6 +109,7 @@ class TopicDecoder:
     """Decodes the records of one topic. Remembers schemas from call to call; one thread at a time."""
 
     def __init__(self, topic: str, options: EnvelopeOptions, catalog: Catalog | None = None) -> None:
+        self._topic = topic
         self._options = options
         self._values = JsonConverter(options.value_schemas)
         self._reader = EventReader(options.key_schemas, options.keyless)
@@ -187,7 +187,7 @@ class TopicDecoder:
             yield current, run
 
     def _codec(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded) -> Codec | None:
-        self._heed_schema_changes(schema, run, out)
+        self._heed_schema_changes(schema, records, run, out)
         if schema is None and self._options.value_schemas and run.only_tombstones:
             if self._last is None and not self._options.key_schemas:
                 # Nothing says of which types these keys are. They repeat deletes that were applied before a restart.
@@ -218,13 +218,24 @@ class TopicDecoder:
             self._last = codec
         return codec
 
-    def _heed_schema_changes(self, schema: Schema | None, run: Run, out: Decoded) -> None:
+    def _heed_schema_changes(
+        self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded
+    ) -> None:
         """Of a run that may tell how tables were altered; without schemas, only before the topic has had a row."""
         if (schema.name or "").endswith(_SCHEMA_CHANGE) if schema is not None else self._plain_kind is None:
-            for change in chain.from_iterable(map(schema_changes, run.payloads)):
-                out.altered.append(change.table)
-                for note in change.notes:
-                    self._note(note)
+            for index, payload in zip(run.indexes, run.payloads, strict=True):
+                for change in schema_changes(payload):
+                    out.altered.append((change, self._place(change, records[index])))
+                    for note in change.notes:
+                        self._note(note)
+
+    def _place(self, change: SchemaChange, record: KafkaRecord) -> RowVersion:
+        try:
+            position = change.position(self._options.position_epoch)
+        except BadRecord:
+            position = NO_POSITION
+        time = change.source_time(record.timestamp)
+        return RowVersion(position, self._topic, record.partition, record.offset, time)
 
     def _compile(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run) -> Codec:
         key_schema, names = self._reader.key_shape(records[index] for index in run.indexes)

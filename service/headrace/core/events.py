@@ -148,11 +148,16 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
-    """All rows of a table that ``version`` outranks are gone."""
+class Barrier:
+    """What happens to a whole table at ``version``: it stands alone between batches of rows."""
 
     table: TableId
     version: RowVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Barrier):
+    """All rows of a table that ``version`` outranks are gone."""
 
 
 @dataclass(frozen=True, slots=True)

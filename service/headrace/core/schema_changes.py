@@ -2,22 +2,26 @@
 
 Oracle's, MySQL's, MariaDB's and SQL Server's connectors write them, into the topic that is named like ``topic.prefix``.
 What was cached of such a table, and what is known of its catalog, is void (``reselect.md`` sections 1.1 and 5.2). The
-columns themselves come with the next event of a row; of rows that do not change nothing is said, so the operator is.
+columns themselves come with the next event of a row. What rows that do not change have in a column that is added is its
+default, if the statement names one that can be read exactly; all else is for the operator to hear.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from headrace.core.column_defaults import NUMBER, TEXT, ColumnDefault
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converter import parse_plain
-from headrace.core.ddl import altered
+from headrace.core.ddl import Added, altered
 from headrace.core.errors import BadRecord
 from headrace.core.events import TableId
 from headrace.core.notes import Note
+from headrace.core.positions import position_format, positions
 
 FIELDS = frozenset({"databaseName", "ddl", "tableChanges"})
 """What a record of a schema change has, and no other."""
@@ -33,15 +37,36 @@ UNREAD = (
     "missing in rows that do not change" + _FILL
 )
 
+_NUMBERS = frozenset(
+    {"BOOL", "BOOLEAN", "TINYINT", "SMALLINT", "MEDIUMINT", "INT", "INTEGER", "BIGINT", "DEC", "DECIMAL", "NUMERIC"}
+)
+_TEXTS = frozenset({"CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"})
+"""Types of MySQL and MariaDB whose values events show as statements write them. A FLOAT is not: it is rounded."""
 _PART = re.compile(r'"((?:[^"]|"")*)"')
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """What one record says of one table. ``notes`` are for the operator."""
+    """What one record says of one table. ``notes`` are for the operator; so are ``unless_filled``, if nobody fills in
+    the ``defaults``. ``source`` is the record's source block.
+    """
 
     table: TableId
+    source: Mapping[str, Any] = field(default_factory=dict)
+    defaults: tuple[ColumnDefault, ...] = ()
+    unless_filled: tuple[Note, ...] = ()
     notes: tuple[Note, ...] = ()
+
+    def position(self, epoch: int) -> bytes:
+        """Where the change stands among those of rows, NO_POSITION if its source does not say. Raises BadRecord."""
+        form = position_format(str(self.source.get("connector") or ""))
+        fields = [[self.source.get(part.field)] for part in form.parts]
+        return bytes(positions(form, epoch, fields, 1)[0])
+
+    def source_time(self, timestamp: int) -> int:
+        """When it was made, in microseconds; ``timestamp`` is its record's, in milliseconds."""
+        micros, millis = self.source.get("ts_us"), self.source.get("ts_ms")
+        return int(micros) if micros is not None else int(timestamp if millis is None else millis) * 1000
 
 
 def schema_changes(payload: bytes | SchemaAndValue | None) -> list[SchemaChange]:
@@ -63,7 +88,25 @@ def _schema_change(value: Mapping[str, Any], change: Mapping[str, Any]) -> Schem
     of_snapshot = str(source.get("snapshot", "false")).lower() != "false"
     if of_snapshot or change.get("type") != "ALTER":
         return SchemaChange(table)
-    return SchemaChange(table, tuple(_notes(table, str(value.get("ddl") or ""), _columns(change))))
+    return _altered(SchemaChange(table, source), str(value.get("ddl") or ""), _columns(change))
+
+
+def _altered(change: SchemaChange, ddl: str, columns: Mapping[str, Mapping[str, Any]]) -> SchemaChange:
+    name = f"{change.table.schema or change.table.database}.{change.table.table}"
+    told = altered(ddl)
+    if told is None:
+        return replace(change, notes=(Note(UNREAD, name),))
+    defaults, unless_filled, notes = [], [], []
+    for added in told.added:
+        column = columns.get(added.name.lower(), {})
+        default, note = _default(added, column), Note(ADDED, f"{name}.{column.get('name', added.name)}")
+        if default is not None:
+            defaults.append(default)
+            unless_filled.append(note)
+        elif added.reads != "null" or column.get("optional") is not True or column.get("generated") is True:
+            notes.append(note)
+    notes += [Note(RENAMED, f"{name}.{columns.get(new.lower(), {}).get('name', new)}") for _, new in told.renamed]
+    return replace(change, defaults=tuple(defaults), unless_filled=tuple(unless_filled), notes=tuple(notes))
 
 
 def _columns(change: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
@@ -76,21 +119,26 @@ def _dicts(value: Any) -> Sequence[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _notes(table: TableId, ddl: str, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Note]:
-    name = f"{table.schema or table.database}.{table.table}"
-    told = altered(ddl)
-    if told is None:
-        yield Note(UNREAD, name)
-        return
-    for added in told.added:
-        column = columns.get(added.lower(), {})
-        if _has_value(column):
-            yield Note(ADDED, f"{name}.{column.get('name', added)}")
-    for _, new in told.renamed:
-        yield Note(RENAMED, f"{name}.{columns.get(new.lower(), {}).get('name', new)}")
+def _default(added: Added, column: Mapping[str, Any]) -> ColumnDefault | None:
+    """The column's default, if statement and connector agree on it and its type shows it as it is written."""
+    said, kind = column.get("defaultValueExpression"), str(column.get("typeName") or "").upper().partition(" ")[0]
+    name = str(column.get("name"))
+    if not added.reads or added.reads == "null" or said is None:
+        return None
+    if kind in _TEXTS:
+        sound = added.reads == TEXT and said == added.default and not said.endswith(" ")
+        return ColumnDefault(name, TEXT, added.default) if sound else None
+    number = _exactly(added.default, column.get("scale") or 0) if kind in _NUMBERS else None
+    if number is None or _exactly(str(said), column.get("scale") or 0) != number:
+        return None
+    return ColumnDefault(name, NUMBER, number)
 
 
-def _has_value(column: Mapping[str, Any]) -> bool:
-    """Whether rows that stand get a value in a new column: its default, the one of its type, or a generated one."""
-    filled = column.get("defaultValueExpression") is not None or column.get("generated") is True
-    return filled or column.get("optional") is not True
+def _exactly(text: str, scale: int) -> str | None:
+    """A number as text with so many digits behind its point; None for any other text and for more digits."""
+    try:
+        number = Decimal(text)
+        rounded = number.quantize(Decimal(1).scaleb(-scale))
+    except InvalidOperation:
+        return None
+    return f"{rounded:f}" if rounded == number else None

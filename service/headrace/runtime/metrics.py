@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from headrace import __version__
 from headrace.core.batch import Batch
 from headrace.core.cache_rows import CacheUse
-from headrace.core.events import Changes, TableId, Truncate
+from headrace.core.events import Barrier, Changes, TableId
 from headrace.core.lifecycle import State
 from headrace.ports import Connections, TopicPartition
 from headrace.runtime.connect_metrics import StartupCounts, TaskCollector, TaskSensors
@@ -243,7 +243,7 @@ class TaskMetrics:
     def written(self, batch: Batch, seconds: float, now: float) -> None:
         """A batch is durable and visible."""
         metrics, labels = self._metrics, (*self._labels, batch.table)
-        events = 1 if isinstance(batch.content, Truncate) else len(batch.content)
+        events = 1 if isinstance(batch.content, Barrier) else len(batch.content)
         self._sensors.count("sink_task_sink_record_send_total", events)
         metrics.events.labels(*labels).inc(events)
         metrics.batches.labels(*labels, batch.trigger).inc()

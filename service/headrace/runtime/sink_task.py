@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -26,12 +26,14 @@ from tenacity import stop_after_delay
 
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
 from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.column_defaults import ColumnDefaults
 from headrace.core.conversion import Conversion
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.envelope_events import Errant
 from headrace.core.errors import Fenced, Retriable, Stage
 from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
+from headrace.core.notes import Note
 from headrace.core.sequence import ChunkSequence
 from headrace.core.table_sources import TableSources
 from headrace.core.transforms.chain import Chain
@@ -79,6 +81,7 @@ class SinkTaskOptions:
     tables: TableOptions
     pipeline: PipelineOptions
     fields: FieldSelection = field(default_factory=FieldSelection)
+    fills_defaults: bool = False
     dead_letters_unresolved: bool = False
     transforms: Chain = field(default_factory=Chain)
     tolerate_errors: bool = False
@@ -133,6 +136,7 @@ class SinkTask:
         self._wake: dict[str, asyncio.Event] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
         self._durable: dict[TopicPartition, int] = {}
+        self._assigned: set[str] = set()
         self._kept = KeptRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
         self._writing = 0
@@ -218,6 +222,7 @@ class SinkTask:
         self._observer.taken(chunk.partition, chunk.end, len(chunk.records))
         self._kept.keep(chunk)
         pieces = [(self._table_name(topic, chunk, piece), piece) for topic, piece in _topics(chunk, decoded)]
+        pieces += self._new_columns(chunk.partition.topic, decoded)
         self._batches.add(chunk.partition, chunk.end, pieces, time.monotonic(), chunk.behind)
         for table in {name for name, _ in pieces}:
             self._awake(table)
@@ -245,10 +250,25 @@ class SinkTask:
         if decoded.tells_too_little:
             self._post_processor.leave(topic)
         for note in decoded.notes:
-            place = note.place(topic)
-            log.warning("%s: %s: %s", self._options.connector, place, note.text)
-            self._observer.noted(note.text, place)
+            self._note(topic, note)
         self._observer.lost(topic, decoded.losses)
+
+    def _note(self, topic: str, note: Note) -> None:
+        place = note.place(topic)
+        log.warning("%s: %s: %s", self._options.connector, place, note.text)
+        self._observer.noted(note.text, place)
+
+    def _new_columns(self, topic: str, decoded: Decoded) -> Iterator[tuple[str, Piece]]:
+        """What rows have in columns that are added, by lake table; noted where nobody fills it in."""
+        for change, version in decoded.altered:
+            rows = f"{change.table.name}.{change.table.database}.{change.table.table}"
+            if version.position and self._options.fills_defaults and rows in self._assigned:
+                if change.defaults:
+                    name = self._options.naming.name(rows, change.table)
+                    yield name, ColumnDefaults(change.table, version, change.defaults)
+            else:
+                for note in change.unless_filled:
+                    self._note(topic, note)
 
     def _note_what_no_cell_shows(self, chunk: Chunk, decoded: Decoded) -> None:
         """Records that are not applied, snapshots that begin and tables that are altered void what is remembered."""
@@ -258,8 +278,8 @@ class SinkTask:
             self._post_processor.lost(topic, partition, last)
         for snapshot in decoded.snapshots:
             self._post_processor.snapshot_began(snapshot)
-        for table in decoded.altered:
-            self._post_processor.altered(table)
+        for altered, _ in decoded.altered:
+            self._post_processor.altered(altered.table)
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """A new assignment: begin from the group's offsets with nothing in memory."""
@@ -268,6 +288,7 @@ class SinkTask:
         self._uncommitted.clear()
         self._kept.clear()
         self._durable.clear()
+        self._assigned = {partition.topic for partition in partitions}
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
         self._observer.assigned(partitions)

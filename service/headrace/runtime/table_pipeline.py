@@ -30,6 +30,7 @@ from headrace.core.actions import (
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
+from headrace.core.column_defaults import ColumnDefault, ColumnDefaults, remembered, with_defaults
 from headrace.core.combine import remaining
 from headrace.core.conform import told
 from headrace.core.errors import Fatal
@@ -114,7 +115,9 @@ class TablePipeline:
         self._stages = stages
         self._tombstones: Tombstones | None = None
         self._assigned_anew = False
-        self._early_floor: RowVersion | None = None
+        self._early: dict[str, RowVersion] = {}
+        self._defaults: dict[ColumnDefault, RowVersion] = {}
+        self._to_fill: set[ColumnDefault] = set()
         self._left_out: list[LeftOut] = []
 
     def prepare(self) -> bool:
@@ -129,7 +132,7 @@ class TablePipeline:
         self._ledger()
         return unknown
 
-    def write(self, content: Changes | Truncate, commit: Commit) -> Sequence[LeftOut]:
+    def write(self, content: Changes | Truncate | ColumnDefaults, commit: Commit) -> Sequence[LeftOut]:
         """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
 
         Returns the changes that were left out, because the options say so of rows that cannot be completed. Raises
@@ -141,8 +144,11 @@ class TablePipeline:
         try:
             if isinstance(content, Truncate):
                 self._truncate(content, commit)
+            elif isinstance(content, ColumnDefaults):
+                self._remember_defaults(content)
             else:
                 self._write_changes(content, commit)
+            self._fill(commit)
         except BaseException:
             self._post_processor.failed(content.table)
             self._tombstones = None  # read them again: the ledger may hold more than we know
@@ -167,7 +173,9 @@ class TablePipeline:
         with self._stages("fold"):
             changes = told(self._with_keys_of_table(changes), self._table.schema())
             tombstones = self._ledger()
-            self._heed_others()
+            if self._heed_others():
+                self._defaults = remembered(tombstones.known)
+            changes = with_defaults(changes, self._defaults, self._table.schema())
             tombstones.begin(changes.version)
             actions = fold(changes, tombstones.known)
         self._post_processor.folded(changes, actions)
@@ -206,18 +214,19 @@ class TablePipeline:
     def _evolve(self, actions: Actions) -> None:
         wanted = table_schema(actions)
         evolve(self._name, self._table, wanted, actions.key_fields, new_columns=self._options.evolve)
-        if self._early_floor is not None:
-            self._table.record_tombstones({FLOOR_KEY: self._early_floor}, self._now())
-            self._early_floor = None
+        if self._early:
+            self._table.record_tombstones(self._early, self._now())
+            self._early = {}
 
     # -- tombstones ---------------------------------------------------------------------------------------------------
 
     def _ledger(self) -> Tombstones:
         if self._tombstones is None:
             ledger = dict(self._table.ledger())
-            if self._early_floor is not None:
-                ledger[FLOOR_KEY] = succeed(self._early_floor, ledger.get(FLOOR_KEY))
+            ledger |= {key: succeed(version, ledger.get(key)) for key, version in self._early.items()}
             self._tombstones = Tombstones(ledger)
+            self._defaults = remembered(ledger)
+            self._to_fill = set(self._defaults)
         return self._tombstones
 
     def _heed_others(self) -> dict[str, RowVersion]:
@@ -263,7 +272,7 @@ class TablePipeline:
         floor = succeed(truncate.version, ledger.get(FLOOR_KEY))
         if self._table.schema() is None:
             # Nothing to remove, and no ledger to write to; what another partition brings late is still below it.
-            self._early_floor = ledger[FLOOR_KEY] = floor
+            self._early[FLOOR_KEY] = ledger[FLOOR_KEY] = floor
             return
         with self._stages("merge"):
             if floor != ledger.get(FLOOR_KEY):
@@ -272,6 +281,37 @@ class TablePipeline:
             failpoints.reach("after-ledger")
             self._table.truncate(truncate.version, commit)
         failpoints.reach("after-table-commit")
+
+    # -- columns that are added --------------------------------------------------------------------------------------
+
+    def _remember_defaults(self, added: ColumnDefaults) -> None:
+        """Write the defaults into the ledger: rows may still come that are older than the columns, and so may these."""
+        ledger = self._ledger().known
+        keys = [default.ledger_key for default in added.defaults]
+        new = {key: succeed(added.version, ledger.get(key)) for key in keys}
+        if self._table.schema() is None:
+            self._early |= new
+        else:
+            self._table.record_tombstones(new, self._now())
+        ledger.update(new)
+        self._defaults = remembered(ledger)
+        self._to_fill = set(self._defaults)
+        failpoints.reach("after-ledger")
+
+    def _fill(self, commit: Commit) -> None:
+        """Give the rows that stand the defaults of columns that the table has by now."""
+        if not self._to_fill:
+            return
+        stored = {column.name: column for column in self._table.schema() or ()}
+        for default in [default for default in self._to_fill if default.column in stored]:
+            value = default.value(stored[default.column].type)
+            if value is None:
+                log.warning("%s: the default of column %s does not fit its type", self._name, default.column)
+            else:
+                with self._stages("merge"):
+                    self._table.fill(default.column, value, self._defaults[default], commit)
+                failpoints.reach("after-table-commit")
+            self._to_fill.discard(default)
 
     # -- the exact path -----------------------------------------------------------------------------------------------
 

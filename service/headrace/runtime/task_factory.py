@@ -173,6 +173,7 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
             position_regression=config.get_int("source.position.regression.ms") * 1000,
             tombstone_retention=config.get_int("tombstone.retention.ms") * 1000,
         ),
+        fills_defaults=_sees_all(config),
         dead_letters_unresolved=reselect.dead_letters,
         transforms=registry.chain(config.originals),
         tolerate_errors=config.get_string("errors.tolerance") == "all",
@@ -180,6 +181,11 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         log_messages=config.get_boolean("errors.log.include.messages"),
         converters=converter_classes(config),
     )
+
+
+def _sees_all(config: SinkConnectorConfig) -> bool:
+    """Whether a task that reads of a new column may fill it in: it has all topics, under their own names, and rows."""
+    return config.get_int("tasks.max") == 1 and not config.get_list("transforms") and not _appends(config)
 
 
 def _appends(config: SinkConnectorConfig) -> bool:

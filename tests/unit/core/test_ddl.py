@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.ddl import Altered, altered
+from headrace.core.ddl import Added, Altered, altered
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,31 @@ from headrace.core.ddl import Altered, altered
 )
 def test_columns_that_are_added(ddl: str, added: list[str]) -> None:
     """Whatever else the statement does; texts, comments and quotes may hold anything."""
-    assert altered(ddl) == Altered(added=tuple(added))
+    found = altered(ddl)
+    assert found is not None
+    assert ([each.name for each in found.added], found.renamed) == (added, ())
+
+
+@pytest.mark.parametrize(
+    ("definition", "reads", "default"),
+    [
+        ("int", "null", ""),
+        ("int default null", "null", ""),
+        ("int not null default -5 after b", "number", "-5"),
+        ("decimal(9,2) default +1.50 comment 'x'", "number", "1.50"),
+        ("boolean default true", "number", "1"),
+        ("varchar(9) default 'it''s' not null", "text", "it's"),
+        ("varchar(9) default ''", "text", ""),
+        *(
+            (f"varchar(9) default {other}", "", "")
+            for other in (r"'a\nb'", "'a' 'b'", "uuid()", "(1 + 1)", "b'1'", "x'0a'")
+        ),
+        *((f"int default {other}", "", "") for other in ("1 + 1", "-(1)", "", "current_timestamp", "1e3", "`a`")),
+    ],
+)
+def test_the_default_of_a_column(definition: str, reads: str, default: str) -> None:
+    """A literal as it is written; whatever has to be computed is not read."""
+    assert altered(f"alter table t add c {definition}") == Altered(added=(Added("c", reads, default),))
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
+from headrace.core.column_defaults import ColumnDefault
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.events import TableId
+from headrace.core.envelope import EnvelopeOptions
+from headrace.core.events import NO_POSITION, TableId
 from headrace.core.notes import Note
 from headrace.core.schema_changes import ADDED, RENAMED, UNREAD, SchemaChange, schema_changes
+from headrace.core.transforms.decoder import TransformingDecoder
+from headrace.core.transforms.registry import chain
+from headrace_connectors.memory.feed import MemoryRecord
 
 CUSTOMERS = TableId("my", "inv", "", "customers")
 
@@ -31,13 +36,52 @@ def notes(ddl: str | None, *columns: dict[str, Any]) -> list[Note]:
     return list(change.notes)
 
 
-def test_a_column_with_a_default_is_noted() -> None:
-    """Also the default of a type that is not null, and a number that counts up; a plain column is null everywhere."""
-    told = [column("A", "0"), column("b"), column("c", optional=False), column("d", generated=True)]
-    found = notes(
-        "alter table customers add a int default 0, add (b int, c int not null), add d int auto_increment", *told
-    )
-    assert found == [Note(ADDED, f"inv.customers.{name}") for name in ("A", "c", "d")]
+def change_of(ddl: str | None, *columns: dict[str, Any]) -> SchemaChange:
+    [change] = schema_changes(json.dumps(payload(ddl, *columns)).encode())
+    return change
+
+
+def test_a_column_whose_value_nobody_can_tell_is_noted() -> None:
+    """The default of a type that is not null, a number that counts up, an expression; a plain column is null anyway."""
+    told = [column("A", "x"), column("b"), column("c", optional=False), column("d", generated=True), column("e", "1")]
+    added = "add a text default uuid(), add (b int, c int not null), add d serial, add e double default 1"
+    found = notes(f"alter table customers {added}", *told)
+    assert found == [Note(ADDED, f"inv.customers.{name}") for name in ("A", "c", "d", "e")]
+
+
+@pytest.mark.parametrize(
+    ("definition", "told", "default"),
+    [
+        ("varchar(9) default 'none'", column("c", "none", typeName="VARCHAR"), ("text", "none")),
+        ("int default '7'", column("c", "7", typeName="INT UNSIGNED"), ("number", "7")),
+        ("boolean default true", column("c", "1", typeName="BOOLEAN"), ("number", "1")),
+        ("decimal(9,2) default 1.5", column("c", "1.50", typeName="DECIMAL", scale=2), ("number", "1.50")),
+        ("decimal(9,2) default 1.555", column("c", "1.56", typeName="DECIMAL", scale=2), None),
+        ("int default 7", column("c", "8", typeName="INT"), None),
+        ("varchar(9) default 5", column("c", "5", typeName="VARCHAR"), None),
+        ("char(9) default 'a '", column("c", "a ", typeName="CHAR"), None),
+        ("time default 100000", column("c", "100000", typeName="TIME"), None),
+        ("date default '2024-01-02'", column("c", "2024-01-02", typeName="DATE"), None),
+    ],
+)
+def test_a_default_that_can_be_read_exactly(
+    definition: str, told: dict[str, Any], default: tuple[str, str] | None
+) -> None:
+    """As statement and connector agree on it, of types whose values look like that; otherwise the column is noted."""
+    change, note = change_of(f"alter table customers add column C {definition}", told), Note(ADDED, "inv.customers.c")
+    if default is None:
+        assert (change.defaults, change.unless_filled, change.notes) == ((), (), (note,))
+    else:
+        assert (change.defaults, change.unless_filled, change.notes) == ((ColumnDefault("c", *default),), (note,), ())
+
+
+def test_where_a_change_stands() -> None:
+    """By its source block, as an event of a row would; a source that does not say so has no position."""
+    source = {"connector": "mariadb", "file": "bin.000003", "pos": 763, "row": 0, "ts_ms": 7}
+    change = SchemaChange(CUSTOMERS, source)
+    assert change.position(2) == b"00002.0000000003.00000000000000000763.0000000000"
+    assert (change.source_time(9), SchemaChange(CUSTOMERS).source_time(9)) == (7000, 9000)
+    assert SchemaChange(CUSTOMERS, {"connector": "db2"}).position(0) == NO_POSITION
 
 
 def test_a_renamed_column_is_noted() -> None:
@@ -79,3 +123,11 @@ NO_TABLES = json.dumps(payload("x", tableChanges=None)).encode()
 def test_other_records_say_nothing(other: bytes | None) -> None:
     """Heartbeats, tombstones and what cannot be read."""
     assert schema_changes(other) == []
+
+
+def test_transforms_leave_a_schema_change_what_it_is() -> None:
+    """A chain that drops a header, say."""
+    drop = chain({"transforms": "d", "transforms.d.type": "DropHeaders", "transforms.d.headers": "h"})
+    record = MemoryRecord("my", 0, 3, 7, None, json.dumps(payload("alter table customers add a int")).encode())
+    decoded = TransformingDecoder("my", EnvelopeOptions(False, False), drop).decode([record])
+    assert [change.table for change, _ in decoded.altered] == [CUSTOMERS]

@@ -28,6 +28,7 @@ from headrace.core.json_data import JsonData
 from headrace.core.naming import TableNaming
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.schema import Field, Schema
+from headrace.core.schema_changes import ADDED
 from headrace.core.transforms.chain import Chain
 from headrace.core.transforms.registry import chain
 from headrace.ports import Chunk, Commit, TableOptions, TopicPartition
@@ -70,6 +71,7 @@ class Harness:
         fields: FieldSelection | None = None,
         observer: Observer = NO_OBSERVER,
         dead_letters: bool = False,
+        plain: bool = False,
         transforms: Chain | None = None,
         key_fields: tuple[str, ...] = (),
         conversion: Conversion | None = None,
@@ -80,7 +82,7 @@ class Harness:
             group=GROUP,
             namespace="lake",
             naming=TableNaming("${topic}"),
-            envelope=EnvelopeOptions(keyless=history, key_fields=key_fields),
+            envelope=EnvelopeOptions(not plain, not plain, keyless=history, key_fields=key_fields),
             batches=BatchPolicy(linger=linger),
             tables=TableOptions(history=history),
             pipeline=PipelineOptions(unresolved_insert_mode="dlq" if dead_letters else "auto"),
@@ -381,6 +383,44 @@ async def test_a_schema_change_voids_the_cache(harness: Harness) -> None:
         await eventually(lambda: harness.offset() == 2)
     assert harness.failures == []
     assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+
+
+def mariadb(pos: int, **other: Any) -> dict[str, Any]:
+    source = {"connector": "mariadb", "name": "shop", "db": "public", "table": "items", "snapshot": "false"}
+    return {"source": source | {"file": "bin.000001", "pos": pos, "row": 0, "ts_ms": pos}} | other
+
+
+@pytest.mark.parametrize("fills", [True, False])
+async def test_rows_get_the_default_of_a_new_column(
+    harness: Harness, fills: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those from before it was added, also late ones; where the task may not, a note says so."""
+
+    def row(number: int, pos: int, **cells: Any) -> None:
+        value = mariadb(pos, op="c", after={"id": number, **cells})
+        harness.broker.append(TOPIC, json.dumps(value).encode(), b'{"id":%d}' % number)
+
+    await harness.broker.create_topic("shop")
+    told = [{"name": "qty", "typeName": "INT", "optional": True, "defaultValueExpression": "5"}]
+    changes = [{"type": "ALTER", "id": '"public"."items"', "table": {"columns": told}}]
+    ddl = "alter table items add column qty int default 5"
+    altered = mariadb(20, databaseName="public", schemaName=None, ddl=ddl, tableChanges=changes)
+    row(1, 10)
+    async with running(harness.task(plain=True, fills_defaults=fills)):
+        await eventually(lambda: harness.offset() == 1)
+        harness.broker.append("shop", json.dumps(altered).encode(), None)
+        await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition("shop", 0)) == 1)
+        row(2, 30, qty=9)
+        row(3, 31, qty=None)
+        await eventually(lambda: harness.offset() == 3)
+        row(4, 15)
+        await eventually(lambda: harness.offset() == 4)
+    assert harness.failures == []
+    default = 5 if fills else None
+    found = {key: cells["qty"] for key, cells in harness.rows().items()}
+    assert found == {"=1": default, "=2": 9, "=3": None, "=4": default}
+    noted = [entry.getMessage() for entry in caplog.records if ADDED in entry.getMessage()]
+    assert noted == ([] if fills else [f"items: shop column public.items.qty: {ADDED}"])
 
 
 async def test_an_update_of_a_row_that_is_not_there_is_a_contradiction(harness: Harness) -> None:

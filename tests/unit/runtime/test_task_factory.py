@@ -91,3 +91,12 @@ def test_transforms_and_what_theirs_call_the_metadata() -> None:
     assert "f_op" in found.envelope.added.fields
     assert found.envelope.added.headers_prefix == "__"
     assert "other_op" in options(add__fields__prefix="other_").envelope.added.fields
+
+
+def test_who_fills_in_the_defaults_of_new_columns() -> None:
+    """A task that has all topics under their own names, and rows to fill."""
+    assert options(tasks__max="1").fills_defaults
+    assert not options(tasks__max="2").fills_defaults
+    assert not options(insert__mode="insert").fills_defaults
+    router = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter"}
+    assert not options(**router, **{"transforms.r.regex": "a", "transforms.r.replacement": "b"}).fills_defaults

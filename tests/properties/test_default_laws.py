@@ -1,0 +1,118 @@
+"""The law of columns that are added with a default: the table ends as the database, whatever comes first."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from properties.columns import changes_of, table_id
+from properties.reference_model import Event
+from properties.searching import examples
+
+from headrace.core.column_defaults import ColumnDefault, ColumnDefaults
+from headrace.core.events import CellState, Operation, RowVersion
+from headrace.core.reselect_options import ReselectOptions
+from headrace.ports import Commit, LakeTable, TableOptions
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+from headrace_connectors.memory import MemoryLakehouse
+
+BEFORE = (("id", "int32"), ("a", "int32"))
+AFTER = (*BEFORE, ("c", "string"))
+DEFAULT = ColumnDefault("c", "text", "none")
+KEYS = 3
+
+
+@dataclass
+class Database:
+    """A table to which a column is added, the events of its rows, and where it was added."""
+
+    choose: Random
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    added: RowVersion | None = None
+
+    def change(self) -> None:
+        """Something happens to a row, or somebody reads it."""
+        key, what = self.choose.randrange(KEYS), self.choose.choice(("upsert", "upsert", "read", "delete"))
+        row = self.rows.get(key)
+        if what == "upsert":
+            operation = Operation.CREATE if row is None else Operation.UPDATE
+            self.rows[key] = {"id": key, "a": self.choose.randrange(9)}
+            if self.added is not None:
+                self.rows[key]["c"] = self.choose.choice((None, "told", "none"))
+            self._emit(operation, key, self.rows[key])
+        elif row is not None and what == "read":
+            self._emit(Operation.READ, key, row)
+        elif row is not None:
+            del self.rows[key]
+            self._emit(Operation.DELETE, key, {})
+
+    def add_column(self) -> None:
+        """Every row has the default now, and no event says so."""
+        self.added = RowVersion(b"00000.%020d" % self._now(), "schema", 0, 0, self._now())
+        for row in self.rows.values():
+            row["c"] = "none"
+
+    def _emit(self, operation: Operation, key: int, row: dict[str, Any]) -> None:
+        position = b"" if operation is Operation.READ else b"00000.%020d" % self._now()
+        version = RowVersion(position, "t", key % 2, len(self.events), self._now())
+        cells = {name: (CellState.NULL if row[name] is None else CellState.VALUE, row[name]) for name in row}
+        cells.pop("id", None)
+        self.events.append(Event(operation, key, version, cells, columns=BEFORE if self.added is None else AFTER))
+
+    def _now(self) -> int:
+        return 2 * len(self.events) + (self.added is not None)
+
+
+def history(choose: Random) -> Database:
+    """Changes before and after the column is added; the last one shows it."""
+    database = Database(choose)
+    for _ in range(choose.randint(1, 8)):
+        database.change()
+    database.add_column()
+    for _ in range(choose.randint(0, 8)):
+        database.change()
+    database.rows[KEYS] = {"id": KEYS, "a": 0, "c": "last"}
+    database._emit(Operation.CREATE, KEYS, database.rows[KEYS])
+    return database
+
+
+def pipeline(table: LakeTable) -> TablePipeline:
+    """A worker that has just started."""
+    post_processor = ReselectColumnsPostProcessor(ReselectOptions())
+    return TablePipeline("n.t", table, post_processor, PipelineOptions(), lambda: 0, lambda stage: nullcontext())
+
+
+@examples(150)
+@given(st.randoms(use_true_random=False))
+def test_the_table_ends_as_the_database(choose: Random) -> None:
+    """The statement may come before, between and after the rows of its time, or twice; workers come and go."""
+    database = history(choose)
+    assert database.added is not None
+    added = ColumnDefaults(table_id(0), database.added, (DEFAULT,))
+    table = MemoryLakehouse().table("n", "t", TableOptions())
+    partitions = [[event for event in database.events if event.version.partition == number] for number in (0, 1)]
+    worker, read, restarts = pipeline(table), [0, 0], choose.randint(0, 2)
+    due = {choose.randint(0, len(database.events)) for _ in range(choose.randint(1, 2))}
+    while sum(read) < len(database.events):
+        if restarts and table.schema() is not None and choose.randint(0, 1):
+            worker, read, restarts = pipeline(table), [choose.randint(0, end) for end in read], restarts - 1
+        if any(sum(read) >= place for place in due):
+            due = {place for place in due if place > sum(read)}
+            worker.write(added, Commit(0, "c", "g", {}))
+        number = choose.choice([number for number in (0, 1) if read[number] < len(partitions[number])])
+        end = choose.randint(read[number] + 1, len(partitions[number]))
+        for columns in (BEFORE, AFTER):
+            batch = [event for event in partitions[number][read[number] : end] if event.columns == columns]
+            if batch:
+                worker.write(changes_of(batch), Commit(0, "c", "g", {}))
+        read[number] = end
+    if due:
+        worker.write(added, Commit(0, "c", "g", {}))
+    rows = table.to_arrow().select(["id", "a", "c"]).to_pylist()
+    assert {row["id"]: row for row in rows} == database.rows

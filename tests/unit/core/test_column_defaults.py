@@ -1,0 +1,65 @@
+"""Defaults of new columns as values of lake columns, and as entries of the ledger; the laws are elsewhere."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.core.column_defaults import ColumnDefault, remembered
+from headrace.core.events import RowVersion
+from headrace.core.keys import canonical_keys
+
+SEVEN, HALF, TEXT = (
+    ColumnDefault("c", kind, text) for kind, text in (("number", "7"), ("number", "0.5"), ("text", "7"))
+)
+
+
+@pytest.mark.parametrize(
+    ("default", "kind", "value"),
+    [
+        (SEVEN, pa.int16(), 7),
+        (SEVEN, pa.float64(), 7.0),
+        (SEVEN, pa.decimal128(9, 2), Decimal("7.00")),
+        (SEVEN, pa.string(), "7"),
+        (ColumnDefault("c", "number", "1"), pa.bool_(), True),
+        (HALF, pa.decimal128(9, 2), Decimal("0.50")),
+        (TEXT, pa.string(), "7"),
+    ],
+)
+def test_a_default_as_a_value(default: ColumnDefault, kind: pa.DataType, value: Any) -> None:
+    """In the type that the lake has for the column."""
+    found = default.value(kind)
+    assert found is not None
+    assert (found.as_py(), found.type) == (value, kind)
+
+
+@pytest.mark.parametrize(
+    ("default", "kind"),
+    [
+        (SEVEN, pa.bool_()),
+        (SEVEN, pa.timestamp("us")),
+        (SEVEN, pa.date32()),
+        (SEVEN, pa.binary()),
+        (HALF, pa.int32()),
+        (HALF, pa.decimal128(9, 0)),
+        (ColumnDefault("c", "number", "70000"), pa.int16()),
+        (TEXT, pa.int32()),
+        (TEXT, pa.binary()),
+    ],
+)
+def test_a_type_that_does_not_hold_the_default(default: ColumnDefault, kind: pa.DataType) -> None:
+    """Nothing is rounded, cut or taken for a time."""
+    assert default.value(kind) is None
+
+
+def test_what_a_ledger_remembers() -> None:
+    """Of a column that was added twice, the newest; tombstones are beside them, and no key of a row looks like one."""
+    one, two = (RowVersion(position, "schema", 0, 0, 0) for position in (b"1", b"2"))
+    other = ColumnDefault('odd "name"', "text", "+é")
+    ledger = {"": one, "=1": one, SEVEN.ledger_key: two, TEXT.ledger_key: one, other.ledger_key: one}
+    assert remembered(ledger) == {SEVEN: two, other: one}
+    single, several = canonical_keys([pa.array(["+"])]), canonical_keys([pa.array(["+"]), pa.array(["+"])])
+    assert not any(key.startswith("+") for key in (single[0].as_py(), several[0].as_py()))
