@@ -55,13 +55,15 @@ class DeadLetterQueueSuite:
 
         async def scenario() -> None:
             async with harness.open() as opened:
-                await opened.queue.report([errant(b"\x00k", b"{broken"), errant(None, b"v"), errant(b"k", None)])
-                letters = await opened.letters(3)
+                records = [errant(b"\x00k", b"{broken"), errant(None, b"v"), errant(b"k", None), errant(None, None)]
+                await opened.queue.report(records)
+                letters = await opened.letters(4)
                 await opened.queue.close()
             assert [letter[:3] for letter in letters] == [
                 (b"\x00k", b"{broken", 1_700_000_000_123),
                 (None, b"v", 1_700_000_000_123),
                 (b"k", None, 1_700_000_000_123),
+                (None, None, 1_700_000_000_123),
             ]
 
         asyncio.run(scenario())

@@ -22,6 +22,13 @@ TOPIC = "errors.deadletterqueue.topic.name"
 REPLICATION = "errors.deadletterqueue.topic.replication.factor"
 CONTEXT_HEADERS = "errors.deadletterqueue.context.headers.enable"
 
+_NULL = object()
+"""Stands for a null value until it is serialized: aiokafka refuses to send neither key nor value, Kafka takes both."""
+
+
+def _serialized(value: object) -> object:
+    return None if value is _NULL else value
+
 
 class KafkaDeadLetterQueue:
     """``headrace.ports.DeadLetterQueue`` over one idempotent producer, which lives on the consumer thread."""
@@ -58,7 +65,7 @@ class KafkaDeadLetterQueue:
 
     async def _start(self) -> None:
         await _create_topic(self._arguments, self._topic, self._replication)
-        self._producer = AIOKafkaProducer(**self._arguments)
+        self._producer = AIOKafkaProducer(**self._arguments, value_serializer=_serialized)
         try:
             await self._producer.start()
         except KafkaError:
@@ -71,7 +78,7 @@ class KafkaDeadLetterQueue:
         sent = [
             await self._producer.send(
                 self._topic,
-                whole(each.record.value),
+                _NULL if each.record.value is None else whole(each.record.value),
                 key=each.record.key,
                 timestamp_ms=each.record.timestamp,
                 headers=self._headers(each),
