@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace import __version__, validate, verify
+from headrace import __version__, replay_dlq, validate, verify
 from headrace.config import WorkerConfig
 from headrace.config.worker import select_known
 from headrace.core.errors import HeadraceError
@@ -52,13 +52,13 @@ All options: docs/configuration.md.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker until it is told to stop, compare tables, or check connector files. Returns the exit status.
+    """Run a worker until it is told to stop, or one of the commands for operators. Returns the exit status.
 
     Of a worker: 0, or 1 with the reason in the log.
     """
     options = _parser().parse_args(arguments)
     _configure_logging(options.log_level)
-    commands = {"verify": _verify, "validate": _validate}
+    commands = {"verify": _verify, "validate": _validate, "replay-dlq": _replay_dlq}
     return commands.get(options.mode, _serve)(options)
 
 
@@ -80,6 +80,16 @@ def _validate(options: argparse.Namespace) -> int:
         return validate.validate(config, options.connectors, as_json=options.json)
     except HeadraceError as error:
         print(f"headrace validate: {error}", file=sys.stderr)
+        return 2
+
+
+def _replay_dlq(options: argparse.Namespace) -> int:
+    """0 all taken, 1 some were not, 2 not done."""
+    try:
+        config = worker_config(options.worker, distributed=False)
+        return replay_dlq.replay_dlq(config, options.connector, dry_run=options.dry_run, old=options.old)
+    except HeadraceError as error:
+        print(f"headrace replay-dlq: {error}", file=sys.stderr)
         return 2
 
 
@@ -147,11 +157,19 @@ def _parser() -> argparse.ArgumentParser:
         epilog=validate.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for mode, level in ((distributed, "INFO"), (standalone, "INFO"), (compare, "ERROR")):
+    again = modes.add_parser(
+        "replay-dlq",
+        help="send a connector's dead letters through its gates again",
+        description=replay_dlq.DESCRIPTION,
+        epilog=replay_dlq.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for mode, level in ((distributed, "INFO"), (standalone, "INFO"), (compare, "ERROR"), (again, "ERROR")):
         mode.add_argument("worker", type=Path, metavar="worker.properties", help="a Kafka Connect worker file")
         mode.add_argument("--log-level", default=level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     verify.add_arguments(compare)
     validate.add_arguments(check)
+    replay_dlq.add_arguments(again)
     check.set_defaults(log_level="ERROR")
     standalone.add_argument(
         "connectors",

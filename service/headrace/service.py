@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.config import WorkerConfig
+from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.errors import ConfigError, RestError
 from headrace.core.lifecycle import TargetState
 from headrace.core.properties import parse_properties
@@ -28,11 +28,12 @@ from headrace.ports import Lakehouse, Stores
 from headrace.rest.app import create_app
 from headrace.rest.server import RestServer, bind
 from headrace.runtime import plugins
+from headrace.runtime.config_providers import config_providers
 from headrace.runtime.herder import Herder
 from headrace.runtime.history_offsets import HistoryOffsets
 from headrace.runtime.metrics import Metrics, TaskMetrics
 from headrace.runtime.task_factory import Feeds, SinkTaskFactory
-from headrace.runtime.worker import Worker
+from headrace.runtime.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
 _STOP_MARGIN_SECONDS = 30.0
@@ -153,6 +154,19 @@ def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState 
     if state not in TargetState.__members__:
         raise ConfigError(f"{path}: initial_state must be RUNNING, PAUSED or STOPPED")
     return name, {key: _text(value) for key, value in config.items()}, TargetState[state]
+
+
+def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
+    """The configuration in a connector file, checked as a worker checks it. Raises ConfigError."""
+    name, given, _ = read_connector(path)
+    properties = {key: value for key, value in {**given, "name": name}.items() if value is not None}
+    plugin = plugins.installed().find(properties.get("connector.class", ""))
+    if plugin is None:
+        raise ConfigError(f"{path}: connector.class is not one of Headrace's", "connector.class")
+    defaults, resolved = worker_defaults(config), config_providers(config.originals).resolve(properties)
+    if errors := resolved.hide(plugin.validate(resolved.properties, defaults)).errors():
+        raise ConfigError(f"{path}: " + "; ".join(errors))
+    return plugin.config({key: value for key, value in resolved.properties.items() if value is not None}, defaults)
 
 
 def _text(value: object) -> str | None:

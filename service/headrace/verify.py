@@ -27,8 +27,7 @@ from headrace.core.verification import Verdict, comparison
 from headrace.ports import Lakehouse, Stores, TableSource, TopicPartition
 from headrace.runtime import plugins
 from headrace.runtime.clock import now
-from headrace.runtime.config_providers import config_providers
-from headrace.runtime.connector_rest import ConnectorRest
+from headrace.runtime.connector_rest import ConnectorRest, reachable
 from headrace.runtime.lake_progress import LakeProgress
 from headrace.runtime.table_repair import Sink, TableRepair
 from headrace.runtime.table_verifier import (
@@ -42,8 +41,7 @@ from headrace.runtime.table_verifier import (
 )
 from headrace.runtime.task_factory import sink_task_options
 from headrace.runtime.verify_report import Report
-from headrace.runtime.worker import worker_defaults
-from headrace.service import read_connector
+from headrace.service import checked_connector
 
 DESCRIPTION = """\
 Compares the tables of a connector's source database with their tables in the lake, while both change, and prints which
@@ -100,7 +98,7 @@ class VerifyArguments:
 
 def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.stdout, err: TextIO = sys.stderr) -> int:
     """Compare the connector's tables; the exit status. Raises HeadraceError when that is not possible."""
-    connector = _connector(config, arguments.connector)
+    connector = checked_connector(config, arguments.connector)
     report = Report(out, err, show_values=arguments.show_values)
     with tempfile.TemporaryDirectory(prefix="headrace-verify-") as folder, asyncio.Runner() as runner:
         verification = Verification(config, connector, arguments, report, runner, Path(folder))
@@ -109,19 +107,6 @@ def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.s
         finally:
             verification.close()
     return report.finish()
-
-
-def _connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
-    """The connector's configuration, checked as the worker checks it. Raises ConfigError."""
-    name, given, _ = read_connector(path)
-    properties = {key: value for key, value in {**given, "name": name}.items() if value is not None}
-    plugin = plugins.installed().find(properties.get("connector.class", ""))
-    if plugin is None:
-        raise ConfigError(f"{path}: connector.class is not one of Headrace's", "connector.class")
-    defaults, resolved = worker_defaults(config), config_providers(config.originals).resolve(properties)
-    if errors := resolved.hide(plugin.validate(resolved.properties, defaults)).errors():
-        raise ConfigError(f"{path}: " + "; ".join(errors))
-    return plugin.config({key: value for key, value in resolved.properties.items() if value is not None}, defaults)
 
 
 class KafkaOffsets:
@@ -173,7 +158,7 @@ class Verification:
         self._report = report
         self._folder = folder
         host, port = config.listener()
-        self._rest = ConnectorRest(_reachable(host), port, connector.name, CLOCK)
+        self._rest = ConnectorRest(reachable(host), port, connector.name, CLOCK)
         stores = plugins.load("stores", "standalone")(config.complete_properties())
         self._offsets = KafkaOffsets(stores, connector.group_id, runner)
         self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
@@ -254,11 +239,6 @@ class Verification:
         for difference in differences:
             if left.isdisjoint(key_digests(difference.key)):
                 self._report.repaired(difference)
-
-
-def _reachable(host: str) -> str:
-    """Where to ask a worker that listens on ``host``: on this machine if it is every interface."""
-    return "localhost" if host in ("", "0.0.0.0", "::") else host  # noqa: S104 - nothing is bound to it
 
 
 def _databases(reselect: ReselectOptions) -> list[tuple[DatabaseOptions, TableSource]]:

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from confluent_kafka import Consumer
-from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness
+from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
 
-from headrace.core.errors import Fatal
+from headrace.core.dead_letters import original
+from headrace.core.errors import ConfigError, Fatal
 from headrace.ports import DeadLetterQueue
 from headrace_connectors.kafka import KafkaFeeds
 from headrace_connectors.memory import MemoryDeadLetterQueue
@@ -99,6 +100,34 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
     @pytest.fixture
     def harness(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> QueueHarness:
         return KafkaHarness(stack_kafka, unique("dead"))
+
+    def test_what_was_written_is_read_back_for_a_replay(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+        """At its original coordinate, up to the end that the topic has now; a topic that is missing is named."""
+        topic = unique("dead")
+
+        async def scenario() -> None:
+            feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+            await feeds.start()
+            queue = await feeds.dead_letter_queue("sink", 3, options(topic))
+            assert queue is not None
+            await queue.report([errant(b"k", b"v", [("trace", b"1")]), errant(None, None)])
+            config = {"topics": "shop.public.orders", **options(topic)}
+            records = [record async for some in feeds.dead_letters("sink", config) for record in some]
+            letters = [original(record, record.key, record.value) for record in records]
+            with pytest.raises(ConfigError, match=f"no dead letter topic {topic}_absent"):
+                await anext(feeds.dead_letters("sink", {**config, **options(f"{topic}_absent")}))
+            await queue.close()
+            await feeds.close()
+            assert [
+                (each.topic, each.partition, each.offset, each.timestamp, each.key, each.value, list(each.headers))
+                for each in letters
+                if each is not None
+            ] == [
+                ("shop.public.orders", 2, 77, 1_700_000_000_123, b"k", b"v", [("trace", b"1")]),
+                ("shop.public.orders", 2, 77, 1_700_000_000_123, None, None, []),
+            ]
+
+        asyncio.run(scenario())
 
     def test_a_topic_that_cannot_be_created(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
         """Connect's text says which topic, the cause follows."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
-from headrace.ports import DeadLetterQueue, Divide, Feed
+from headrace.ports import DeadLetterQueue, Divide, Feed, Record
 from headrace_connectors.kafka.agent import FaustHost
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.dead_letter_queue import TOPIC, KafkaDeadLetterQueue
+from headrace_connectors.kafka.dead_letters import read_topic
 from headrace_connectors.kafka.feed import KafkaFeed
-from headrace_connectors.kafka.settings import consumer_settings, producer_arguments
+from headrace_connectors.kafka.settings import connection_arguments, consumer_settings, producer_arguments
 from headrace_connectors.kafka.topic_policies import CompactedTopics
 
 
@@ -56,6 +57,11 @@ class KafkaFeeds:
         queue = KafkaDeadLetterQueue(connector, task, config, arguments, self._consumers)
         await queue.start()
         return queue
+
+    def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
+        """What stands in the connector's dead letter topic now. Raises ConfigError, Retriable or Fatal."""
+        settings = consumer_settings(self._properties, connector, 0, config)
+        return read_topic(config[TOPIC], connection_arguments(settings.arguments))
 
     async def close(self) -> None:
         """Stop the app and the thread; feeds must have been stopped. Idempotent."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.assignment import assign_topics
@@ -224,7 +224,7 @@ class MemoryFeeds:
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
-        self.dead_letters: dict[str, MemoryDeadLetterQueue] = {}
+        self.queues: dict[str, MemoryDeadLetterQueue] = {}
 
     async def start(self) -> None:
         """Nothing to start."""
@@ -249,7 +249,16 @@ class MemoryFeeds:
     async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
         """The queue of that topic, which outlives its tasks; None when none is configured."""
         topic = config.get("errors.deadletterqueue.topic.name")
-        return self.dead_letters.setdefault(topic, MemoryDeadLetterQueue(connector, task)) if topic else None
+        return self.queues.setdefault(topic, MemoryDeadLetterQueue(connector, task)) if topic else None
+
+    async def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
+        """What stands in the connector's dead letter queue now."""
+        topic = config["errors.deadletterqueue.topic.name"]
+        letters = self.queues[topic].letters if topic in self.queues else []
+        yield [
+            MemoryRecord(topic, 0, number, each.timestamp, each.key, each.value, each.headers)  # type: ignore[arg-type]
+            for number, each in enumerate(letters)
+        ]
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -44,7 +44,7 @@ class ConnectorRest:
         if State.RUNNING not in self._states():
             yield
             return
-        log.warning("connector %s is paused while rows are written that its task would not let in", self._connector)
+        log.warning("connector %s is paused while rows are written beside its task", self._connector)
         try:
             if self._order("pause"):
                 self._wait_until_at_rest()
@@ -87,3 +87,8 @@ class ConnectorRest:
             return None
         finally:
             connection.close()
+
+
+def reachable(host: str) -> str:
+    """Where to ask a worker that listens on ``host``: on this machine if it is every interface."""
+    return "localhost" if host in ("", "0.0.0.0", "::") else host  # noqa: S104 - nothing is bound to it

@@ -94,6 +94,9 @@ class HistoryPipeline:
         self._offsets = offsets
 
     def _known_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """What is in below which offset. Without a group nothing is said of offsets: coordinates alone decide."""
+        if not group:
+            return {}
         if self._offsets is None:
             stored = self._table.offsets(group)
             self._offsets = {(place.topic, place.partition): offset for place, offset in stored.items()}

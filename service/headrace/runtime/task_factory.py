@@ -84,6 +84,7 @@ class SinkTaskFactory:
         observe: Observe = lambda connector, task: NO_OBSERVER,
         count_reselects: CountReselects = lambda connector, task: NoMetrics(),
         open_registry: OpenRegistry = no_registries,
+        adjust: Callable[[SinkTaskOptions], SinkTaskOptions] = lambda options: options,
     ) -> None:
         self._feeds = feeds
         self._lakehouse = lakehouse
@@ -93,6 +94,7 @@ class SinkTaskFactory:
         self._observe = observe
         self._count_reselects = count_reselects
         self._open_registry = open_registry
+        self._adjust = adjust
 
     async def __call__(
         self,
@@ -114,7 +116,7 @@ class SinkTaskFactory:
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
         compacted = self._feeds.compacted(connector, number, config.originals)
         return SinkTask(
-            replace(sink_task_options(config, reselect), task=number),
+            self._adjust(replace(sink_task_options(config, reselect), task=number)),
             feed,
             self._lakehouse,
             ReselectColumnsPostProcessor(

@@ -1,0 +1,39 @@
+"""What stands in a dead letter topic: read once, from its beginning to the end that it has now, without a group."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from headrace.core.errors import ConfigError
+from headrace.ports import Record
+from headrace_connectors.kafka.errors import translated
+
+_AT_ONCE = 5_000
+_POLL_MS = 1_000
+
+
+async def read_topic(topic: str, arguments: Mapping[str, Any]) -> AsyncIterator[Sequence[Record]]:
+    """The records, some thousands at a time; ``arguments`` are aiokafka's. Raises ConfigError, Retriable or Fatal."""
+    consumer = AIOKafkaConsumer(**arguments, enable_auto_commit=False, isolation_level="read_committed")
+    try:
+        await consumer.start()
+        numbers = consumer.partitions_for_topic(topic) or set()
+        if topic not in await consumer.topics():
+            raise ConfigError(f"there is no dead letter topic {topic}", "errors.deadletterqueue.topic.name")
+        partitions = [TopicPartition(topic, number) for number in sorted(numbers or {0})]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        ends = await consumer.end_offsets(partitions)
+        while [each for each in partitions if await consumer.position(each) < ends[each]]:
+            batches = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
+            records = [record for batch in batches.values() for record in batch]
+            if records:
+                yield records
+    except (KafkaError, OSError) as error:
+        raise translated(error, f"reading the dead letter topic {topic}") from error
+    finally:
+        await consumer.stop()

@@ -1,0 +1,179 @@
+"""``headrace replay-dlq``: from a worker file and a connector file to the connector's dead letters in their tables.
+
+Wires the parts as ``service.py`` does for a worker; ``runtime/replay.py`` says what happens to a letter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from headrace.config import SinkConnectorConfig, WorkerConfig
+from headrace.core.dead_letters import DeadLetter
+from headrace.core.errors import ConfigError
+from headrace.ports import ErrantRecord, Lakehouse, Record
+from headrace.runtime import plugins
+from headrace.runtime.connector_rest import ConnectorRest, reachable
+from headrace.runtime.replay import Edges, Letters, replay
+from headrace.runtime.table_verifier import Clock
+from headrace.service import checked_connector
+
+DESCRIPTION = """\
+Sends a connector's dead letters through its gates again: transforms, decoding, reselect and merge, as the records that
+they were, at the coordinates that their headers tell (errors.deadletterqueue.context.headers.enable=true). Do it when
+what made them dead letters has been mended: a converter or transform option, a key, a missing column, a database.
+
+Nothing is written to Kafka. A change that its table has overtaken changes nothing, a history takes each event once: the
+command can be run again at any time. The letters stay in their topic.
+"""
+EPILOG = """\
+examples:
+  headrace replay-dlq worker.properties shop.json --dry-run     # what is there, by topic and reason
+  headrace replay-dlq worker.properties shop.json
+
+A connector that runs is paused while its letters are written, and resumed, through the worker's REST interface as the
+worker file has it.
+
+exit status: 0 every letter was taken; 1 some could not be used again (they are named), or tell no coordinate; 2 could
+not be done (usage, configuration, a system that does not answer)
+"""
+QUEUE = "errors.deadletterqueue.topic.name"
+_NAMED = 20
+
+
+class ReplayFeeds(Protocol):
+    """What is asked of the feeds of a worker."""
+
+    def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
+        """What stands in the connector's dead letter topic now, some at a time."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("connector", type=Path, metavar="CONNECTOR.json", help="the connector, as it was created")
+    parser.add_argument("--dry-run", action="store_true", help="say what is there, write nothing")
+    parser.add_argument(
+        "--old",
+        action="store_true",
+        help="also letters older than tombstone.retention.ms: a row that was deleted since may come back",
+    )
+
+
+def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: bool) -> int:
+    """Replay the letters of the connector in this file; the exit status. Raises HeadraceError."""
+    sink = checked_connector(config, connector)
+    if not sink.originals.get(QUEUE):
+        raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
+    feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
+    host, port = config.listener()
+    rest = ConnectorRest(reachable(host), port, sink.name, Clock(time.monotonic, time.sleep))
+    said = Said(sys.stdout, sys.stderr)
+    since = 0 if old else oldest(sink, time.time())
+    found = asyncio.run(survey(feeds, sink, since, said))
+    if dry_run or not found.count:
+        return int(not found.complete)
+    lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
+        config.get_string("warehouse"), config.spark_properties()
+    )
+    try:
+        with rest.paused():
+            refused = asyncio.run(write(feeds, sink, since, _edges(lakehouse), said))
+    finally:
+        lakehouse.close()
+    return said.end(found, refused)
+
+
+@dataclass(slots=True)
+class Said:
+    """What the operator reads: results on ``out``, progress on ``err``. Never what a record holds."""
+
+    out: TextIO
+    err: TextIO
+    written: int = 0
+
+    def found(self, letters: Letters, reasons: Mapping[tuple[str, str], int], connector: str) -> None:
+        """What stands in the queue."""
+        for (topic, reason), count in sorted(reasons.items()):
+            print(f"{topic}: {count:,} ({reason})", file=self.out)
+        if letters.without_coordinate:
+            print(
+                f"{letters.without_coordinate:,} letters without context headers: where they came from is not known; "
+                "set errors.deadletterqueue.context.headers.enable=true for later ones",
+                file=self.out,
+            )
+        if letters.too_old:
+            print(
+                f"{letters.too_old:,} letters are older than tombstone.retention.ms: a row that was deleted since "
+                "would come back; --old sends them all the same",
+                file=self.out,
+            )
+        for other, count in sorted(letters.connectors.items()):
+            print(f"{count:,} letters of connector {other} are left alone", file=self.out)
+        print(f"{letters.count:,} dead letters of connector {connector}", file=self.out)
+
+    def progress(self, count: int) -> None:
+        """So many more are written."""
+        self.written += count
+        print(f"{self.written:,} letters sent", file=self.err)
+
+    def end(self, found: Letters, refused: Sequence[ErrantRecord]) -> int:
+        """The result, and the exit status."""
+        for each in refused[:_NAMED]:
+            place = f"{each.record.topic}-{each.record.partition} at offset {each.record.offset}"
+            print(f"{place} cannot be used: {each.stage}: {each.error}", file=self.out)
+        if len(refused) > _NAMED:
+            print(f"and {len(refused) - _NAMED:,} more", file=self.out)
+        print(f"{found.count:,} letters, {len(refused):,} cannot be used", file=self.out)
+        return int(bool(refused) or not found.complete)
+
+
+def oldest(sink: SinkConnectorConfig, now: float) -> int:
+    """The time (ms) from which on a table remembers deletes; a history keeps them all. ``now`` in seconds."""
+    if sink.get_string("insert.mode").lower() == "insert":
+        return 0
+    return int(now * 1000) - sink.get_int("tombstone.retention.ms")
+
+
+async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, said: Said) -> Letters:
+    """Read the queue and say what is there."""
+    letters, reasons = Letters(since), dict[tuple[str, str], int]()
+    async for records in feeds.dead_letters(sink.name, sink.originals):
+        for letter in letters.mine(sink.name, records):
+            place = letter.topic, letter.reason
+            reasons[place] = reasons.get(place, 0) + 1
+    said.found(letters, reasons, sink.name)
+    return letters
+
+
+async def write(
+    feeds: ReplayFeeds,
+    sink: SinkConnectorConfig,
+    since: int,
+    edges: Edges,
+    said: Said,
+) -> list[ErrantRecord]:
+    """Write the connector's letters to their tables; those that cannot be used again. Raises HeadraceError."""
+
+    async def mine() -> AsyncIterator[list[DeadLetter]]:
+        letters = Letters(since)
+        async for records in feeds.dead_letters(sink.name, sink.originals):
+            if found := letters.mine(sink.name, records):
+                yield found
+
+    with ThreadPoolExecutor(thread_name_prefix="replay") as executor:
+        return await replay(sink, mine(), edges, executor, said.progress)
+
+
+def _edges(lakehouse: Lakehouse) -> Edges:
+    return Edges(
+        lakehouse,
+        lambda database, options: plugins.load("row_sources", database.type)(options),
+        lambda name, options: plugins.load("schema_registries", name)(options),
+    )

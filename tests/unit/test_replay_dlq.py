@@ -1,0 +1,164 @@
+"""``headrace replay-dlq``: dead letters become rows, as the records that they were; nothing else changes."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from envelopes import change, key
+
+from headrace.__main__ import main
+from headrace.config import SinkConnectorConfig
+from headrace.config.validation import WorkerDefaults, sink_connector_config
+from headrace.core.errors import BadRecord, Stage
+from headrace.ports import ErrantRecord, TableOptions
+from headrace.replay_dlq import Said, oldest, survey, write
+from headrace.runtime.replay import Edges
+from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
+from headrace_connectors.memory.dead_letter_queue import DeadLetter, MemoryDeadLetterQueue
+from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds, MemoryRecord
+
+pytestmark = pytest.mark.anyio
+
+TOPIC = "shop.public.items"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+NOW = 1_800_000_000_000
+
+
+class Scene:
+    """A connector, its dead letter queue and its lake."""
+
+    def __init__(self, **more: str) -> None:
+        given = {
+            "name": "items",
+            "topics": TOPIC,
+            "errors.deadletterqueue.topic.name": "dead",
+            "key.converter": JSON,
+            "value.converter": JSON,
+            **{name.replace("__", "."): value for name, value in more.items()},
+        }
+        self.sink: SinkConnectorConfig = sink_connector_config(given, WorkerDefaults({}, "1.0"))
+        self.feeds = MemoryFeeds(MemoryBroker())
+        self.queue = self.feeds.queues["dead"] = MemoryDeadLetterQueue("items", 0)
+        self.lakehouse = MemoryLakehouse()
+        self.out = io.StringIO()
+
+    async def dead(self, offset: int, value: bytes | None, row: int = 1, connector: str = "items") -> None:
+        """A letter of the connector's."""
+        record = MemoryRecord(TOPIC, 0, offset, NOW, key({"id": row}), value, ())
+        errant = ErrantRecord(record, Stage.VALUE_CONVERTER, JSON, BadRecord("no use"))
+        queue = MemoryDeadLetterQueue(connector, 0)
+        await queue.report([errant])
+        self.queue.letters.extend(queue.letters)
+
+    async def insert(self, offset: int, lsn: int, name: str, row: int = 1) -> None:
+        await self.dead(offset, change("c" if lsn == 10 else "u", {"id": row, "name": name}, lsn), row)
+
+    async def survey(self, since: int = 0) -> str:
+        await survey(self.feeds, self.sink, since, Said(self.out, io.StringIO()))
+        return self.out.getvalue()
+
+    async def replay(self, since: int = 0) -> list[ErrantRecord]:
+        said = Said(self.out, io.StringIO())
+        edges = Edges(self.lakehouse, lambda database, options: MemoryRowSource())
+        return await write(self.feeds, self.sink, since, edges, said)
+
+    def names(self, *, history: bool = False) -> list[Any]:
+        table = self.lakehouse.table("headrace", "shop_public_items", TableOptions(history=history))
+        return [row["name"] for row in table.to_arrow().to_pylist()]
+
+
+async def test_letters_become_rows_in_the_order_of_their_offsets() -> None:
+    """However often and in whatever order they stand in the queue, and however often they are sent."""
+    scene = Scene()
+    await scene.insert(7, 20, "second")
+    await scene.insert(3, 10, "first")
+    await scene.insert(3, 10, "first")
+    await scene.insert(9, 10, "another row", row=2)
+    for _ in range(2):
+        assert await scene.replay() == []
+        assert sorted(scene.names()) == ["another row", "second"]
+
+
+async def test_a_change_that_its_table_has_overtaken_changes_nothing() -> None:
+    """The position in the row says so."""
+    scene = Scene()
+    await scene.insert(7, 20, "newer")
+    await scene.replay()
+    scene.queue.letters.clear()
+    await scene.insert(3, 10, "older")
+    assert await scene.replay() == []
+    assert scene.names() == ["newer"]
+
+
+async def test_a_history_takes_each_event_once() -> None:
+    """Also below the offsets that are in already: what was a dead letter is not."""
+    scene = Scene(insert__mode="insert")
+    await scene.insert(7, 20, "later")
+    await scene.replay()
+    await scene.insert(3, 10, "earlier")
+    for _ in range(2):
+        assert await scene.replay() == []
+        assert sorted(scene.names(history=True)) == ["earlier", "later"]
+
+
+async def test_commits_say_nothing_of_offsets() -> None:
+    """The connector's own are what they were."""
+    scene = Scene()
+    await scene.insert(7, 20, "row")
+    await scene.replay()
+    assert scene.lakehouse.table("headrace", "shop_public_items", TableOptions()).offsets("connect-items") == {}
+
+
+async def test_what_still_cannot_be_used_is_named_and_keeps_nothing_from_its_table() -> None:
+    """By its original coordinate; the exit status tells."""
+    scene = Scene()
+    await scene.dead(4, b"{broken")
+    await scene.insert(5, 10, "good")
+    refused = await scene.replay()
+    assert scene.names() == ["good"]
+    assert [(each.record.topic, each.record.offset) for each in refused] == [(TOPIC, 4)]
+    assert Said(scene.out, io.StringIO()).end(await survey_of(scene), refused) == 1
+    assert f"{TOPIC}-0 at offset 4 cannot be used: VALUE_CONVERTER" in scene.out.getvalue()
+
+
+async def survey_of(scene: Scene) -> Any:
+    return await survey(scene.feeds, scene.sink, 0, Said(io.StringIO(), io.StringIO()))
+
+
+async def test_a_dry_run_tells_what_is_there() -> None:
+    """By topic and reason, never what a record holds; letters of others and without headers are only counted."""
+    scene = Scene()
+    await scene.insert(7, 20, "secret")
+    await scene.dead(9, b"{", connector="other")
+    scene.queue.letters.append(DeadLetter(b"k", b"v", NOW, []))
+    assert await scene.survey() == (
+        f"{TOPIC}: 1 (VALUE_CONVERTER, headrace.core.errors.BadRecord)\n"
+        "1 letters without context headers: where they came from is not known; "
+        "set errors.deadletterqueue.context.headers.enable=true for later ones\n"
+        "1 letters of connector other are left alone\n"
+        "1 dead letters of connector items\n"
+    )
+
+
+async def test_letters_from_before_what_a_table_remembers_are_left_alone() -> None:
+    """The delete of their row may have been forgotten since."""
+    scene = Scene(tombstone__retention__ms="1000")
+    await scene.insert(7, 20, "old")
+    assert oldest(scene.sink, NOW / 1000 + 2) == NOW + 1000
+    assert await scene.replay(since=NOW + 1) == []
+    assert scene.names() == []
+    assert "1 letters are older than tombstone.retention.ms" in await scene.survey(since=NOW + 1)
+    assert oldest(Scene(insert__mode="insert").sink, NOW) == 0
+
+
+def test_a_connector_without_a_queue_has_nothing_to_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, and the option that is missing."""
+    worker, connector = tmp_path / "worker.properties", tmp_path / "shop.json"
+    worker.write_text(f"bootstrap.servers=127.0.0.1:1\nwarehouse={tmp_path / 'warehouse'}\n")
+    connector.write_text(json.dumps({"name": "shop", "config": {"connector.class": "LakehouseSink", "topics": "a"}}))
+    assert main(["replay-dlq", str(worker), str(connector)]) == 2
+    assert "errors.deadletterqueue.topic.name is not set" in capsys.readouterr().err
