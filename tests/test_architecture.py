@@ -41,6 +41,11 @@ def test_only_one_file_imports_faust() -> None:
     assert importers("faust") == {"kafka/agent.py"}
 
 
+def test_only_one_file_sends_requests_to_other_workers() -> None:
+    """Move what needs an HTTP client behind rest/forward.py."""
+    assert [path.name for path in modules(SERVICE, CONNECTORS) if "aiohttp" in imported(path)] == ["forward.py"]
+
+
 def test_drivers_stay_in_their_packages() -> None:
     """Only the lakehouse package knows Spark, only the sql package knows a database driver."""
     assert all(name.startswith("lakehouse/") for name in importers("pyspark"))
