@@ -6,11 +6,15 @@ format writes that there, so that deciding costs nothing; otherwise commits are 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
+from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
+
+log = logging.getLogger(__name__)
 
 FILES_UNTIL_COMPACTION = 24
 """Files and delete files that may come up since the last compaction."""
@@ -48,14 +52,26 @@ class Upkeep:
         self._ledger_commits += 1
 
     def run(self, now: int, tombstone_retention: int) -> None:
-        """Do what is due. Times in microseconds."""
+        """Do what is due. Times in microseconds.
+
+        What another writer's commit has thwarted is left until it is due again: it must not stop anybody.
+        """
+        try:
+            self._compact(now // _DAY)
+            self._expire(now, tombstone_retention)
+        except Conflict as error:
+            log.info("Upkeep is left for later: %s", error)
+
+    def _compact(self, day: int) -> None:
         if self._files - self._compacted >= FILES_UNTIL_COMPACTION:
-            self._run(self._format.compact(self._path))
             self._compacted = self._files
-            self._clean(now // _DAY)
+            self._run(self._format.compact(self._path))
+            self._clean(day)
         if self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
-            self._run(self._format.compact(ledger_path(self._path)))
             self._ledger_commits = 0
+            self._run(self._format.compact(ledger_path(self._path)))
+
+    def _expire(self, now: int, tombstone_retention: int) -> None:
         if self._expired != now // _DAY:
             self._ledger.expire(now - tombstone_retention)
             self._expired = now // _DAY

@@ -1,0 +1,37 @@
+"""When a table is kept small, and what becomes of it when somebody else is in the way."""
+
+from __future__ import annotations
+
+from headrace.ports import TableOptions
+from headrace_connectors.lakehouse.failures import Conflict
+from headrace_connectors.lakehouse.iceberg import IcebergFormat
+from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
+from headrace_connectors.lakehouse.table_format import TablePath
+from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.upkeep import FILES_UNTIL_COMPACTION, Upkeep
+
+DAY = 24 * 3600 * 1_000_000
+PATH = TablePath("shop", "item")
+
+
+class Thwarted(TableSession):
+    """A session in whose way somebody else always is."""
+
+    def __init__(self) -> None:
+        super().__init__(None, "shop.item", None, 1)
+        self.statements: list[str] = []
+
+    def run(self, statement: str) -> None:
+        """Do not execute it."""
+        self.statements.append(statement)
+        raise Conflict("shop.item: another writer changed the table in between")
+
+
+def test_upkeep_that_another_writer_thwarts_is_left_until_it_is_due_again() -> None:
+    """The task goes on: nothing depends on it."""
+    session, lake = Thwarted(), IcebergFormat("lake", TableOptions())
+    upkeep = Upkeep(session, lake, TombstoneLedger(session, lake, ledger_path(PATH)), PATH)
+    for files, attempts in ((FILES_UNTIL_COMPACTION, 1), (FILES_UNTIL_COMPACTION, 1), (2 * FILES_UNTIL_COMPACTION, 2)):
+        upkeep.committed(files)
+        upkeep.run(9 * DAY, 7 * DAY)
+        assert sum("rewrite_data_files" in statement for statement in session.statements) == attempts
