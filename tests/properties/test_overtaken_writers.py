@@ -31,6 +31,7 @@ TWO_OWNERS = Trouble(repeats=1, moves=1)
 CELLS = {"a": (VALUE, 1), "b": (VALUE, 1)}
 INSERT = Event(Operation.CREATE, 1, version(10, 0), CELLS)
 UPDATE = Event(Operation.UPDATE, 1, version(20, 1), {"a": (VALUE, 2), "b": (VALUE, 2)})
+TOMBSTONE = Event(Operation.TOMBSTONE, 1, replace(version(30, 2), position=b""))
 DELETE = Event(Operation.DELETE, 1, version(30, 2))
 
 
@@ -87,12 +88,12 @@ def test_what_was_deleted_while_a_worker_waited_is_not_even_written() -> None:
     assert [commit.batch_id for commit in lakehouse.table("laws", "law_0", NO_OPTIONS).commits] == [0, 1]
 
 
-@pytest.mark.parametrize("soft", [False, True])
-def test_wherever_two_workers_stand_a_deleted_row_stays_dead(soft: bool) -> None:
+@pytest.mark.parametrize("last", [DELETE, TOMBSTONE])
+def test_wherever_two_workers_stand_a_deleted_row_stays_dead(last: Event) -> None:
     """Each call of the first meets each call of the second, in all places where a row is made and deleted."""
-    found = delivered([[INSERT]], [[DELETE]])
+    found = delivered([[INSERT]], [[last]])
     for still, again in product(range(1, CALLS), range(1, CALLS)):
-        tables = written_by_two(found, MemoryLakehouse(), TableOptions(soft_delete=soft), still, again)
+        tables = written_by_two(found, MemoryLakehouse(), NO_OPTIONS, still, again)
         assert tables == {0: {}}, (still, again)
 
 

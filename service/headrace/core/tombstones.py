@@ -29,13 +29,14 @@ class Tombstones:
     """What blocks upserts, by canonical key, while a topic is read in order from where this worker began.
 
     ``known`` is the ledger without the tombstones that lie ahead; the floor of a truncate, which nothing escapes,
-    always counts.
+    always counts. ``learned`` are those that others have added meanwhile: these do not only block. An event with a
+    position outranks a tombstone without one, so what came before it is written, and has to be taken back.
     """
 
     def __init__(self, ledger: Mapping[str, RowVersion]) -> None:
         self.known: dict[str, RowVersion] = dict(ledger)
         self._ahead: dict[str, RowVersion] = {}
-        self._learned: dict[str, RowVersion] = {}
+        self.learned: dict[str, RowVersion] = {}
         self._reached: dict[Place, int] = {}
 
     def begin(self, versions: Versions) -> None:
@@ -58,16 +59,15 @@ class Tombstones:
                 self.known[key] = succeed(version, self.known.get(key))
                 del self._ahead[key]
 
-    def learn(self, ledger: Mapping[str, RowVersion]) -> dict[str, RowVersion]:
-        """Take in what others have added to the ledger since it was read, and return it."""
+    def learn(self, ledger: Mapping[str, RowVersion]) -> None:
+        """Take in what others have added to the ledger since it was read."""
         added = {}
         for key, version in ledger.items():
             known = self.known.get(key)
             if version != self._ahead.get(key) and (standing := succeed(version, known)) != known:
                 added[key] = standing
         self.known |= added
-        self._learned |= added
-        return added
+        self.learned |= added
 
     def _set_aside(self, place: Place, first: int) -> None:
         ahead = {
@@ -76,7 +76,7 @@ class Tombstones:
             if (version.topic, version.partition) == place
             and version.offset >= first
             and key != FLOOR_KEY
-            and version != self._learned.get(key)
+            and version != self.learned.get(key)
         }
         self._ahead |= ahead
         for key in ahead:

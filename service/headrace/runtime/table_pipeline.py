@@ -229,9 +229,10 @@ class TablePipeline:
             self._to_fill = set(self._defaults)
         return self._tombstones
 
-    def _heed_others(self) -> dict[str, RowVersion]:
-        """What somebody else has added to the ledger since it was last read: a successor, if we were overtaken."""
-        return self._ledger().learn(self._table.ledger()) if self._table.ledger_moved() else {}
+    def _heed_others(self) -> None:
+        """Learn what somebody else has added to the ledger since it was read: a successor, if we were overtaken."""
+        if self._table.ledger_moved():
+            self._ledger().learn(self._table.ledger())
 
     def _take_back(self, actions: Actions, commit: Commit) -> None:
         """Remove the rows just written that somebody else had deleted before (``merge.md`` section 11).
@@ -239,7 +240,10 @@ class TablePipeline:
         The ledger is looked at after the table commit, and everybody writes to it before the table: a tombstone is
         either seen here, or its delete finds our rows.
         """
-        if not actions.delete.all() and (rows := taken_back(actions, self._heed_others())):
+        if actions.delete.all():
+            return
+        self._heed_others()
+        if rows := taken_back(actions, self._ledger().learned):
             log.warning(
                 "%s: %d row(s) of a batch were deleted by another worker before they were written, and are removed "
                 "again: this worker stood still, or has lost its partitions",
