@@ -60,7 +60,8 @@ def migration() -> str:
         "# Moving a connector over\n",
         _MADE,
         "You have a sink connector that reads Debezium's topics and want its tables in the lake. Keep `topics` or "
-        "`topics.regex`, `tasks.max`, converters, `errors.*` and `consumer.override.*` as they are; set "
+        "`topics.regex`, `tasks.max`, converters, `errors.*` and `consumer.override.*` as they are, and `transforms` "
+        "([transforms.md](transforms.md), which says which of them are not needed any more); set "
         '`"connector.class": "LakehouseSink"`; replace what the tables below name. Give it a new `name`: under the old '
         "one it would go on where the old sink's group stands, and miss what came before. Then let it be checked, "
         "without a worker and without Kafka:\n",

@@ -166,7 +166,7 @@ class InsertField:
             (topic, "string", None, lambda record: record.topic),
             (partition, "int32", None, lambda record: record.partition),
             (offset, "int64", None, lambda record: record.offset),
-            (timestamp, "int64", TIMESTAMP, lambda record: record.timestamp),
+            (timestamp, "int64", TIMESTAMP, lambda record: record.timestamp if record.timestamp >= 0 else None),
             (static, "string", None, lambda _: self._text),
         )
         self._insertions = [

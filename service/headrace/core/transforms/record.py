@@ -18,7 +18,10 @@ Header = tuple[str, "bytes | SchemaAndValue | None"]
 
 @dataclass(frozen=True, slots=True)
 class SinkRecord:
-    """One record. ``partition`` and ``offset`` are its place in Kafka, whatever becomes of the topic's name."""
+    """One record. ``partition`` and ``offset`` are its place in Kafka, whatever becomes of the topic's name.
+
+    A ``timestamp`` below zero is none, as with Kafka's clients.
+    """
 
     topic: str
     partition: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.transforms import java_regex
 from headrace.core.transforms.java_dates import DateFormat
-from headrace.core.transforms.record import SinkRecord
+from headrace.core.transforms.record import SinkRecord, unusable
 
 
 class RegexRouter:
@@ -29,5 +29,7 @@ class TimestampRouter:
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
         """The record under its new topic."""
+        if record.timestamp < 0:
+            raise unusable("Timestamp missing on record")
         when = self._dates.format(record.timestamp)
         return record.with_topic(self._format.replace("${topic}", record.topic).replace("${timestamp}", when))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 
 import pytest
 
@@ -158,3 +159,13 @@ def test_replacements_name_groups_that_there_are(replacement: str, wrong: bool) 
 def test_headers_are_written_as_they_were_read(text: str) -> None:
     """SimpleHeaderConverter, there and back."""
     assert header_bytes(parse_literal(text)) == text.encode()
+
+
+def test_a_record_without_a_time() -> None:
+    """Kafka's clients say -1: it names no topic, and inserts nothing."""
+    timeless = replace(record(SchemaAndValue(None, {})), timestamp=-1)
+    with pytest.raises(BadRecord, match="Timestamp missing"):
+        chain(made("TimestampRouter")).apply(timeless)
+    inserted = chain(made("InsertField$Value", timestamp__field="at")).apply(timeless)
+    assert inserted is not None
+    assert inserted.value.value == {"at": None}
