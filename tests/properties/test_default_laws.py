@@ -88,7 +88,7 @@ def pipeline(table: LakeTable) -> TablePipeline:
     return TablePipeline("n.t", table, post_processor, PipelineOptions(), lambda: 0, lambda stage: nullcontext())
 
 
-@examples(150)
+@examples(80)
 @given(st.randoms(use_true_random=False))
 def test_the_table_ends_as_the_database(choose: Random) -> None:
     """The statement may come before, between and after the rows of its time, or twice; workers come and go."""

@@ -70,7 +70,7 @@ def test_marking_deleted_rows_changes_nothing_else(choose: Random) -> None:
     holds(choose, Trouble(moves=2), TableOptions(soft_delete=True))
 
 
-@examples(200)
+@examples(80)
 @given(RANDOMS)
 def test_what_is_left_out_might_as_well_never_have_come(choose: Random) -> None:
     """With ``reselect.unresolved.insert.mode=dlq``: nothing of such changes is applied, and all else is."""

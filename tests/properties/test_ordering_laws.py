@@ -91,7 +91,7 @@ def written(records: list[Record], reads: list[tuple[int, int, bool]], by: str) 
     return {row["id"]: {"v": row["v"], "a": row["a"]} for row in found}
 
 
-@examples(60)
+@examples(40)
 @given(st.lists(CHANGES, min_size=1, max_size=20), READS, st.sampled_from(["v", "source.v"]))
 def test_the_table_is_the_models(
     changes: list[tuple[str | None, int, int | None, int]], reads: list[tuple[int, int, bool]], by: str

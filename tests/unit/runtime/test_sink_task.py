@@ -32,7 +32,7 @@ from headrace.core.schema_changes import ADDED
 from headrace.core.transforms.chain import Chain
 from headrace.core.transforms.registry import chain
 from headrace.ports import Chunk, Commit, TableOptions, TopicPartition
-from headrace.runtime import retry
+from headrace.runtime import retry, sink_task
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
@@ -367,8 +367,9 @@ async def test_s17_snapshot_voids_the_cache(harness: Harness) -> None:
     assert harness.rows()["=1"] == {"id": 1, "name": "B"}
 
 
-async def test_a_schema_change_voids_the_cache(harness: Harness) -> None:
+async def test_a_schema_change_voids_the_cache(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its topic holds no rows and its offset moves; what was cached of the table it names is read again."""
+    monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.05)
     await harness.broker.create_topic("shop.changes")
     harness.insert(1, 10, "A")
     source = {"connector": "oracle", "name": ITEMS.name, "snapshot": "false"}
@@ -392,9 +393,10 @@ def mariadb(pos: int, **other: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("fills", [True, False])
 async def test_rows_get_the_default_of_a_new_column(
-    harness: Harness, fills: bool, caplog: pytest.LogCaptureFixture
+    harness: Harness, fills: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those from before it was added, also late ones; where the task may not, a note says so."""
+    monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.05)
 
     def row(number: int, pos: int, **cells: Any) -> None:
         value = mariadb(pos, op="c", after={"id": number, **cells})
@@ -514,8 +516,9 @@ async def test_a_registry_that_does_not_answer_delays_the_chunk(
     assert harness.failures == []
 
 
-async def test_dead_letters_name_their_converter(harness: Harness) -> None:
+async def test_dead_letters_name_their_converter(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its stage and class stand in the headers."""
+    monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.05)
     harness.dead_letters = MemoryDeadLetterQueue("items", 0)
     converter = UnreachableOnce()
     converter.calls = 1
