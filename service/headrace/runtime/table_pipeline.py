@@ -229,10 +229,15 @@ class TablePipeline:
             self._to_fill = set(self._defaults)
         return self._tombstones
 
-    def _heed_others(self) -> None:
-        """Learn what somebody else has added to the ledger since it was read: a successor, if we were overtaken."""
-        if self._table.ledger_moved():
+    def _heed_others(self) -> bool:
+        """Learn what somebody else has added to the ledger since it was read; whether there is anything.
+
+        That somebody is a successor, if we were overtaken.
+        """
+        moved = self._table.ledger_moved()
+        if moved:
             self._ledger().learn(self._table.ledger())
+        return moved
 
     def _take_back(self, actions: Actions, commit: Commit) -> None:
         """Remove the rows just written that somebody else had deleted before (``merge.md`` section 11).
