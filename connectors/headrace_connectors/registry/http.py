@@ -25,6 +25,7 @@ _SECONDS = 10.0
 _LARGEST = 16 * 1024 * 1024
 _REFUSED = (401, 403)
 _NOT_FOUND = 404
+_UNKNOWN = (40401, 40402, 40403)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +92,18 @@ class RegistryClient:
         if error.code == _NOT_FOUND and _is_registrys(body):
             return BadRecord(f"the schema registry has no {what}")
         if error.code == _NOT_FOUND:
-            return ConfigError(f"there is no schema registry at {url} (404 without its error code)", self.option)
+            return ConfigError(f"there is no schema registry at {url} (404, but not for a schema)", self.option)
         return Retriable(f"the schema registry at {url} answers {error.code}")
 
 
 def _is_registrys(body: bytes) -> bool:
+    """Whether it is the schema that was not found, and not the path: Confluent's codes, or Apicurio's exceptions."""
     try:
-        return "error_code" in json.loads(body)
-    except (ValueError, TypeError):
+        told = json.loads(body)
+        code, name = int(told.get("error_code", 0)), str(told.get("name", ""))
+    except (ValueError, TypeError, AttributeError):
         return False
+    return code in _UNKNOWN or (name.endswith("NotFoundException") and name != "NotFoundException")
 
 
 def addresses(option: str, value: str) -> list[str]:

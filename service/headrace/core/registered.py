@@ -55,8 +55,21 @@ class SchemaRegistry(Protocol):
         """
 
 
-Framing = Callable[[bytes, Headers], tuple[SchemaId, bytes]]
-"""Takes a document apart: the id of its schema, and what the schema describes. Raises BadRecord."""
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How documents name their schema. ``headers`` are those that may have its id, which count before any prefix.
+
+    Called, it takes a document apart: the id of its schema, and what the schema describes. Raises BadRecord.
+    """
+
+    headers: frozenset[str]
+    take_apart: Callable[[bytes, Headers], tuple[SchemaId, bytes]]
+
+    def __call__(self, document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
+        """The id of a document's schema, and what the schema describes. Raises BadRecord."""
+        return self.take_apart(document, headers)
+
+
 Read = Callable[[bytes], SchemaAndValue]
 """Reads what one schema describes. Raises BadRecord."""
 
@@ -80,13 +93,20 @@ class RegistryConverter:
         self._framing = framing
         self._compile = compile
         self._readers: LRUCache[SchemaId, Read] = LRUCache(remembered)
+        self._prefix = b""
+        self._reader: Read | None = None
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
         """The data of one document. Raises BadRecord, Retriable or ConfigError."""
+        prefix, names = self._prefix, self._framing.headers
+        if self._reader is not None and document.startswith(prefix) and names.isdisjoint(dict(headers)):
+            return self._reader(document[len(prefix) :])  # as nearly all do: the same schema as the last one's
         schema_id, payload = self._framing(document, headers)
         reader = self._readers.get(schema_id)
         if reader is None:
             reader = self._readers[schema_id] = self._compile(self._registry.fetch(schema_id))
+        if len(payload) < len(document):
+            self._prefix, self._reader = document[: len(document) - len(payload)], reader
         return reader(payload)
 
 
@@ -100,7 +120,7 @@ def confluent_framing(side: str) -> Framing:
                 return _confluent_id(value)[0], document
         return _confluent_id(document)
 
-    return framing
+    return Framing(frozenset({header}), framing)
 
 
 def _confluent_id(document: bytes) -> tuple[SchemaId, bytes]:
@@ -136,4 +156,4 @@ def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
             return SchemaId(use_id or IdKind.GLOBAL_ID, int.from_bytes(document[5:9], "big")), document[9:]
         return SchemaId(use_id or IdKind.CONTENT_ID, int.from_bytes(document[1:5], "big")), document[5:]
 
-    return framing
+    return Framing(frozenset((*kinds, encoding)), framing)

@@ -11,6 +11,7 @@ from headrace.core.conversion import Headers
 from headrace.core.errors import BadRecord, Retriable
 from headrace.core.registered import (
     IdKind,
+    Read,
     RegisteredSchema,
     RegistryConverter,
     SchemaId,
@@ -104,3 +105,29 @@ def test_a_schema_is_asked_for_once() -> None:
         with pytest.raises(BadRecord, match="no schema with id 2"):
             converter.to_connect_data(b"\0\0\0\0\2", ())
     assert [each.value for each in registry.asked] == [1, 1, 2, 2]
+
+
+def test_the_last_schema_is_known_by_the_bytes_before_the_document() -> None:
+    """Unless a header names another one; four bytes of an id may begin those of a longer one."""
+
+    class Ids:
+        """Every id has a schema that is its own text."""
+
+        def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+            return RegisteredSchema(str(schema_id))
+
+    def compiled(schema: RegisteredSchema) -> Read:
+        return lambda payload: SchemaAndValue(None, (schema.text, payload))
+
+    converter = RegistryConverter(Ids(), apicurio_framing("value"), compiled)
+    header = (("apicurio.value.globalId", EIGHT),)
+    documents = [
+        (b"\0\0\0\0\1a", (), ("contentId 1", b"a")),
+        (b"\0\0\0\0\1b", (("other", b""),), ("contentId 1", b"b")),
+        (b"\0\0\0\0\1c", header, ("globalId 7", b"\0\0\0\0\1c")),
+        (b"\0" + EIGHT + b"d", (), ("globalId 7", b"d")),
+        (b"\0\0\0\0\2e", (), ("contentId 2", b"e")),
+    ]
+    assert [converter.to_connect_data(document, headers).value for document, headers, _ in documents] == [
+        expected for _, _, expected in documents
+    ]

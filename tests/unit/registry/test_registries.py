@@ -102,6 +102,8 @@ def test_apicurios_api(server: Server) -> None:
     ("code", "body", "error"),
     [
         (404, {"error_code": 40403}, BadRecord),
+        (404, {"error_code": 404, "name": "ContentNotFoundException"}, BadRecord),
+        (404, {"error_code": 404, "name": "NotFoundException"}, ConfigError),
         (404, b"<html>", ConfigError),
         (401, {"error_code": 401}, ConfigError),
         (403, b"", ConfigError),
