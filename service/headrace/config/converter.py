@@ -152,9 +152,7 @@ OTHER_ENCODINGS = ("serializer.encoding", "deserializer.encoding")
 
 LATER_CONVERTERS = (
     "io.confluent.connect.protobuf.ProtobufConverter",
-    "io.confluent.connect.json.JsonSchemaConverter",
     "io.apicurio.registry.utils.converter.ProtobufConverter",
-    "io.apicurio.registry.utils.converter.ExtJsonConverter",
 )
 """Known to Kafka Connect users, not read by this version: refused with that reason instead of 'not found'."""
 

@@ -18,7 +18,9 @@ from headrace.core.config_def import (
 )
 
 CONFLUENT_AVRO = "io.confluent.connect.avro.AvroConverter"
+CONFLUENT_JSON = "io.confluent.connect.json.JsonSchemaConverter"
 APICURIO_AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
+APICURIO_JSON = "io.apicurio.registry.utils.converter.ExtJsonConverter"
 
 _READ_ONLY = "Says how documents are written; a sink reads them, whatever stands here."
 _JAVA = "Of Java key stores, which are refused."
@@ -114,6 +116,19 @@ _AVRO = _without_effect(
         "generalized.sum.type.support",
     ),
 )
+_JSON_SCHEMA = _without_effect(
+    _OF_READING,
+    (
+        "object.additional.properties",
+        "use.optional.for.nonrequired",
+        "decimal.format",
+        "flatten.singleton.unions",
+        "generalized.sum.type.support",
+        "oneof.for.nullables",
+        "json.fail.invalid.schema",
+        "json.schema.spec.version",
+    ),
+)
 _APICURIO = (
     _key("apicurio.registry.url", "URL of the registry with …/apis/registry/v2 or v3.", default=REQUIRED),
     _key("apicurio.registry.auth.username", "User for basic authentication."),
@@ -153,6 +168,8 @@ _APICURIO = (
 
 REGISTRY_CONVERTERS: dict[str, ConfigDef] = {
     CONFLUENT_AVRO: ConfigDef((*_CONFLUENT, *_AVRO)),
+    CONFLUENT_JSON: ConfigDef((*_CONFLUENT, *_JSON_SCHEMA)),
     APICURIO_AVRO: ConfigDef((*_APICURIO, *_AVRO)),
+    APICURIO_JSON: ConfigDef(_APICURIO),
 }
 """Key and value converters by class."""

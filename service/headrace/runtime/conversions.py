@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.converter import JSON_CONVERTER
-from headrace.config.registry_converters import APICURIO_AVRO
+from headrace.config.registry_converters import APICURIO_AVRO, APICURIO_JSON, CONFLUENT_AVRO, CONFLUENT_JSON
 from headrace.core.avro import avro_reader
 from headrace.core.conversion import Conversion, Converter
 from headrace.core.errors import ConfigError, Stage
+from headrace.core.json_schema import connect_json_reader, json_schema_reader
 from headrace.core.registered import (
     Framing,
     IdKind,
+    Read,
+    RegisteredSchema,
     RegistryConverter,
     SchemaRegistry,
     apicurio_framing,
@@ -20,6 +23,13 @@ from headrace.core.registered import (
 )
 from headrace.core.simple_converters import SIMPLE_CONVERTERS
 
+_READERS: Mapping[str, Callable[[RegisteredSchema], Read]] = {
+    CONFLUENT_AVRO: avro_reader,
+    CONFLUENT_JSON: json_schema_reader,
+    APICURIO_AVRO: avro_reader,
+    APICURIO_JSON: connect_json_reader,
+}
+_APICURIO = (APICURIO_AVRO, APICURIO_JSON)
 STAGES = {"key": Stage.KEY_CONVERTER, "value": Stage.VALUE_CONVERTER}
 
 OpenRegistry = Callable[[str, Mapping[str, str]], SchemaRegistry]
@@ -47,13 +57,13 @@ def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegist
         return None
     if name in SIMPLE_CONVERTERS:
         return SIMPLE_CONVERTERS[name](options)
-    registry = open_registry("apicurio" if name == APICURIO_AVRO else "confluent", options)
+    registry = open_registry("apicurio" if name in _APICURIO else "confluent", options)
     remembered = int(options.get("schemas.cache.config") or 1000)
-    return RegistryConverter(registry, _framing(name, side, options), avro_reader, remembered)
+    return RegistryConverter(registry, _framing(name, side, options), _READERS[name], remembered)
 
 
 def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:
-    if name != APICURIO_AVRO:
+    if name not in _APICURIO:
         return confluent_framing(side)
     kinds = {kind.lower(): kind for kind in IdKind}
     return apicurio_framing(side, kinds.get(options.get("apicurio.registry.use-id", "").strip().lower()))

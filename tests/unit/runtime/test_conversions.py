@@ -74,6 +74,27 @@ def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked:
         assert converter_classes(config)[Stage.VALUE_CONVERTER] == name
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "document"),
+    [
+        ("io.confluent.connect.json.JsonSchemaConverter", "schema.registry.url", b"\0\0\0\0\7"),
+        ("io.apicurio.registry.utils.converter.ExtJsonConverter", "apicurio.registry.url", b"\0" + bytes(7) + b"\7"),
+    ],
+)
+def test_json_with_schemas_in_a_registry(name: str, option: str, document: bytes) -> None:
+    """Each has its own kind of schema."""
+
+    class Json:
+        def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+            own = '{"type":"int32"}' if "Ext" in name else '{"type":"integer","connect.type":"int32"}'
+            return RegisteredSchema(own, "JSON")
+
+    config = sink_connector_config({**MINIMAL, "key.converter": name, f"key.converter.{option}": "http://r"}, DEFAULTS)
+    conversion = open_conversion(config, lambda kind, options: Json())
+    assert conversion.key is not None
+    assert conversion.key.to_connect_data(document + b"2", ()) == SchemaAndValue(Schema("int32"), 2)
+
+
 def test_a_registry_needs_an_address() -> None:
     """Validation says so by the option's name, before a client would."""
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.auto.register.schemas": "false"}
