@@ -17,6 +17,7 @@ from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic
 from headrace.core.batch import BatchManager, BatchPolicy
 from headrace.core.cassandra_decoder import ConnectorDecoder
 from headrace.core.catalog import HandlingModes
+from headrace.core.column_defaults import ColumnDefaults
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.unavailable import Placeholder
@@ -100,6 +101,10 @@ class Replay:
             self._take(chunk.records)
             if chunk.flush:
                 self._flush(_SOON)
+
+    def add_columns(self, added: ColumnDefaults) -> None:
+        """What the schema-change topic says of the table, in a batch of its own."""
+        self._pipeline.write(added, Commit(0, "recordings"))
 
     def finish(self) -> None:
         """Write what still waits, however long it would have waited."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from recordings.records import MARIADB, recording
+from recordings.comparison import compared_tables, records_of
+from recordings.records import MARIADB, recording, variant
+from recordings.replay import Chunk, Replay
 
-from headrace.core.column_defaults import ColumnDefault
+from headrace.core.column_defaults import ColumnDefault, ColumnDefaults
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.events import TableId
 from headrace.core.notes import Note
@@ -39,3 +41,23 @@ def test_altered_tables_are_told(name: str) -> None:
     [(added, version)] = [each for each in decoded.altered if each[0].defaults]
     assert added.defaults == (ColumnDefault("phone", "text", "none"), ColumnDefault("vip", "number", "0"))
     assert version.position == b"00000.0000000003.00000000000000000763.0000000000"
+
+
+@pytest.mark.parametrize("read_before", [0, 8, 100])
+@pytest.mark.parametrize("name", MARIADB)
+def test_rows_that_do_not_change_get_the_default(name: str, read_before: int) -> None:
+    """As the database has it, whether the statement is read before the rows, between them or behind them."""
+    of = variant(name)
+    table = next(each for each in compared_tables(of) if each.name == "inv.customers")
+    records, replay = records_of(table, of), Replay(of, table)
+    schemas = name == "my"
+    decoder = TopicDecoder(name, EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))
+    told = decoder.decode(recording(name)[name]).altered  # type: ignore[arg-type]  # frozen, where the protocol is not
+    [(change, version)] = [each for each in told if each[0].defaults]
+    replay.deliver([Chunk([record]) for record in records[:read_before]])
+    replay.add_columns(ColumnDefaults(change.table, version, change.defaults))
+    replay.deliver([Chunk([record]) for record in records[read_before:]])
+    replay.finish()
+    phones = {row["id"]: row["phone"] for row in replay.content().select(["id", "phone"]).to_pylist()}
+    assert phones == {int(row["id"]): row["phone"] for row in table.rows}
+    assert list(phones.values()).count("none") == 3
