@@ -8,7 +8,8 @@ from typing import Any
 from headrace.core.config_def import ConfigDef, InvalidValue, Type
 from headrace.core.transforms import predicates
 from headrace.core.transforms.casting import Cast, parse_spec
-from headrace.core.transforms.fields import Flatten, InsertField, MaskField, ReplaceField, ValueToKey
+from headrace.core.transforms.fields import InsertField, MaskField, ReplaceField, ValueToKey
+from headrace.core.transforms.flatten import Flatten
 from headrace.core.transforms.headers import DropHeaders, HeaderFrom, InsertHeader
 from headrace.core.transforms.java_regex import check_replacement, compiled
 from headrace.core.transforms.options import (
