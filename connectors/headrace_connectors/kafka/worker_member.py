@@ -61,6 +61,7 @@ class WorkAssignor(AbstractPartitionAssignor):
     def assign(cls, cluster: ClusterMetadata, members: Mapping[str, Any]) -> dict[str, Any]:
         """The assignment of the whole group, computed by the member that Kafka chose for it."""
         standings = {member: decode_standing(data.user_data) for member, data in members.items()}
+        _warn_of_twins([standing.worker for standing in standings.values()])
         topics = sorted(set().union(*(data.subscription for data in members.values())))
         return {
             member: ConsumerProtocolMemberAssignment(
@@ -234,6 +235,12 @@ class KafkaWorkerMember:
                             log.info("Group %s: removed %s, the predecessor of this worker", self._group, member)
         except HeadraceError as error:
             log.debug("Group %s: a predecessor, if there was one, ends with its session: %s", self._group, error)
+
+
+def _warn_of_twins(workers: Collection[str]) -> None:
+    """The others would send each request to one of them only."""
+    for worker in sorted({worker for worker in workers if list(workers).count(worker) > 1}):
+        log.warning("Two workers are reached as %s: give each its own rest.advertised.host.name and .port", worker)
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):
