@@ -116,3 +116,23 @@ def test_the_table_ends_as_the_database(choose: Random) -> None:
         worker.write(added, Commit(0, "c", "g", {}))
     rows = table.to_arrow().select(["id", "a", "c"]).to_pylist()
     assert {row["id"]: row for row in rows} == database.rows
+
+
+def test_a_worker_that_waited_hears_of_a_default() -> None:
+    """Another one has recorded it meanwhile; the row that comes now is older than the column."""
+    lakehouse = MemoryLakehouse()
+    slow, other = (pipeline(lakehouse.table("n", "t", TableOptions())) for _ in range(2))
+    database = Database(Random(0))
+    for key in (0, 1):
+        database.rows[key] = {"id": key, "a": key}
+        database._emit(Operation.CREATE, key, database.rows[key])
+    database.add_column()
+    database._emit(Operation.CREATE, 2, {"id": 2, "a": 2, "c": "told"})
+    first, late, new = database.events
+    slow.write(changes_of([first]), Commit(0, "c", "g", {}))
+    assert database.added is not None
+    other.write(ColumnDefaults(table_id(0), database.added, (DEFAULT,)), Commit(0, "c", "g", {}))
+    other.write(changes_of([new]), Commit(1, "c", "g", {}))
+    slow.write(changes_of([late]), Commit(1, "c", "g", {}))
+    rows = lakehouse.table("n", "t", TableOptions()).rows()
+    assert [row["c"] for row in rows.values()] == ["none", "told", "none"]
