@@ -42,14 +42,14 @@ def change_of(key: int, operation: Operation, position: int, **cells: int | None
     return replace(found, key=key, cells={**found.cells, **lacking})
 
 
-def opened(name: str, table: LakeTable, now: int = NOW) -> TablePipeline:
+def opened(name: str, table: LakeTable, now: Callable[[], int] = lambda: NOW) -> TablePipeline:
     """The pipeline of a worker that has just started."""
     return TablePipeline(
         name,
         table,
         ReselectColumnsPostProcessor(ReselectOptions()),
         PipelineOptions(tombstone_retention=RETENTION),
-        now=lambda: now,
+        now=now,
         stages=lambda stage: nullcontext(),
     )
 
@@ -85,7 +85,7 @@ class PipelineSuite:
 
         def write(*events: Event, now: int = NOW) -> LakeTable:
             table = lake.open(name)
-            pipeline = opened(name, table, now)
+            pipeline = opened(name, table, lambda: now)
             if events:
                 pieces = [piece for _, piece in pieces_of(events) if isinstance(piece, Changes)]
                 pipeline.write(combine(pieces), commit())
@@ -139,6 +139,19 @@ class PipelineSuite:
         write(event(Operation.DELETE, 3))
         assert list(write(now=NOW + RETENTION - DAY).ledger()) == ["=1"]
         assert list(write(now=NOW + RETENTION + DAY).ledger()) == []
+
+    def test_a_worker_that_runs_on_forgets_as_well(
+        self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
+    ) -> None:
+        """Its memory holds the deletes of two retentions at most: a late event is then taken as after a restart."""
+        now = [NOW]
+        pipeline = opened(name, lake.open(name), lambda: now[0])
+        for each in (event(Operation.CREATE, 1, a=1, b=1), event(Operation.DELETE, 3)):
+            pipeline.write(changes_of([each]), commit())
+        now[0] += RETENTION + DAY
+        pipeline.maintain()
+        pipeline.write(changes_of([event(Operation.UPDATE, 2, a=2, b=2)]), commit())
+        assert rows() == [(1, 2)]
 
 
 class LeftOutSuite:

@@ -46,6 +46,7 @@ from headrace.runtime.schema_evolution import evolve
 
 log = logging.getLogger(__name__)
 
+_HOUR = 3_600_000_000
 _SETTLEMENTS = 3
 
 
@@ -114,6 +115,7 @@ class TablePipeline:
         self._now = now
         self._stages = stages
         self._tombstones: Tombstones | None = None
+        self._ledger_read = 0
         self._assigned_anew = False
         self._early: dict[str, RowVersion] = {}
         self._defaults: dict[ColumnDefault, RowVersion] = {}
@@ -166,6 +168,8 @@ class TablePipeline:
         """Compaction, snapshot expiry and ledger retention, if due."""
         with self._stages("maintain"):
             self._table.maintain(self._now(), self._options.tombstone_retention)
+        if self._now() - self._ledger_read > max(self._options.tombstone_retention, _HOUR):
+            self._tombstones = None  # read again without what has expired: memory holds two retentions' deletes at most
 
     # -- the fast path ------------------------------------------------------------------------------------------------
 
@@ -224,7 +228,7 @@ class TablePipeline:
         if self._tombstones is None:
             ledger = dict(self._table.ledger())
             ledger |= {key: succeed(version, ledger.get(key)) for key, version in self._early.items()}
-            self._tombstones = Tombstones(ledger)
+            self._tombstones, self._ledger_read = Tombstones(ledger), self._now()
             self._defaults = remembered(ledger)
             self._to_fill = set(self._defaults)
         return self._tombstones
