@@ -62,7 +62,7 @@ DIFFERENT: dict[int, str] = {
     **dict.fromkeys((*range(587, 591), *range(597, 601), *range(632, 636), *range(657, 661)), _NO_PAGES),
     **dict.fromkeys(range(409, 414), _PLUGINS),
     **dict.fromkeys((421, 422, 458, *range(522, 526), *range(557, 579)), _NO_SOURCES),
-    **dict.fromkeys((426, 427), "schema.content is not read, and a null is never replaced by its column's default"),
+    **dict.fromkeys((426, 427), "a null is never replaced by its column's default"),
     452: "client properties are listed as they are given, without Kafka's definitions of them",
     **dict.fromkeys((453, 454), "the file that the recorded worker's config provider read is not at hand"),
     456: "a null has a definition, too, so that clients need no special case",

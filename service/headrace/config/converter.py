@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from headrace.core.config_def import (
     at_least,
     one_of,
 )
+from headrace.core.errors import BadRecord
+from headrace.core.schema import schema_from_json
 from headrace.core.simple_converters import (
     BOOLEAN_CONVERTER,
     BYTE_ARRAY_CONVERTER,
@@ -36,6 +39,15 @@ def _nulls_stay(name: str, value: Any) -> None:
             f"Invalid value true for configuration {name}: a null would become its column's default, and the table "
             "would differ from its source; set it to false, for the source connector's converters as well"
         )
+
+
+def _connect_schema(name: str, value: Any) -> None:
+    if not value:
+        return
+    try:
+        schema_from_json(json.loads(value))
+    except (ValueError, KeyError, TypeError, AttributeError, BadRecord) as error:
+        raise InvalidValue(f"Invalid value for configuration {name}: it is not a schema of Kafka Connect") from error
 
 
 def _encoding(name: str, value: Any) -> None:
@@ -80,6 +92,19 @@ JSON_CONVERTER_KEYS = ConfigDef(
             Width.MEDIUM,
             "Schema Cache Size",
             at_least(0),
+        ),
+        ConfigKey(
+            "schema.content",
+            Type.STRING,
+            None,
+            Importance.HIGH,
+            "The schema of all documents, which then carry none: JSON in the form that JsonConverter puts before a "
+            "document. Counts where schemas.enable is true.",
+            "Schemas",
+            2,
+            Width.MEDIUM,
+            "Schema Content",
+            _connect_schema,
         ),
         ConfigKey(
             "decimal.format",

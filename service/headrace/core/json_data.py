@@ -56,6 +56,18 @@ class JsonData:
         return known
 
 
+class FixedSchema:
+    """A ``Converter`` of payloads that all have one schema, whose JSON is ``text`` (``schema.content``)."""
+
+    def __init__(self, text: bytes) -> None:
+        self._before = b'{"schema":' + text + b',"payload":'
+        self._data = JsonData(True)
+
+    def to_connect_data(self, document: bytes, headers: Headers = ()) -> SchemaAndValue:
+        """The data of one payload. Raises BadRecord."""
+        return self._data.to_connect_data(self._before + document + b"}")
+
+
 def _unscaled(schema: Schema, value: Any) -> Any:
     """The value with its Decimals, which were numbers in JSON, as Connect has them."""
     if value is None:

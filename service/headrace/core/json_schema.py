@@ -17,7 +17,7 @@ from typing import Any
 from headrace.core.arrays import DECIMAL
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.errors import BadRecord
-from headrace.core.json_data import JsonData, unscaled_bytes
+from headrace.core.json_data import FixedSchema, unscaled_bytes
 from headrace.core.registered import Read, RegisteredSchema
 from headrace.core.schema import Field, Schema
 
@@ -52,9 +52,8 @@ def json_schema_reader(registered: RegisteredSchema) -> Read:
 
 def connect_json_reader(registered: RegisteredSchema) -> Read:
     """Reads documents whose schema is JsonConverter's. Raises BadRecord for one that is not."""
-    envelope = b'{"schema":' + registered.text.encode() + b',"payload":'
-    data = JsonData(True)
-    return lambda payload: data.to_connect_data(envelope + payload + b"}")
+    data = FixedSchema(registered.text.encode())
+    return lambda payload: data.to_connect_data(payload)
 
 
 def _parsed(text: str) -> Any:

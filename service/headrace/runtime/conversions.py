@@ -10,6 +10,7 @@ from headrace.config.registry_converters import APICURIO_AVRO, APICURIO_JSON, CO
 from headrace.core.avro import avro_reader
 from headrace.core.conversion import Conversion, Converter
 from headrace.core.errors import ConfigError, Stage
+from headrace.core.json_data import FixedSchema
 from headrace.core.json_schema import connect_json_reader, json_schema_reader
 from headrace.core.registered import (
     Framing,
@@ -42,7 +43,8 @@ def no_registries(name: str, options: Mapping[str, str]) -> SchemaRegistry:
 
 
 def open_conversion(config: SinkConnectorConfig, open_registry: OpenRegistry) -> Conversion:
-    """The connector's converters, but for JsonConverters, which the decoder reads by itself. Raises ConfigError."""
+    """The connector's converters, but for JsonConverters of documents that
+    carry their schema or have none: those the decoder reads by itself. Raises ConfigError."""
     return Conversion(*(_converter(config, side, open_registry) for side in ("key", "value")))
 
 
@@ -54,7 +56,8 @@ def converter_classes(config: SinkConnectorConfig) -> dict[Stage, str]:
 def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegistry) -> Converter | None:
     name, options = config.converter_classes[side], config.converters[side]
     if name == JSON_CONVERTER:
-        return None
+        content = options.get("schema.content", "") if config.schemas_enabled(side) else ""
+        return FixedSchema(content.encode()) if content else None
     if name in SIMPLE_CONVERTERS:
         return SIMPLE_CONVERTERS[name](options)
     registry = open_registry("apicurio" if name in _APICURIO else "confluent", options)

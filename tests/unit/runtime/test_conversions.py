@@ -8,12 +8,13 @@ import pytest
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config, validate
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.errors import ConfigError, Stage
+from headrace.core.errors import BadRecord, ConfigError, Stage
 from headrace.core.registered import RegisteredSchema, SchemaId
 from headrace.core.schema import Schema
 from headrace.runtime.conversions import converter_classes, no_registries, open_conversion
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 
+JSON = "org.apache.kafka.connect.json.JsonConverter"
 CONFLUENT = "io.confluent.connect.avro.AvroConverter"
 APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
 MINIMAL = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a"}
@@ -35,6 +36,20 @@ class Registry:
 def test_json_needs_no_conversion() -> None:
     """The decoder reads it by itself, from its bytes."""
     assert not open_conversion(sink_connector_config(MINIMAL, DEFAULTS), no_registries)
+
+
+def test_a_schema_that_the_connector_has() -> None:
+    """Documents then are payloads; without schemas it does not count, and it has to be one."""
+    given = {**MINIMAL, "value.converter": JSON, "value.converter.schema.content": '{"type":"int32"}'}
+    conversion = open_conversion(sink_connector_config(given, DEFAULTS), no_registries)
+    assert conversion.value is not None
+    assert conversion.value.to_connect_data(b" 5 ", ()) == SchemaAndValue(Schema("int32"), 5)
+    with pytest.raises(BadRecord):
+        conversion.value.to_connect_data(b'"five"', ())
+    without = {**given, "value.converter.schemas.enable": "false"}
+    assert not open_conversion(sink_connector_config(without, DEFAULTS), no_registries)
+    wrong = validate({**given, "value.converter.schema.content": '{"type":"integer"}'}, DEFAULTS)
+    assert [info.value.name for info in wrong.configs if info.value.errors] == ["value.converter.schema.content"]
 
 
 @pytest.mark.parametrize(
