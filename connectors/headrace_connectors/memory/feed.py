@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, field
 
 from headrace.core.assignment import assign_topics
-from headrace.core.converter import Document
+from headrace.core.converter import Document, whole
 from headrace.core.errors import ConfigError, Fenced
-from headrace.ports import Chunk, DeadLetterQueue, FeedListener, Record, TopicPartition
+from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, Record, TopicPartition
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 
 CHUNK_RECORDS = 1_000
@@ -114,8 +114,11 @@ class MemoryBroker:
 class MemoryFeed:
     """``headrace.ports.Feed`` over a ``MemoryBroker``."""
 
-    def __init__(self, broker: MemoryBroker, group: str, name: str, pattern: re.Pattern[str]) -> None:
+    def __init__(
+        self, broker: MemoryBroker, group: str, name: str, pattern: re.Pattern[str], divide: Divide | None = None
+    ) -> None:
         self.pattern = pattern
+        self._divide = divide
         self.positions: dict[TopicPartition, int] = {}
         self._broker = broker
         self._group = broker.group(group)
@@ -207,6 +210,8 @@ class MemoryFeed:
         records = self._broker.read(partition, begin, CHUNK_RECORDS)
         if not records:
             return
+        if self._divide is not None:
+            records = [_divided(record, self._divide) for record in records]
         end = self.positions[partition] = begin + len(records)
         behind = self._broker.end(partition) - end
         chunk = Chunk(self._epoch, self._sequence, partition, records, begin, end, behind)
@@ -217,6 +222,18 @@ class MemoryFeed:
         except Exception as error:
             self._failed = True
             self._listener.failed(error)
+
+
+def _divided(record: Record, divide: Divide) -> Record:
+    return MemoryRecord(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.key,
+        divide(whole(record.value)),
+        record.headers,
+    )
 
 
 class MemoryFeeds:
@@ -233,14 +250,14 @@ class MemoryFeeds:
         """Raise ConfigError when no topic is named."""
         self.open(connector, 0, config)
 
-    def open(self, connector: str, task: int, config: Mapping[str, str]) -> MemoryFeed:
-        """The feed of one task."""
+    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> MemoryFeed:
+        """The feed of one task; ``divide`` makes the values."""
         names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
         if not names and not config.get("topics.regex"):
             raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
         pattern = re.compile(config.get("topics.regex") or "|".join(map(re.escape, names)))
         group = config.get("consumer.override.group.id", f"connect-{connector}")
-        return MemoryFeed(self._broker, group, f"{connector}-{task}", pattern)
+        return MemoryFeed(self._broker, group, f"{connector}-{task}", pattern, divide)
 
     def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
         """Memory compacts nothing."""

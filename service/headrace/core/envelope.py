@@ -112,8 +112,9 @@ class TopicDecoder:
         self._topic = topic
         self._options = options
         self._values = JsonConverter(options.value_schemas)
-        self._reader = EventReader(options.key_schemas, options.keyless)
-        self._flattened = FlattenedReader(options.key_schemas, topic, options.added, options.keyless)
+        named = bool(options.key_fields)
+        self._reader = EventReader(options.key_schemas, options.keyless, named)
+        self._flattened = FlattenedReader(options.key_schemas, topic, options.added, options.keyless, named)
         self._builder = ChangesBuilder(
             topic,
             catalog or NoCatalog(),

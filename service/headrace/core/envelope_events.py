@@ -167,10 +167,14 @@ class Events:
 
 
 class EventReader:
-    """Reads the runs of one topic, and keeps what is no event until it is asked for."""
+    """Reads the runs of one topic, and keeps what is no event until it is asked for.
 
-    def __init__(self, key_schemas: bool, keyless: bool = False) -> None:
+    ``rows_tell_keys`` says that key columns were named, so that an event with a row may come without a key.
+    """
+
+    def __init__(self, key_schemas: bool, keyless: bool = False, rows_tell_keys: bool = False) -> None:
         self._keyless = keyless
+        self._rows_tell_keys = rows_tell_keys or keyless
         self._errant: list[Errant] = []
         self._skipped = 0
         self._keys = JsonConverter(key_schemas)
@@ -265,7 +269,7 @@ class EventReader:
             raise BadRecord(f"unknown operation {operation!r} in a change event")
         elif envelope.after is None:
             raise BadRecord(f"a change event with op={operation} and no 'after'")
-        elif record.key is None and not codec.key_fields and not self._keyless:
+        elif record.key is None and not self._rows_tell_keys:  # also where other records tell what the key columns are
             raise BadRecord(KEYLESS)
         else:
             events.add(index, record, _UPSERTS[operation], source, codec.row(envelope.after))

@@ -246,8 +246,15 @@ class _Event:
 class FlattenedReader(EventReader):
     """Reads runs of flattened records as if they had their envelopes."""
 
-    def __init__(self, key_schemas: bool, topic: str, names: MetadataNames, keyless: bool = False) -> None:
-        super().__init__(key_schemas, keyless)
+    def __init__(
+        self,
+        key_schemas: bool,
+        topic: str,
+        names: MetadataNames,
+        keyless: bool = False,
+        rows_tell_keys: bool = False,
+    ) -> None:
+        super().__init__(key_schemas, keyless, rows_tell_keys)
         self._topic = topic
         self._names = names
         self._connector = ""

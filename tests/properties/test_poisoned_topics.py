@@ -1,0 +1,168 @@
+"""A poisoned topic: wherever bad records stand among good ones, none is lost and none passes unseen.
+
+``errors.tolerance=none``: the task stops before the first of them, and its trace names that one. ``all``: every bad
+record is in the dead letter queue with Kafka Connect's headers, every good one in the table, and offsets pass both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from envelopes import change, key
+from fix_asyncio import eventually
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.config.validation import WorkerDefaults, sink_connector_config
+from headrace.core.errors import BadRecord
+from headrace.ports import TableOptions, TopicPartition
+from headrace.runtime import sink_task
+from headrace.runtime.task_factory import SinkTaskFactory
+from headrace.runtime.trace import render
+from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
+from headrace_connectors.memory.dead_letter_queue import DeadLetter
+from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+
+TOPIC = "shop.public.items"
+PLACE = TopicPartition(TOPIC, 0)
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+ROW = {"id": 0, "name": "secret"}
+SECRET = "secret"
+
+
+def _edited(value: bytes, **members: object) -> bytes:
+    """The document with other members in its payload."""
+    document = json.loads(value)
+    document["payload"].update(members)
+    return json.dumps(document).encode()
+
+
+GOOD_KEY, GOOD = key({"id": 0}), change("c", ROW, 5)
+DELETE = change("d", None, 6, columns=ROW)
+POISON: dict[str, tuple[bytes | None, bytes | None, str]] = {
+    "broken JSON": (GOOD_KEY, b"{" + SECRET.encode(), "VALUE_CONVERTER"),
+    "not UTF-8": (GOOD_KEY, b'"\xff\xfe"', "VALUE_CONVERTER"),
+    "empty value": (GOOD_KEY, b"", "VALUE_CONVERTER"),
+    "no schema": (GOOD_KEY, json.dumps(json.loads(GOOD)["payload"]).encode(), "VALUE_CONVERTER"),
+    "a list": (GOOD_KEY, b"[1, 2]", "VALUE_CONVERTER"),
+    "a string for a number": (GOOD_KEY, _edited(GOOD, after={"id": SECRET, "name": "a"}), "VALUE_CONVERTER"),
+    "a list for a row": (GOOD_KEY, _edited(GOOD, after=[1]), "VALUE_CONVERTER"),
+    "an unknown operation": (GOOD_KEY, _edited(GOOD, op="x"), "TASK_PUT"),
+    "no key": (None, GOOD, "TASK_PUT"),
+    "neither key nor value": (None, None, "TASK_PUT"),
+    "a delete without a key": (None, DELETE, "TASK_PUT"),
+    "a delete with a broken key": (b"{" + SECRET.encode(), DELETE, "KEY_CONVERTER"),
+    "a delete whose key has no schema": (b'{"id": 0}', DELETE, "KEY_CONVERTER"),
+    "a tombstone with a broken key": (b"{" + SECRET.encode(), None, "KEY_CONVERTER"),
+}
+"""Key, value and the stage at which they are of no use. A key is read where no row tells it."""
+HEADERS = ["topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name"]
+HEADERS += ["exception.class.name", "exception.message", "exception.stacktrace"]
+
+records = st.lists(st.one_of(st.just("good"), st.sampled_from(sorted(POISON))), min_size=1, max_size=10)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _prompt_commits() -> Iterator[None]:
+    """Offsets of records that become no rows are committed once in a while; here at once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sink_task, "COMMIT_INTERVAL", 0.02)
+        yield
+
+
+@dataclass
+class Run:
+    """What became of a topic."""
+
+    names: set[str]
+    letters: Sequence[DeadLetter]
+    failure: BaseException | None
+    committed: int
+
+
+def run(kinds: Sequence[str], tolerance: str) -> Run:
+    """Read a topic of these records with a task of a connector."""
+    return asyncio.run(_run(kinds, tolerance))
+
+
+async def _run(kinds: Sequence[str], tolerance: str) -> Run:
+    broker, lakehouse = MemoryBroker(), MemoryLakehouse()
+    await broker.create_topic(TOPIC)
+    for offset, kind in enumerate(kinds):
+        if kind == "good":
+            row = {"id": offset + 1, "name": f"row {offset}"}
+            broker.append(TOPIC, change("c", row, 10 + offset), key({"id": offset + 1}))
+        else:
+            broker.append(TOPIC, POISON[kind][1], POISON[kind][0])
+    feeds, failures = MemoryFeeds(broker), list[BaseException]()
+    given = {
+        "name": "items",
+        "topics": TOPIC,
+        "key.converter": JSON,
+        "value.converter": JSON,
+        "batch.linger.ms": "0",
+        "errors.tolerance": tolerance,
+        "errors.deadletterqueue.topic.name": "dead",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }
+    config = sink_connector_config(given, WorkerDefaults({}, "1.0"))
+    with ThreadPoolExecutor(2) as executor:
+        factory = SinkTaskFactory(feeds, lakehouse, lambda database, options: MemoryRowSource(), executor)
+        task = await factory("items", 0, config, failures.append)
+        await task.start()
+        await eventually(lambda: bool(failures) or broker.committed("connect-items").get(PLACE) == len(kinds))
+        await task.stop()
+    rows = lakehouse.table("headrace", "shop_public_items", TableOptions()).rows().values()
+    committed = broker.committed("connect-items").get(PLACE, 0)
+    return Run({row["name"] for row in rows}, feeds.queues["dead"].letters, next(iter(failures), None), committed)
+
+
+@settings(max_examples=15)
+@given(records)
+def test_with_tolerance_all_bad_records_are_dead_letters_and_all_good_ones_rows(kinds: list[str]) -> None:
+    """Each letter is what came, with the ten headers; offsets pass everything."""
+    found = run(kinds, "all")
+    bad = [(offset, kind) for offset, kind in enumerate(kinds) if kind != "good"]
+    assert found.failure is None
+    assert found.committed == len(kinds)
+    assert found.names == {f"row {offset}" for offset, kind in enumerate(kinds) if kind == "good"}
+    assert [(letter.key, letter.value) for letter in found.letters] == [POISON[kind][:2] for _, kind in bad]
+    for letter, (offset, kind) in zip(found.letters, bad, strict=True):
+        context = {name.removeprefix("__connect.errors."): value for name, value in letter.headers}
+        assert list(context) == HEADERS
+        assert (context["topic"], context["partition"], context["offset"]) == (
+            TOPIC.encode(), b"0", str(offset).encode()
+        )  # fmt: skip
+        assert (context["connector.name"], context["task.id"]) == (b"items", b"0")
+        assert context["stage"] == POISON[kind][2].encode(), kind
+        assert SECRET.encode() not in (context["exception.message"] or b"")
+
+
+@settings(max_examples=15)
+@given(records)
+def test_without_tolerance_the_task_stops_before_the_first_bad_record(kinds: list[str]) -> None:
+    """Its trace names that record; nothing behind it is written, and no offset passes it."""
+    found = run(kinds, "none")
+    first = next((offset for offset, kind in enumerate(kinds) if kind != "good"), None)
+    if first is None:
+        assert (found.failure, found.committed) == (None, len(kinds))
+        return
+    assert found.failure is not None
+    trace = render(found.failure)
+    assert f"Tolerance exceeded in error handler: {TOPIC}-0 at offset {first}, stage {POISON[kinds[first]][2]}" in trace
+    assert f"Caused by: {BadRecord.__module__}" in trace
+    assert SECRET not in trace
+    assert found.committed <= first
+    assert found.names <= {f"row {offset}" for offset in range(first)}
+
+
+@pytest.mark.parametrize("kind", sorted(POISON))
+def test_each_poison_alone(kind: str) -> None:
+    """So that a kind which is let through is named."""
+    found = run(["good", kind, "good"], "all")
+    assert (len(found.letters), found.names, found.failure) == (1, {"row 0", "row 2"}, None)
