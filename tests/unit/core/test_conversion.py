@@ -13,6 +13,8 @@ from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.errors import Stage
 from headrace.core.events import Changes, Operation
 from headrace.core.simple_converters import SIMPLE_CONVERTERS, STRING_CONVERTER, StringConverter
+from headrace.core.transforms.decoder import TransformingDecoder
+from headrace.core.transforms.registry import chain
 
 INTEGER_CONVERTER = "org.apache.kafka.connect.converters.IntegerConverter"
 
@@ -77,3 +79,22 @@ def test_a_value_that_is_no_row_is_a_bad_record_that_says_what_to_do() -> None:
     assert errant.stage is Stage.TASK_PUT
     assert "no row but string" in str(errant.error)
     assert "JsonConverter" in str(errant.error)
+
+
+def test_transforms_make_rows_of_single_values() -> None:
+    """Converters stand before them: a text becomes a struct, and a number the key's column."""
+    hoist = "org.apache.kafka.connect.transforms.HoistField$"
+    transforms = {
+        "transforms": "value,key",
+        "transforms.value.type": f"{hoist}Value",
+        "transforms.value.field": "name",
+        "transforms.key.type": f"{hoist}Key",
+        "transforms.key.field": "id",
+    }
+    conversion = Conversion(SIMPLE_CONVERTERS[INTEGER_CONVERTER]({}), StringConverter())
+    decoder = TransformingDecoder("t", EnvelopeOptions(), chain(transforms), conversion=conversion)
+    out = decoder.decode([Record(b"\0\0\0\1", b"one"), Record(b"?", b"two", 1)])
+    assert [(each.index, each.stage) for each in out.errant] == [(1, Stage.KEY_CONVERTER)]
+    (piece,) = out.pieces
+    assert isinstance(piece, Changes)
+    assert {column.name: column.values.to_pylist() for column in piece.columns} == {"name": ["one"], "id": [1]}
