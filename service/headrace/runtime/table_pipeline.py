@@ -30,7 +30,7 @@ from headrace.core.actions import (
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
-from headrace.core.column_defaults import ColumnDefault, ColumnDefaults, remembered, with_defaults
+from headrace.core.column_defaults import ColumnDefaults, with_defaults
 from headrace.core.combine import remaining
 from headrace.core.conform import told
 from headrace.core.errors import Fatal
@@ -38,15 +38,15 @@ from headrace.core.events import Actions, Changes, RowVersion, TableId, Truncate
 from headrace.core.fold import OPEN, fold
 from headrace.core.keys import FLOOR_KEY, in_key_order
 from headrace.core.ranking import succeed
-from headrace.core.tombstones import Tombstones, taken_back
+from headrace.core.tombstones import taken_back
 from headrace.core.unresolved import SUPPLY, LeftOut, UnresolvedRows, left_out
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
 from headrace.runtime.schema_evolution import evolve
+from headrace.runtime.table_ledger import TableLedger
 
 log = logging.getLogger(__name__)
 
-_HOUR = 3_600_000_000
 _SETTLEMENTS = 3
 
 
@@ -114,12 +114,7 @@ class TablePipeline:
         self._options = options
         self._now = now
         self._stages = stages
-        self._tombstones: Tombstones | None = None
-        self._ledger_read = 0
-        self._assigned_anew = False
-        self._early: dict[str, RowVersion] = {}
-        self._defaults: dict[ColumnDefault, RowVersion] = {}
-        self._to_fill: set[ColumnDefault] = set()
+        self._ledger = TableLedger(table, now, options.tombstone_retention)
         self._left_out: list[LeftOut] = []
 
     def prepare(self) -> bool:
@@ -128,11 +123,7 @@ class TablePipeline:
         What was read counts only for who was still the partitions' owner afterwards: it takes a tombstone that lies
         ahead for one whose delete it will read itself.
         """
-        if self._assigned_anew:
-            self._assigned_anew, self._tombstones = False, None
-        unknown = self._tombstones is None
-        self._ledger()
-        return unknown
+        return self._ledger.prepare()
 
     def write(self, content: Changes | Truncate | ColumnDefaults, commit: Commit) -> Sequence[LeftOut]:
         """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
@@ -147,13 +138,14 @@ class TablePipeline:
             if isinstance(content, Truncate):
                 self._truncate(content, commit)
             elif isinstance(content, ColumnDefaults):
-                self._remember_defaults(content)
+                self._ledger.remember_defaults(content.defaults, content.version)
+                failpoints.reach("after-ledger")
             else:
                 self._write_changes(content, commit)
             self._fill(commit)
         except BaseException:
             self._post_processor.failed(content.table)
-            self._tombstones = None  # read them again: the ledger may hold more than we know
+            self._ledger.forget()
             raise
         self._post_processor.committed(content.table)
         return sorted(
@@ -162,26 +154,23 @@ class TablePipeline:
 
     def assigned(self) -> None:
         """Another assignment begins: somebody else may have written, and partitions begin at other offsets."""
-        self._assigned_anew = True
+        self._ledger.assigned()
 
     def maintain(self) -> None:
         """Compaction, snapshot expiry and ledger retention, if due."""
         with self._stages("maintain"):
             self._table.maintain(self._now(), self._options.tombstone_retention)
-        if self._now() - self._ledger_read > max(self._options.tombstone_retention, _HOUR):
-            self._tombstones = None  # read again without what has expired: memory holds two retentions' deletes at most
+        self._ledger.forget_expired()
 
     # -- the fast path ------------------------------------------------------------------------------------------------
 
     def _write_changes(self, changes: Changes, commit: Commit) -> None:
         with self._stages("fold"):
             changes = told(self._with_keys_of_table(changes), self._table.schema())
-            tombstones = self._ledger()
-            if self._heed_others():
-                self._defaults = remembered(tombstones.known)
-            changes = with_defaults(changes, self._defaults, self._table.schema())
-            tombstones.begin(changes.version)
-            actions = fold(changes, tombstones.known)
+            self._ledger.heed_others()
+            changes = with_defaults(changes, self._ledger.defaults, self._table.schema())
+            self._ledger.tombstones.begin(changes.version)
+            actions = fold(changes, self._ledger.known)
         self._post_processor.folded(changes, actions)
         actions, whole = self._resolve_if_possible(actions)
         self._record_tombstones(actions)
@@ -190,7 +179,7 @@ class TablePipeline:
         guess = not whole or bool(changes.old_key) or bool(open_rows(actions).any())
         if guess or not _all_applied(actions, self._merge(actions, commit)):
             self._settle(changes, actions, commit)
-        tombstones.end(changes.version)
+        self._ledger.tombstones.end(changes.version)
 
     def _with_keys_of_table(self, changes: Changes) -> Changes:
         return in_key_order(changes, self._table.key_fields()) if len(changes.key_fields) > 1 else changes
@@ -218,30 +207,9 @@ class TablePipeline:
     def _evolve(self, actions: Actions) -> None:
         wanted = table_schema(actions)
         evolve(self._name, self._table, wanted, actions.key_fields, new_columns=self._options.evolve)
-        if self._early:
-            self._table.record_tombstones(self._early, self._now())
-            self._early = {}
+        self._ledger.record_early()
 
     # -- tombstones ---------------------------------------------------------------------------------------------------
-
-    def _ledger(self) -> Tombstones:
-        if self._tombstones is None:
-            ledger = dict(self._table.ledger())
-            ledger |= {key: succeed(version, ledger.get(key)) for key, version in self._early.items()}
-            self._tombstones, self._ledger_read = Tombstones(ledger), self._now()
-            self._defaults = remembered(ledger)
-            self._to_fill = set(self._defaults)
-        return self._tombstones
-
-    def _heed_others(self) -> bool:
-        """Learn what somebody else has added to the ledger since it was read; whether there is anything.
-
-        That somebody is a successor, if we were overtaken.
-        """
-        moved = self._table.ledger_moved()
-        if moved:
-            self._ledger().learn(self._table.ledger())
-        return moved
 
     def _take_back(self, actions: Actions, commit: Commit) -> None:
         """Remove the rows just written that somebody else had deleted before (``merge.md`` section 11).
@@ -251,8 +219,8 @@ class TablePipeline:
         """
         if actions.delete.all():
             return
-        self._heed_others()
-        if rows := taken_back(actions, self._ledger().learned):
+        self._ledger.heed_others()
+        if rows := taken_back(actions, self._ledger.tombstones.learned):
             log.warning(
                 "%s: %d row(s) of a batch were deleted by another worker before they were written, and are removed "
                 "again: this worker stood still, or has lost its partitions",
@@ -263,68 +231,50 @@ class TablePipeline:
 
     def _record_tombstones(self, actions: Actions) -> None:
         """Write the batch's deletes into the ledger, before the table (``merge.md`` section 3)."""
-        ledger = self._ledger().known
+        known = self._ledger.known
         deleted = np.flatnonzero(actions.delete)
         keys = actions.key.take(pa.array(deleted)).to_pylist()
         deletes = {key: actions.version.row(int(index)) for key, index in zip(keys, deleted, strict=True)}
-        ranked = {
-            key: succeed(version, ledger.get(key)) for key, version in (*deletes.items(), *actions.buried.items())
-        }
-        new = {key: version for key, version in ranked.items() if version != ledger.get(key)}
+        ranked = {key: succeed(version, known.get(key)) for key, version in (*deletes.items(), *actions.buried.items())}
+        new = {key: version for key, version in ranked.items() if version != known.get(key)}
         if new:
             with self._stages("ledger"):
                 self._evolve(actions)
-                self._table.record_tombstones(new, self._now())
-            ledger.update(new)
+                self._ledger.record(new)
 
     # -- truncates ----------------------------------------------------------------------------------------------------
 
     def _truncate(self, truncate: Truncate, commit: Commit) -> None:
         self._post_processor.truncated(truncate.table)
-        ledger = self._ledger().known
-        floor = succeed(truncate.version, ledger.get(FLOOR_KEY))
+        known = self._ledger.known.get(FLOOR_KEY)
+        floor = succeed(truncate.version, known)
         if self._table.schema() is None:
             # Nothing to remove, and no ledger to write to; what another partition brings late is still below it.
-            self._early[FLOOR_KEY] = ledger[FLOOR_KEY] = floor
+            self._ledger.record({FLOOR_KEY: floor})
             return
         with self._stages("merge"):
-            if floor != ledger.get(FLOOR_KEY):
-                self._table.record_tombstones({FLOOR_KEY: floor}, self._now())
-                ledger[FLOOR_KEY] = floor
+            if floor != known:
+                self._ledger.record({FLOOR_KEY: floor})
             failpoints.reach("after-ledger")
             self._table.truncate(truncate.version, commit)
         failpoints.reach("after-table-commit")
 
     # -- columns that are added --------------------------------------------------------------------------------------
 
-    def _remember_defaults(self, added: ColumnDefaults) -> None:
-        """Write the defaults into the ledger: rows may still come that are older than the columns, and so may these."""
-        ledger = self._ledger().known
-        keys = [default.ledger_key for default in added.defaults]
-        new = {key: succeed(added.version, ledger.get(key)) for key in keys}
-        if self._table.schema() is None:
-            self._early |= new
-        else:
-            self._table.record_tombstones(new, self._now())
-        ledger.update(new)
-        self._defaults = remembered(ledger)
-        self._to_fill = set(self._defaults)
-        failpoints.reach("after-ledger")
-
     def _fill(self, commit: Commit) -> None:
         """Give the rows that stand the defaults of columns that the table has by now."""
-        if not self._to_fill:
+        if not self._ledger.to_fill:
             return
         stored = {column.name: column for column in self._table.schema() or ()}
-        for default in [default for default in self._to_fill if default.column in stored]:
+        for default in [default for default in self._ledger.to_fill if default.column in stored]:
             value = default.value(stored[default.column].type)
             if value is None:
                 log.warning("%s: the default of column %s does not fit its type", self._name, default.column)
             else:
                 with self._stages("merge"):
-                    self._table.fill(default.column, value, self._defaults[default], commit)
+                    self._table.fill(default.column, value, self._ledger.defaults[default], commit)
                 failpoints.reach("after-table-commit")
-            self._to_fill.discard(default)
+            self._ledger.to_fill.discard(default)
 
     # -- the exact path -----------------------------------------------------------------------------------------------
 
@@ -356,7 +306,7 @@ class TablePipeline:
         """What is left to be written, complete; rows that cannot be completed are left out, if the options say so."""
         while True:
             with self._stages("settle"):
-                rest = fold(changes, self._ledger().known, stored)
+                rest = fold(changes, self._ledger.known, stored)
             standing = _standing(rest, stored)
             rest = take_actions(rest, np.flatnonzero(~rest.delete | standing)) if _droppable(rest) else rest
             rest = without_hollow_carries(rest, _standing(rest, stored))
@@ -370,7 +320,7 @@ class TablePipeline:
         self, changes: Changes, rest: Actions, stored: Mapping[str, RowVersion], error: UnresolvedRows
     ) -> Changes:
         columns = {rest.key[index].as_py(): names for index, names in error.columns.items()}
-        gone = left_out(changes, columns, self._ledger().known, stored, str(error))
+        gone = left_out(changes, columns, self._ledger.known, stored, str(error))
         self._left_out += gone.values()
         return remaining(changes, gone)
 
