@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from connect_names import TASK_METRICS
 from recordings.records import RecordedRecord, publish
 
 from headrace.core.schema_changes import RENAMED
@@ -79,6 +80,29 @@ def _notes(worker: Worker) -> list[dict[str, object]] | None:
     [task] = worker.call("GET", "/connectors/schema/status")["tasks"]
     found: list[dict[str, object]] | None = task.get("notes")
     return found
+
+
+def test_a_running_worker_shows_connects_metrics(
+    worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
+) -> None:
+    """All of a task's names, with what a record that cannot be used has made of them."""
+    topic = unique("poisoned")
+    stack_kafka.create_topic(topic)
+    publish(stack_kafka.bootstrap_servers, [RecordedRecord(topic, 0, 0, 0, b"{", b"{broken", ())])
+    worker.put_connector("bad", {"connector.class": "LakehouseSink", "topics": topic, "errors.tolerance": "all"})
+    task = frozenset({"connector": "bad", "task": "0"}.items())
+
+    def shown() -> dict[str, float]:
+        return {name: value for (name, labels), value in worker.metrics().items() if labels == task}
+
+    committed = "kafka_connect_sink_task_offset_commit_completion_total"
+    found = wait_until(lambda: (now := shown()).get(committed) and now.keys() >= TASK_METRICS and now, "metrics", 30)
+    assert {name for name in found if name.startswith("kafka_connect_")} == TASK_METRICS
+    for name in ("sink_task_sink_record_read_total", "task_error_total_records_skipped", "sink_task_partition_count"):
+        assert found[f"kafka_connect_{name}"] == 1, name
+    assert found["kafka_connect_sink_task_sink_record_active_count"] == 0
+    assert found["kafka_connect_sink_task_sink_record_lag_max"] == 0
+    assert found["kafka_connect_connector_task_running_ratio"] > 0
 
 
 def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
