@@ -13,6 +13,7 @@ import pytest
 from headrace_dev import Stack
 from headrace_dev.kafka import Kafka
 from headrace_dev.postgres import Postgres
+from headrace_dev.registry import Registry
 
 _numbers = itertools.count(1)
 
@@ -52,6 +53,13 @@ def stack_standby(_stack: Stack) -> Postgres:
     """A streaming replica of ``stack_postgres``."""
     _stack.start("standby")
     return _stack.standby
+
+
+@pytest.fixture(scope="session")
+def stack_registry(_stack: Stack) -> Registry:
+    """A schema registry."""
+    _stack.start("registry")
+    return _stack.registry
 
 
 @pytest.fixture(scope="session")

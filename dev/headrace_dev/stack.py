@@ -15,6 +15,7 @@ from typing import Self
 from headrace_dev.connect import Connect
 from headrace_dev.kafka import Kafka
 from headrace_dev.postgres import Postgres
+from headrace_dev.registry import Registry
 
 
 class Part(StrEnum):
@@ -24,13 +25,14 @@ class Part(StrEnum):
     POSTGRES = "postgres"
     STANDBY = "standby"
     CONNECT = "connect"
+    REGISTRY = "registry"
 
 
 _NEEDS = {Part.CONNECT: Part.KAFKA, Part.STANDBY: Part.POSTGRES}
 
 
 class Stack:
-    """Kafka, PostgreSQL and Connect in a temporary folder of their own; several stacks may run at once.
+    """Kafka, PostgreSQL, Connect, a registry, in a temporary folder of their own; several stacks may run at once.
 
     As a context manager it starts the parts it was made with, and keeps the logs in ``logs`` if the block fails.
     ``start`` may be called again for more parts.
@@ -39,7 +41,7 @@ class Stack:
     def __init__(self, *parts: Part | str, logs: Path = Path(".logs")) -> None:
         self._wanted = tuple(parts) or (Part.KAFKA, Part.POSTGRES, Part.CONNECT)
         self._logs = logs
-        self._started: list[Kafka | Postgres | Connect] = []
+        self._started: list[Kafka | Postgres | Connect | Registry] = []
 
     @cached_property
     def root(self) -> Path:
@@ -67,6 +69,11 @@ class Stack:
     def connect(self) -> Connect:
         """The Connect worker with Debezium."""
         return Connect(self.root, self.kafka)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """A schema registry."""
+        return Registry(self.root)
 
     def start(self, *parts: Part | str) -> None:
         """Start those of ``parts`` (without any: those the stack was made with) that do not run yet."""
@@ -98,11 +105,11 @@ class Stack:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self.stop(failed=kind is not None)
 
-    def _server(self, part: Part) -> Kafka | Postgres | Connect:
-        server: Kafka | Postgres | Connect = getattr(self, part)
+    def _server(self, part: Part) -> Kafka | Postgres | Connect | Registry:
+        server: Kafka | Postgres | Connect | Registry = getattr(self, part)
         return server
 
-    def _start(self, server: Kafka | Postgres | Connect) -> None:
+    def _start(self, server: Kafka | Postgres | Connect | Registry) -> None:
         if server not in self._started:
             self._started.append(server)
             server.start()

@@ -13,6 +13,7 @@ from headrace_connectors.lakehouse.session import PACKAGES
 
 KAFKA = "4.3.1"
 DEBEZIUM = "3.7.0.Final"
+APICURIO = "2.6.13.Final"  # the schema registry
 LOG4J = "2.25.5"
 POSTGRESQL = "15"  # Debian's package, where root may install it
 HELM = "3.22.0"  # built from its Go module, where there is Go
@@ -47,6 +48,7 @@ BUNDLES: dict[str, tuple[Artifact, ...]] = {
     "kafka": (Artifact("org.apache.kafka", "kafka_2.13", KAFKA), *_LOGGING),
     "connect": (Artifact("org.apache.kafka", "connect-runtime", KAFKA), *_LOGGING),
     "debezium-postgres": (Artifact("io.debezium", "debezium-connector-postgres", DEBEZIUM, False, "tar.gz", "plugin"),),
+    "apicurio": (Artifact("io.apicurio", "apicurio-registry-app", APICURIO, False, "tar.gz", "all"),),
     "lakehouse": tuple(map(_single, PACKAGES)),
     # The hand-written stream that the benchmark compares with. 4.1.4 of the first two is missing on Maven Central.
     "spark-kafka": (

@@ -21,8 +21,9 @@ from headrace.core.avro import avro_reader
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.conversion import Conversion
 from headrace.core.errors import BadRecord
-from headrace.core.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
+from headrace.core.registered import IdKind, RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
 from headrace.core.schema import Schema
+from headrace_dev.registry import Registry
 
 _avro: dict[bytes, bytes] = {}
 
@@ -56,6 +57,28 @@ def as_json(record: RecordedRecord, recordings: Path) -> RecordedRecord:
     """A record of Avro as JsonConverter would have written it."""
     converted = _conversion(recordings).of(record)
     return replace(record, key=_document(record.key, converted.key), value=_document(record.value, converted.value))
+
+
+class Registered:
+    """The recording's schemas in a registry that runs, where they have other ids."""
+
+    def __init__(self, registry: Registry, recordings: Path) -> None:
+        self._registry = registry
+        self._recorded = RecordedRegistry(recordings / "d-avro.schemas.json.gz")
+        self._ids: dict[int, int] = {}
+
+    def record(self, record: RecordedRecord) -> RecordedRecord:
+        """A record of Avro with the ids of that registry."""
+        return replace(record, key=self._document(record.key), value=self._document(record.value))
+
+    def _document(self, document: bytes | None) -> bytes | None:
+        if document is None:
+            return None
+        recorded = int.from_bytes(document[1:5], "big")
+        if recorded not in self._ids:
+            schema = self._recorded.fetch(SchemaId(IdKind.ID, recorded)).text
+            self._ids[recorded] = self._registry.register(f"recorded-{recorded}", schema)
+        return b"\0" + self._ids[recorded].to_bytes(4, "big") + document[5:]
 
 
 def as_avro(record: RecordedRecord) -> RecordedRecord:

@@ -14,13 +14,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from delta_tables import delta_rows, delta_table
+from recordings.avro import Registered, as_avro
 from recordings.comparison import Row, compared_tables, expectation, problems, records_of, rows_of
 from recordings.images import key_fields
-from recordings.records import MARIADB, VARIANTS, DumpedTable, Variant, publish, topic_of, variant
+from recordings.records import AVRO, MARIADB, VARIANTS, DumpedTable, Variant, publish, topic_of, variant
 from recordings.replay import connector_properties
 
 from headrace_dev.demo.compare import lake_table
 from headrace_dev.kafka import Kafka
+from headrace_dev.registry import Registry
 from headrace_dev.server import wait_until
 from headrace_dev.worker import Worker
 
@@ -58,6 +60,32 @@ def test_recording(name: str, worker: Worker, stack_kafka: Kafka) -> None:
     _pass(worker, of, tables, "iceberg")
     if name in ON_DELTA:
         _pass(worker, of, tables, "delta")
+
+
+def test_avro(worker: Worker, stack_kafka: Kafka, stack_registry: Registry) -> None:
+    """Debezium with Avro converters: the schemas stand in a registry, and the tables are the same."""
+    of = variant(AVRO)
+    tables = [table for table in compared_tables(of) if table.name in ("public.all_types", "public.toast_life")]
+    registered = Registered(stack_registry, of.recording_file.parent)
+    for table in tables:
+        stack_kafka.create_topic(topic_of(table, of))
+        records = [registered.record(as_avro(each)) for each in records_of(table, of)]
+        publish(stack_kafka.bootstrap_servers, records)
+    converters = {
+        f"{side}.converter{option}": value
+        for side in ("key", "value")
+        for option, value in (
+            ("", "io.confluent.connect.avro.AvroConverter"),
+            (".schema.registry.url", stack_registry.confluent_url),
+        )
+    }
+    without = {name: value for name, value in _config(of, tables, "iceberg").items() if ".converter" not in name}
+    connector = f"recording-{of.name}"
+    ends = {(topic_of(table, of), 0): len(records_of(table, of)) for table in tables}
+    worker.put_connector(connector, without | converters)
+    wait_until(lambda: _reached(worker, connector, ends), "all records in the lake", 60 * MINUTES)
+    found = {table.name: _problems(worker.warehouse, table, of, "iceberg") for table in tables}
+    assert {table: lines for table, lines in found.items() if lines} == {}
 
 
 def _pass(worker: Worker, of: Variant, tables: Sequence[DumpedTable], table_format: str) -> None:

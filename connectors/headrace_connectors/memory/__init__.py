@@ -8,4 +8,5 @@ from headrace_connectors.memory.feed import MemoryRecord as MemoryRecord
 from headrace_connectors.memory.lakehouse import MemoryLakehouse as MemoryLakehouse
 from headrace_connectors.memory.lakehouse import MemoryTable as MemoryTable
 from headrace_connectors.memory.row_source import MemoryRowSource as MemoryRowSource
+from headrace_connectors.memory.schema_registry import MemorySchemaRegistry as MemorySchemaRegistry
 from headrace_connectors.memory.stores import MemoryStores as MemoryStores

@@ -1,0 +1,32 @@
+"""A schema registry in memory; ``down`` plays one that does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.core.errors import BadRecord, Retriable
+from headrace.core.registered import IdKind, RegisteredSchema, SchemaId
+
+
+class MemorySchemaRegistry:
+    """A ``core.registered.SchemaRegistry``. One number serves for all kinds of ids."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.asked: list[SchemaId] = []
+        self._schemas: list[RegisteredSchema] = []
+
+    def register(self, text: str, kind: str = "AVRO", references: Mapping[str, RegisteredSchema] | None = None) -> int:
+        """Make a schema; its id, from 1."""
+        self._schemas.append(RegisteredSchema(text, kind, dict(references or {})))
+        return len(self._schemas)
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        """The schema under an id. Raises BadRecord for an unknown one, Retriable while it is down."""
+        self.asked.append(schema_id)
+        if self.down:
+            raise Retriable("the schema registry does not answer")
+        number = 0 if schema_id.kind is IdKind.GUID else int(schema_id.value)
+        if not 0 < number <= len(self._schemas):
+            raise BadRecord(f"the schema registry has no schema with {schema_id}")
+        return self._schemas[number - 1]

@@ -1,0 +1,55 @@
+"""Apicurio's schema registry, in memory: its own API and Confluent's, on 127.0.0.1 only (``reference/stack.md``)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from headrace_dev import jars
+from headrace_dev.java import java
+from headrace_dev.kafka import JVM
+from headrace_dev.server import LOOPBACK, Server, free_ports
+from headrace_dev.versions import APICURIO
+
+
+class Registry:
+    """One registry. ``stop`` forgets the schemas."""
+
+    def __init__(self, root: Path) -> None:
+        [port] = free_ports(1)
+        self.url = f"http://{LOOPBACK}:{port}"
+        self.confluent_url = f"{self.url}/apis/ccompat/v7"
+        self.apicurio_url = f"{self.url}/apis/registry/v2"
+        folder = root / "registry"
+        folder.mkdir(mode=0o755)
+        runner = jars.unpacked("apicurio") / f"apicurio-registry-app-{APICURIO}-runner.jar"
+        address = (f"-Dquarkus.http.host={LOOPBACK}", f"-Dquarkus.http.port={port}")
+        self.server = Server("registry", [java(), "-Xmx384m", *JVM, *address, "-jar", str(runner)], folder)
+
+    def start(self) -> None:
+        """Start and wait until it answers."""
+        self.server.start(self._answers, seconds=180)
+
+    def stop(self) -> None:
+        """Shut down in order."""
+        self.server.stop()
+
+    def register(self, subject: str, schema: object, kind: str = "AVRO", references: list[Any] | None = None) -> int:
+        """Make a version of a subject, as serializers do; its id. A text is sent as it is, anything else as JSON."""
+        body = {
+            "schema": schema if isinstance(schema, str) else json.dumps(schema),
+            "schemaType": kind,
+            "references": references or [],
+        }
+        answer = httpx.post(f"{self.confluent_url}/subjects/{subject}/versions", json=body, timeout=30)
+        answer.raise_for_status()
+        return int(answer.json()["id"])
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.confluent_url}/subjects", timeout=5).is_success
+        except httpx.TransportError:
+            return False
