@@ -21,7 +21,7 @@ READ_ROWS = "service/headrace/core/reselect_rows.py"
 PLACEHOLDER = "service/headrace/core/unavailable.py"
 POST_PROCESSOR = "service/headrace/runtime/post_processor.py"
 RULES = "service/headrace/core/reselect_rules.py"
-SINK_TASK = "service/headrace/runtime/sink_task.py"
+CHUNK_DECODER = "service/headrace/runtime/chunk_decoder.py"
 STATES = "service/headrace/core/envelope_columns.py"
 FOLD = "service/headrace/core/fold.py"
 MEMORY_TABLE = "connectors/headrace_connectors/memory/lakehouse.py"
@@ -362,7 +362,7 @@ RULES_OF_CASES = (
     Rule(
         "N9",
         "an event that was not applied voids the cache",
-        (Edit(SINK_TASK, "            self._post_processor.lost(topic, partition, last)\n", "            pass\n"),),
+        (Edit(CHUNK_DECODER, "            self._post_processor.lost(topic, partition, last)\n", "            pass\n"),),
     ),
     Rule(
         "N10",

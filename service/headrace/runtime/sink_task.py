@@ -25,19 +25,16 @@ from typing import Any, TypeVar
 from tenacity import stop_after_delay
 
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
-from headrace.core.cassandra_decoder import ConnectorDecoder
 from headrace.core.column_defaults import ColumnDefaults
 from headrace.core.conversion import Conversion
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.envelope_events import Errant
-from headrace.core.errors import Fenced, Retriable, Stage
+from headrace.core.errors import Fenced, Stage
 from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
-from headrace.core.notes import Note
 from headrace.core.sequence import ChunkSequence
 from headrace.core.table_sources import TableSources
 from headrace.core.transforms.chain import Chain
-from headrace.core.transforms.decoder import TransformingDecoder
 from headrace.core.unresolved import LeftOut
 from headrace.ports import (
     Chunk,
@@ -48,7 +45,8 @@ from headrace.ports import (
     TableOptions,
     TopicPartition,
 )
-from headrace.runtime import failpoints
+from headrace.runtime.chunk_decoder import ChunkDecoder
+from headrace.runtime.committed_offsets import CommittedOffsets
 from headrace.runtime.errant_reporter import ErrantReporter
 from headrace.runtime.kept_records import KeptRecords
 from headrace.runtime.observation import NO_OBSERVER, Observer
@@ -121,10 +119,18 @@ class SinkTask:
         self._executor = executor
         self._on_failure = on_failure
         self._observer = observer
-        self._conversion = conversion
         self._sequence = ChunkSequence()
         self._batches = BatchManager(options.batches)
-        self._decoders: dict[str, ConnectorDecoder | TransformingDecoder] = {}
+        self._decoder = ChunkDecoder(
+            options.connector,
+            options.envelope,
+            options.transforms,
+            options.fields,
+            conversion,
+            post_processor,
+            observer,
+            self._in_thread,
+        )
         self._pipelines = Pipelines(
             options.namespace, options.tables, options.pipeline, lakehouse, post_processor, observer
         )
@@ -134,8 +140,7 @@ class SinkTask:
         )
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
-        self._uncommitted: dict[TopicPartition, int] = {}
-        self._durable: dict[TopicPartition, int] = {}
+        self._offsets = CommittedOffsets(options.connector, feed, post_processor.settled, observer, self._in_thread)
         self._assigned: set[str] = set()
         self._kept = KeptRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
@@ -165,7 +170,7 @@ class SinkTask:
             task.cancel()
         await asyncio.gather(*self._drains.values(), return_exceptions=True)
         if not self._failed:
-            await self._commit()
+            await self._offsets.commit()
         await self._feed.stop()
         self._post_processor.close()
         await self._errants.close()
@@ -179,7 +184,7 @@ class SinkTask:
         self._note_idle()
         await self._idle.wait()
         self._flush = False
-        await self._commit()
+        await self._offsets.commit()
 
     async def resume(self) -> None:
         """Read again."""
@@ -207,16 +212,13 @@ class SinkTask:
 
     async def _resume(self, chunk: Chunk) -> None:
         """The first chunk of a partition tells where the assignment begins."""
-        if chunk.partition not in self._durable:
-            self._durable[chunk.partition] = chunk.begin
+        if self._offsets.begins(chunk.partition, chunk.begin):
             await self._in_thread(self._post_processor.resumed, *chunk.partition, chunk.begin)
 
     async def _take(self, chunk: Chunk) -> None:
-        decoded = await self._decode_with_patience(chunk)
-        self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped)
+        decoded = await self._decoder.decode(chunk)
         await self._errants.report(chunk.records, decoded.errant)
-        self._note_what_no_cell_shows(chunk, decoded)
-        self._heed_what_is_not_told(chunk.partition.topic, decoded)
+        self._decoder.heed(chunk, decoded)
         if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
             return
         self._observer.taken(chunk.partition, chunk.end, len(chunk.records))
@@ -229,35 +231,6 @@ class SinkTask:
         self._moved(self._batches.settled())
         self._throttle()
 
-    async def _decode_with_patience(self, chunk: Chunk) -> Decoded:
-        """Decode, again and again for a while where a converter's schema registry does not answer."""
-        retry = retrying(WRITE_PATIENCE / 3, partial(self._decode_failed, chunk.partition))
-        return await retry.copy(stop=stop_after_delay(WRITE_PATIENCE))(self._in_thread, self._decode, chunk)
-
-    def _decode_failed(self, partition: TopicPartition, error: BaseException) -> None:
-        self._observer.retried()
-        log.warning("%s: decoding %s-%d failed and is repeated: %s", self._options.connector, *partition, error)
-
-    def _decode(self, chunk: Chunk) -> Decoded:
-        topic = chunk.partition.topic
-        with self._observer.stage(topic, "decode"):
-            decoded = self._decoder(topic).decode(chunk.records)
-            decoded.pieces = [self._options.fields.apply(piece) for piece in decoded.pieces]
-        return decoded
-
-    def _heed_what_is_not_told(self, topic: str, decoded: Decoded) -> None:
-        """Into the log once, into the task's status for as long as it holds."""
-        if decoded.tells_too_little:
-            self._post_processor.leave(topic)
-        for note in decoded.notes:
-            self._note(topic, note)
-        self._observer.lost(topic, decoded.losses)
-
-    def _note(self, topic: str, note: Note) -> None:
-        place = note.place(topic)
-        log.warning("%s: %s: %s", self._options.connector, place, note.text)
-        self._observer.noted(note.text, place)
-
     def _new_columns(self, topic: str, decoded: Decoded) -> Iterator[tuple[str, Piece]]:
         """What rows have in columns that are added, by lake table; noted where nobody fills it in."""
         for change, version in decoded.altered:
@@ -268,26 +241,14 @@ class SinkTask:
                     yield name, ColumnDefaults(change.table, version, change.defaults)
             else:
                 for note in change.unless_filled:
-                    self._note(topic, note)
-
-    def _note_what_no_cell_shows(self, chunk: Chunk, decoded: Decoded) -> None:
-        """Records that are not applied, snapshots that begin and tables that are altered void what is remembered."""
-        topic, partition = chunk.partition
-        if decoded.errant:
-            last = max(chunk.records[errant.index].offset for errant in decoded.errant)
-            self._post_processor.lost(topic, partition, last)
-        for snapshot in decoded.snapshots:
-            self._post_processor.snapshot_began(snapshot)
-        for altered, _ in decoded.altered:
-            self._post_processor.altered(altered.table)
+                    self._decoder.note(topic, note)
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """A new assignment: begin from the group's offsets with nothing in memory."""
         self._sequence.begin(epoch)
         self._batches.reset()
-        self._uncommitted.clear()
+        self._offsets.clear()
         self._kept.clear()
-        self._durable.clear()
         self._assigned = {partition.topic for partition in partitions}
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
@@ -299,7 +260,7 @@ class SinkTask:
         """Let the writes in flight finish and commit them; drop the rest, which its new owner reads again."""
         self._gate_open = False
         await self._quiet.wait()
-        await self._commit()
+        await self._offsets.commit()
         self._sequence.begin(self._sequence.epoch + 1)
         self._batches.reset()
         self._post_processor.revoked(partitions)
@@ -358,7 +319,7 @@ class SinkTask:
             if epoch == self._sequence.epoch:  # otherwise fenced: the new owner writes it again, without effect
                 await self._report_left_out(left_out)
                 self._moved(self._batches.complete(batch.id))
-                await self._commit()
+                await self._offsets.commit()
             await self._in_thread(self._pipelines.of(batch).maintain)
         finally:
             self._writing -= 1
@@ -384,13 +345,8 @@ class SinkTask:
         return await self._in_thread(pipeline.write, batch.content, commit)
 
     async def _still_ours(self, batch: Batch) -> bool:
-        """Ask the group, which alone knows: a worker that stood still does not. Raises Retriable.
-
-        The offsets that are committed once more are durable, or those at which the assignment began.
-        """
-        places = _partitions(batch.offsets)
         try:
-            await self._feed.commit({place: offset for place, offset in self._durable.items() if place in places})
+            await self._offsets.confirm(_partitions(batch.offsets))
         except Fenced as error:
             log.warning("%s: %s is left to another worker: %s", self._options.connector, batch.table, error)
             return False
@@ -421,49 +377,19 @@ class SinkTask:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def _moved(self, offsets: Mapping[object, int]) -> None:
-        self._uncommitted.update(_partitions(offsets))
+        self._offsets.moved(_partitions(offsets))
         self._kept.forget(_partitions(offsets))
-
-    async def _commit(self) -> None:
-        """Commit what has moved. What cannot be committed for now is tried again with the next; refused is dropped."""
-        offsets, self._uncommitted = self._uncommitted, {}
-        if not offsets:
-            return
-        self._durable.update(offsets)
-        await self._in_thread(failpoints.reach, "before-offset-commit")
-        began = time.monotonic()
-        try:
-            await self._feed.commit(offsets)
-            self._observer.committed(offsets, time.monotonic() - began)
-            await self._in_thread(self._post_processor.settled, offsets)
-        except Fenced as error:
-            self._observer.uncommitted(refused=True)
-            log.warning("%s: offsets were refused, the records are read again: %s", self._options.connector, error)
-        except Retriable as error:
-            self._observer.uncommitted(refused=False)
-            log.warning("%s: offsets could not be committed yet: %s", self._options.connector, error)
-            self._uncommitted = {**offsets, **self._uncommitted}
 
     async def _commit_regularly(self) -> None:
         try:
             while True:
                 await asyncio.sleep(COMMIT_INTERVAL)
                 self._observer.lag(self._feed.lag())
-                await self._commit()
+                await self._offsets.commit()
         except Exception as error:
             self.failed(error)
 
     # -- parts ---------------------------------------------------------------------------------------------------------
-
-    def _decoder(self, topic: str) -> ConnectorDecoder | TransformingDecoder:
-        if topic not in self._decoders:
-            envelope, transforms = self._options.envelope, self._options.transforms
-            self._decoders[topic] = (
-                TransformingDecoder(topic, envelope, transforms, self._post_processor, self._conversion)
-                if transforms
-                else ConnectorDecoder(topic, envelope, self._post_processor, self._conversion)
-            )
-        return self._decoders[topic]
 
     def _table_name(self, topic: str, chunk: Chunk, piece: Piece) -> str:
         """The table of a piece; ``topic`` is the one that transforms have given it, the chunk's is what is read."""

@@ -1,0 +1,100 @@
+"""From a chunk of records to pieces of tables: decoded on a thread, patiently, and noted what it lacks."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from tenacity import stop_after_delay
+
+from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.conversion import Conversion
+from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.field_selection import FieldSelection
+from headrace.core.notes import Note
+from headrace.core.transforms.chain import Chain
+from headrace.core.transforms.decoder import TransformingDecoder
+from headrace.ports import Chunk, TopicPartition
+from headrace.runtime.committed_offsets import InThread
+from headrace.runtime.observation import Observer
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.retry import retrying
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 15.0
+"""Seconds for which a chunk is decoded again where a converter's schema registry does not answer."""
+
+
+class ChunkDecoder:
+    """The decoders of one task's topics, which remember schemas from chunk to chunk."""
+
+    def __init__(
+        self,
+        connector: str,
+        envelope: EnvelopeOptions,
+        transforms: Chain,
+        fields: FieldSelection,
+        conversion: Conversion | None,
+        post_processor: ReselectColumnsPostProcessor,
+        observer: Observer,
+        in_thread: InThread,
+    ) -> None:
+        self._connector = connector
+        self._envelope = envelope
+        self._transforms = transforms
+        self._fields = fields
+        self._conversion = conversion
+        self._post_processor = post_processor
+        self._observer = observer
+        self._in_thread = in_thread
+        self._decoders: dict[str, ConnectorDecoder | TransformingDecoder] = {}
+
+    async def decode(self, chunk: Chunk) -> Decoded:
+        """The chunk's pieces, in order. Raises Retriable when it has been tried for long enough."""
+        retry = retrying(PATIENCE / 3, partial(self._failed, chunk.partition)).copy(stop=stop_after_delay(PATIENCE))
+        decoded: Decoded = await retry(self._in_thread, self._decode, chunk)
+        self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped)
+        return decoded
+
+    def heed(self, chunk: Chunk, decoded: Decoded) -> None:
+        """Void what is remembered of rows of which the chunk does not tell all, and note what it lacks."""
+        topic, partition = chunk.partition
+        if decoded.errant:
+            last = max(chunk.records[errant.index].offset for errant in decoded.errant)
+            self._post_processor.lost(topic, partition, last)
+        for snapshot in decoded.snapshots:
+            self._post_processor.snapshot_began(snapshot)
+        for altered, _ in decoded.altered:
+            self._post_processor.altered(altered.table)
+        if decoded.tells_too_little:
+            self._post_processor.leave(topic)
+        for note in decoded.notes:
+            self.note(topic, note)
+        self._observer.lost(topic, decoded.losses)
+
+    def note(self, topic: str, note: Note) -> None:
+        """Into the log once, into the task's status for as long as it holds."""
+        place = note.place(topic)
+        log.warning("%s: %s: %s", self._connector, place, note.text)
+        self._observer.noted(note.text, place)
+
+    def _failed(self, partition: TopicPartition, error: BaseException) -> None:
+        self._observer.retried()
+        log.warning("%s: decoding %s-%d failed and is repeated: %s", self._connector, *partition, error)
+
+    def _decode(self, chunk: Chunk) -> Decoded:
+        topic = chunk.partition.topic
+        with self._observer.stage(topic, "decode"):
+            decoded = self._decoder(topic).decode(chunk.records)
+            decoded.pieces = [self._fields.apply(piece) for piece in decoded.pieces]
+        return decoded
+
+    def _decoder(self, topic: str) -> ConnectorDecoder | TransformingDecoder:
+        if topic not in self._decoders:
+            self._decoders[topic] = (
+                TransformingDecoder(topic, self._envelope, self._transforms, self._post_processor, self._conversion)
+                if self._transforms
+                else ConnectorDecoder(topic, self._envelope, self._post_processor, self._conversion)
+            )
+        return self._decoders[topic]

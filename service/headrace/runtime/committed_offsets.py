@@ -1,0 +1,88 @@
+"""What of a task's topics is durable, and telling its consumer group.
+
+Offsets are committed after the table commit, over what is durable in every table. A commit that comes too late is
+refused by the group, which alone knows whose the partitions are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from headrace.core.errors import Fenced, Retriable
+from headrace.ports import Feed, TopicPartition
+from headrace.runtime import failpoints
+from headrace.runtime.observation import Observer
+
+log = logging.getLogger(__name__)
+
+InThread = Callable[..., Awaitable[Any]]
+"""Runs a function with its arguments on a thread of the worker."""
+
+
+class CommittedOffsets:
+    """The offsets of one task, from one assignment to the next.
+
+    ``settled`` hears, on a thread, of offsets below which nothing is read again.
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        feed: Feed,
+        settled: Callable[..., None],
+        observer: Observer,
+        in_thread: InThread,
+    ) -> None:
+        self._connector = connector
+        self._feed = feed
+        self._settled = settled
+        self._observer = observer
+        self._in_thread = in_thread
+        self._uncommitted: dict[TopicPartition, int] = {}
+        self._durable: dict[TopicPartition, int] = {}
+
+    def clear(self) -> None:
+        """Another assignment begins."""
+        self._uncommitted.clear()
+        self._durable.clear()
+
+    def begins(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether this is the first that is read of a partition: it tells where the assignment begins."""
+        if partition in self._durable:
+            return False
+        self._durable[partition] = offset
+        return True
+
+    def moved(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Everything below these next offsets is durable."""
+        self._uncommitted.update(offsets)
+
+    async def commit(self) -> None:
+        """Commit what has moved. What cannot be committed for now is tried again with the next; refused is dropped."""
+        offsets, self._uncommitted = self._uncommitted, {}
+        if not offsets:
+            return
+        self._durable.update(offsets)
+        await self._in_thread(failpoints.reach, "before-offset-commit")
+        began = time.monotonic()
+        try:
+            await self._feed.commit(offsets)
+            self._observer.committed(offsets, time.monotonic() - began)
+            await self._in_thread(self._settled, offsets)
+        except Fenced as error:
+            self._observer.uncommitted(refused=True)
+            log.warning("%s: offsets were refused, the records are read again: %s", self._connector, error)
+        except Retriable as error:
+            self._observer.uncommitted(refused=False)
+            log.warning("%s: offsets could not be committed yet: %s", self._connector, error)
+            self._uncommitted = {**offsets, **self._uncommitted}
+
+    async def confirm(self, partitions: Mapping[TopicPartition, int]) -> None:
+        """Ask the group whether these are still this task's: one that stood still does not know. Raises Fenced.
+
+        What is committed once more is durable, or where the assignment began. Raises Retriable as well.
+        """
+        await self._feed.commit({place: offset for place, offset in self._durable.items() if place in partitions})
