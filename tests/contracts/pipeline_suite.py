@@ -124,10 +124,14 @@ class PipelineSuite:
     def test_what_a_worker_writes_that_was_overtaken_brings_no_deleted_row_back(
         self, lake: LakeHarness, name: str, write: Callable[..., LakeTable], rows: Callable[[], list[tuple[int, int]]]
     ) -> None:
-        """It stands still before its merge, and its successor makes and deletes the row at once, without a trace."""
+        """It stands still before its merge, and its successor makes and deletes the row at once, without a trace.
+
+        Of the table that it has just made its successor writes the first row, which is there once.
+        """
         insert, delete = event(Operation.CREATE, 1, a=1, b=1), event(Operation.DELETE, 3)
         table = Overtaken(lake.open(name))
         slow = opened(name, table)
+        table.meanwhile = [lambda: write(replace(insert, key=2))]
         slow.write(changes_of([replace(insert, key=2)]), commit())
         table.meanwhile = [lambda: write(insert, delete)]
         slow.write(changes_of([insert]), commit())

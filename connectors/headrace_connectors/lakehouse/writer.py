@@ -204,6 +204,8 @@ class SparkTable:
 
     def _write(self, part: Stage, properties: Mapping[str, str]) -> MergeCounts:
         with self._session.staged(part.rows) as view:
+            # The table's maker may have been overtaken since: by whoever found it empty.
+            self._fresh = self._fresh and not self._format.commits(self._session, self._path)
             if self._fresh and not (part.shape.kept or part.shape.carried):
                 return self._append(append_sql(self._table, view, part.shape), properties)
             return self._commit(merge_sql(self._table, view, part.shape), properties).counts
