@@ -41,10 +41,13 @@ def lake_table(folder: Path) -> StaticTable | None:
 
 
 def lake_rows(folder: Path) -> list[dict[str, Any]]:
-    """The data columns of every row."""
+    """The data columns of every row of a table of the embedded catalog."""
     table = lake_table(folder)
-    if table is None:
-        return []
+    return [] if table is None else data_rows(table)
+
+
+def data_rows(table: StaticTable) -> list[dict[str, Any]]:
+    """The data columns of every row."""
     stored = table.scan().to_arrow()
     names = [name for name in stored.column_names if not name.startswith(_OWN_COLUMNS)]
     rows: list[dict[str, Any]] = stored.select(names).to_pylist()
