@@ -56,7 +56,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-jars: setup ## Kafka, Connect, Debezium, Iceberg and Delta from Maven Central (once per machine)
+jars: setup ## Kafka, Connect, Debezium, Apicurio, Iceberg and Delta from Maven Central (once per machine)
 	$(BIN)/python -m headrace_dev jars
 
 system: ## Debian's PostgreSQL (where root may install it) and Helm (where there is Go); tests that need them are skipped without
