@@ -97,7 +97,7 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         config = worker_config(options.worker, distributed=options.mode == "connect-distributed")
         connectors = getattr(options, "connectors", [])
-        _look_for_cycles_seldom()
+        look_for_cycles_seldom()
         asyncio.run(Service(config).run(connectors))
     except HeadraceError as error:
         log.error("%s", error)
@@ -181,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _look_for_cycles_seldom() -> None:
+def look_for_cycles_seldom() -> None:
     """A record becomes a few short-lived objects, none of them in a cycle: looking for cycles after every 700 of them
     costs a tenth of the decoding. What has been imported stays for good and need not be looked at again."""
     gc.freeze()
