@@ -32,21 +32,24 @@ def change(
     snapshot: str = "false",
 ) -> bytes:
     """A change event. ``columns`` gives an example row for the schema where ``after`` is None or has nulls."""
-    source = {
+    source = _source(table, lsn) | {"txId": lsn, "ts_ms": ts_ms, "snapshot": snapshot}
+    payload = {"before": None, "after": after, "source": source, "op": op, "ts_ms": ts_ms}
+    row = _struct(columns or after or {}, "shop.Value")
+    fields = [row | {"field": "after"}, {"type": "string", "field": "op"}]
+    return _document(payload, {"type": "struct", "name": "shop.Envelope", "fields": fields}, schemas)
+
+
+def _source(table: str, lsn: int) -> dict[str, Any]:
+    return {
         "connector": "postgresql",
         "name": "shop",
         "db": "shop",
         "schema": "public",
         "table": table,
         "lsn": lsn,
-        "txId": lsn,
-        "ts_ms": ts_ms,
-        "snapshot": snapshot,
+        "ts_ms": 1_700_000_000_000,
+        "snapshot": "false",
     }
-    payload = {"before": None, "after": after, "source": source, "op": op, "ts_ms": ts_ms}
-    row = _struct(columns or after or {}, "shop.Value")
-    fields = [row | {"field": "after"}, {"type": "string", "field": "op"}]
-    return _document(payload, {"type": "struct", "name": "shop.Envelope", "fields": fields}, schemas)
 
 
 def _document(payload: Any, schema: dict[str, Any], schemas: bool) -> bytes:
@@ -61,16 +64,7 @@ def _struct(row: Row, name: str) -> dict[str, Any]:
 
 def whole_change(op: str, before: Row | None, after: Row | None, lsn: int, *, table: str = "items") -> bytes:
     """A change event whose schema has all that Debezium's has, which transforms go by."""
-    source = {
-        "connector": "postgresql",
-        "name": "shop",
-        "db": "shop",
-        "schema": "public",
-        "table": table,
-        "lsn": lsn,
-        "ts_ms": 1_700_000_000_000,
-        "snapshot": "false",
-    }
+    source = _source(table, lsn)
     payload = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1_700_000_000_001}
     row = _struct(after or before or {}, f"shop.public.{table}.Value")
     fields = [
