@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from delta_tables import delta_rows, delta_table
 from recordings.avro import Registered, as_avro
 from recordings.comparison import Row, compared_tables, expectation, problems, records_of, rows_of
 from recordings.images import key_fields
 from recordings.records import AVRO, MARIADB, VARIANTS, DumpedTable, Variant, publish, topic_of, variant
 from recordings.replay import connector_properties
+from serialized import FORMATS, records, rows
 
-from headrace_dev.demo.compare import lake_table
+from headrace_dev.demo.compare import data_rows, lake_table
 from headrace_dev.kafka import Kafka
 from headrace_dev.registry import Registry
 from headrace_dev.server import wait_until
@@ -86,6 +89,28 @@ def test_avro(worker: Worker, stack_kafka: Kafka, stack_registry: Registry) -> N
     wait_until(lambda: _reached(worker, connector, ends), "all records in the lake", 60 * MINUTES)
     found = {table.name: _problems(worker.warehouse, table, of, "iceberg") for table in tables}
     assert {table: lines for table, lines in found.items() if lines} == {}
+
+
+def test_what_real_serializers_write(worker: Worker, stack_kafka: Kafka, stack_registry: Registry) -> None:
+    """One table's changes in each format of a registry arrive as equal tables, types and all."""
+    client = SchemaRegistryClient.new_client({"url": stack_registry.confluent_url})
+    ends = {}
+    for name, converter, serializers in FORMATS:
+        topic = f"serialized.{name}"
+        stack_kafka.create_topic(topic)
+        sent = records(topic, serializers(client))
+        publish(stack_kafka.bootstrap_servers, sent)
+        ends[topic] = {(topic, 0): len(sent)}
+        config = {"connector.class": "LakehouseSink", "topics": topic, "tasks.max": "1"}
+        for side in ("key", "value"):
+            config[f"{side}.converter"] = converter
+            config[f"{side}.converter.schema.registry.url"] = stack_registry.confluent_url
+        worker.put_connector(topic, config)
+    wait_until(lambda: all(_reached(worker, topic, end) for topic, end in ends.items()), "all records", 60 * MINUTES)
+    tables = {topic: lake_table(worker.warehouse / "headrace" / topic.replace(".", "_")) for topic in ends}
+    found = {topic: sorted(data_rows(table), key=itemgetter("id")) for topic, table in tables.items() if table}
+    assert found == dict.fromkeys(ends, rows())
+    assert len({str(table.schema().as_struct()) for table in tables.values() if table}) == 1
 
 
 def _pass(worker: Worker, of: Variant, tables: Sequence[DumpedTable], table_format: str) -> None:
