@@ -155,7 +155,21 @@ def test_every_request_is_described() -> None:
 @pytest.mark.anyio
 async def test_the_page_shows_the_description() -> None:
     """For a browser, which asks for HTML."""
-    page = await request(Api().app, "GET", "/docs", {"Accept": "text/html"})
+    app = Api().app
+    page = await request(app, "GET", "/docs", {"Accept": "text/html"})
     assert page.status == 200
     assert b"/openapi.json" in page.body
-    assert (await request(Api().app, "GET", "/openapi.json")).json()["paths"].keys() == DOCUMENT["paths"].keys()
+    assert (await request(app, "GET", "/openapi.json")).json()["paths"].keys() == DOCUMENT["paths"].keys()
+
+
+@pytest.mark.anyio
+async def test_the_page_needs_no_other_server() -> None:
+    """Its script, style and icon are the worker's own."""
+    app = Api().app
+    page = (await request(app, "GET", "/docs", {"Accept": "text/html"})).body.decode()
+    files = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(files) == 3
+    for file in files:
+        assert file.startswith("/docs/static/")
+        assert (await request(app, "GET", file)).status == 200
+    assert (await request(app, "GET", "/docs/static/other.js")).json()["error_code"] == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 
 from headrace import __version__
 from headrace.rest import access, connector_plugins, connectors, errors, health, loggers, openapi, root
@@ -13,13 +14,16 @@ from headrace.runtime.worker import Worker
 
 
 def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
-    """The application for ``worker``; it holds no state of its own. ``/docs`` is its only page."""
-    app = FastAPI(
+    """The application for ``worker``; it holds no state of its own. Its one page, ``/docs``, asks no other server.
+
+    A cluster is often shut off from the world, and a CDN's script would run where connectors are changed.
+    """
+    app = FastAPIOffline(
         title="Headrace",
         version=__version__,
         description="Kafka Connect's REST API, for sinks that keep lakehouse tables equal to database tables",
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
+        static_url="/docs/static",
         redirect_slashes=False,
     )
     app.state.worker = worker
