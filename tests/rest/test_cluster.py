@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -37,6 +38,21 @@ async def test_tasks_are_spread_over_the_workers(pair: tuple[Api, Api]) -> None:
         await api.until("RUNNING", "RUNNING", "RUNNING")
         assert {task["worker_id"] for task in (await api.status())["tasks"]} == {"one:8083", "two:8083"}
     assert len(first.tasks.tasks) == len(second.tasks.tasks) == 1
+
+
+async def test_each_worker_counts_what_it_runs_itself(pair: tuple[Api, Api]) -> None:
+    """As in Connect: the sums over the workers are those of the cluster, also when one of them has died."""
+    first, second = pair
+    await first.create(**{"tasks.max": "4"})
+    for api in pair:
+        await api.until(*("RUNNING",) * 5)
+    counts = [await counted(api) for api in pair]
+    assert [tasks for _, tasks in counts] == [2, 2]
+    assert sorted(connectors for connectors, _ in counts) == [0, 1]
+    first.stores.group.leave("member-1")
+    await eventually(lambda: len(second.tasks.tasks) == 4)
+    await eventually(lambda: {seen.worker_id for _, seen in second.worker.statuses.tasks("shop")} == {"two:8083"})
+    assert [await counted(api) for api in pair] == [(0, 0), (1, 4)]
 
 
 async def test_only_the_leader_writes(pair: tuple[Api, Api]) -> None:
@@ -131,3 +147,14 @@ async def test_a_worker_that_comes_back_takes_its_share(pair: tuple[Api, Api]) -
     )
     assert sorted(task.calls[-1] for task in first.tasks.tasks.values()) == ["start", "stop"]
     await again.worker.stop()
+
+
+async def counted(api: Api) -> tuple[int, int]:
+    """The numbers of connectors and tasks that the worker's metrics give."""
+    text = (await api.call("GET", "/metrics")).body.decode()
+    connectors, tasks = (
+        re.search(rf"^kafka_connect_worker_{what}_count (\d+)", text, re.M) for what in ("connector", "task")
+    )
+    assert connectors is not None
+    assert tasks is not None
+    return int(float(connectors[1])), int(float(tasks[1]))
