@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,26 @@ class ConnectorError(RuntimeError):
 
 
 class Connect:
-    """A distributed worker whose state lives in topics of ``kafka``; ``kill`` and ``start`` keep its connectors."""
+    """A distributed worker whose state lives in topics of ``kafka``; ``kill`` and ``start`` keep its connectors.
 
-    def __init__(self, root: Path, kafka: Kafka) -> None:
+    ``plugins`` are folders of further plug-ins. A ``standalone`` worker forgets its connectors when it ends, and needs
+    no rebalance to start one.
+    """
+
+    def __init__(self, root: Path, kafka: Kafka, plugins: Sequence[Path] = (), *, standalone: bool = False) -> None:
         [port] = free_ports(1)
         self.url = f"http://{LOOPBACK}:{port}"
         folder = root / "connect"
         folder.mkdir(mode=0o755)
         (folder / "log4j2.properties").write_text(LOGGING)
         settings = _settings(kafka.bootstrap_servers, port)
+        settings["plugin.path"] = ",".join(map(str, (jars.unpacked("debezium-postgres"), *plugins)))
+        if standalone:
+            settings["offset.storage.file.filename"] = str(folder / "offsets")
         (folder / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
-        main = ["org.apache.kafka.connect.cli.ConnectDistributed", str(folder / "worker.properties")]
+        kind = "ConnectStandalone" if standalone else "ConnectDistributed"
+        main = [f"org.apache.kafka.connect.cli.{kind}", str(folder / "worker.properties")]
         command = [java(), "-Xmx768m", *JVM, logging, "-cp", f"{jars.folder('connect')}/*", *main]
         self.server = Server("connect", command, folder)
 
@@ -52,7 +60,7 @@ class Connect:
     def put_connector(self, name: str, config: Mapping[str, str], seconds: float = 60.0) -> None:
         """Create or change a connector and wait until its task runs. Raises ConnectorError with its trace."""
         wait_until(lambda: self._put(name, config), f"connector {name}", seconds)
-        wait_until(lambda: self._runs(name), f"running connector {name}", seconds)
+        wait_until(lambda: self.runs(name), f"running connector {name}", seconds)
 
     def delete_connector(self, name: str) -> None:
         """Remove a connector; its offsets stay."""
@@ -63,6 +71,15 @@ class Connect:
         answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=30)
         status: dict[str, Any] = answer.json() if answer.status_code == httpx.codes.OK else {}
         return status
+
+    def runs(self, name: str) -> bool:
+        """Whether connector and tasks run. Raises ConnectorError with the trace if one has failed."""
+        status = self.status(name)
+        parts = [status["connector"], *status["tasks"]] if status else []
+        for part in parts:
+            if part["state"] == _FAILED:
+                raise ConnectorError(f"{name}: {part.get('trace', '')}")
+        return len(parts) > 1 and all(part["state"] == "RUNNING" for part in parts)
 
     def _answers(self) -> bool:
         try:
@@ -75,14 +92,6 @@ class Connect:
         if answer.status_code == httpx.codes.BAD_REQUEST:
             raise ConnectorError(f"{name}: {answer.json()['message']}")
         return answer.is_success  # 409 and 500 pass with the rebalance
-
-    def _runs(self, name: str) -> bool:
-        status = self.status(name)
-        parts = [status["connector"], *status["tasks"]] if status else []
-        for part in parts:
-            if part["state"] == _FAILED:
-                raise ConnectorError(f"{name}: {part.get('trace', '')}")
-        return len(parts) > 1 and all(part["state"] == "RUNNING" for part in parts)
 
 
 def debezium_postgres(postgres: Postgres, database: str, prefix: str, **settings: str) -> dict[str, str]:
@@ -129,6 +138,5 @@ def _settings(bootstrap_servers: str, port: int) -> dict[str, str]:
         "status.storage.partitions": "1",
         "offset.flush.interval.ms": "1000",
         "scheduled.rebalance.max.delay.ms": "0",
-        "plugin.path": str(jars.unpacked("debezium-postgres")),
         "plugin.discovery": "service_load",  # no scan of every class: starts seconds earlier
     }
