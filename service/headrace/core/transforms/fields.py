@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.json_data import unscaled_bytes
 from headrace.core.schema import Field, Schema
 from headrace.core.transforms.record import Side, SinkRecord, unusable
 from headrace.core.transforms.structs import (
@@ -126,7 +128,9 @@ class MaskField:
                 return int(text)
             if kind in ("float", "double"):
                 return float(text)
-        except ValueError:
+            if data.schema is not None and name == DECIMAL and (number := Decimal(text)).is_finite():
+                return unscaled_bytes(number, int(data.schema.parameter("scale") or 0))
+        except (ValueError, InvalidOperation):
             pass
         raise unusable(f"Cannot mask value of type {class_of(data)} with custom replacement.")
 

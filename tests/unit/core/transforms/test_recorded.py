@@ -1,4 +1,4 @@
-"""Every case that was recorded from the real classes (``tests/fixtures/transforms/record.py``), replayed."""
+"""Every case that a Connect worker was recorded with (``tests/fixtures/transforms/record.py``), replayed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.transforms.cases import CASES, Case
+from fixtures.transforms.cases import CASES, PARTITION, Case, places
 
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.errors import BadRecord
@@ -63,21 +63,22 @@ def data(document: Any) -> SchemaAndValue:
     return WITH_SCHEMAS.to_connect_data(text.encode())
 
 
-def sink_record(given: dict[str, Any]) -> SinkRecord:
+def sink_record(given: dict[str, Any], offset: int) -> SinkRecord:
     headers = tuple((name, text.encode()) for name, text in given["headers"])
-    return SinkRecord(given["topic"], 3, 42, given["timestamp"], data(given["key"]), data(given["value"]), headers)
+    key, value = data(given["key"]), data(given["value"])
+    return SinkRecord(given["topic"], PARTITION, offset, given["timestamp"], key, value, headers)
 
 
-def outcome(transform: Any, given: dict[str, Any]) -> Any:
+def outcome(transform: Any, given: dict[str, Any], offset: int) -> Any:
     """What is comparable of what comes out."""
     try:
-        made = transform(sink_record(given))
+        made = transform(sink_record(given, offset))
     except BadRecord:
         return "error"
     if not isinstance(made, SinkRecord):
         return made
     headers = [(each[0], *shown(header_value(each))) for each in made.headers]
-    return made.topic, shown(made.key), shown(made.value), headers
+    return made.topic, made.partition, made.timestamp, shown(made.key), shown(made.value), headers
 
 
 def told(answer: Any) -> Any:
@@ -86,8 +87,14 @@ def told(answer: Any) -> Any:
         return answer
     if "error" in answer:
         return "error"
-    headers = [(name, *shown(data(document))) for name, document in answer["headers"]]
-    return answer["topic"], shown(data(answer["key"])), shown(data(answer["value"])), headers
+    headers = [(name, *written(document)) for name, document in answer["headers"]]
+    place = answer["topic"], answer["partition"], answer["timestamp"]
+    return *place, written(answer["key"]), written(answer["value"]), headers
+
+
+def written(document: Any) -> tuple[Any, Any]:
+    """The same of a recorded document; of what no converter writes, its text."""
+    return ("", document["text"]) if document and "unwritten" in document else shown(data(document))
 
 
 def shown(found: SchemaAndValue) -> tuple[Any, Any]:
@@ -114,9 +121,17 @@ def test_what_the_real_class_did(case: Case, answers: list[Any]) -> None:
     """Topic, key, value, schemas and headers, or that the record cannot be used."""
     plugin = (TRANSFORMS | PREDICATES)[case.class_name]
     transform = plugin.make(plugin.options.parse(dict(case.options)))
-    for place, (given, answer) in enumerate(zip(case.records, answers, strict=True)):
-        same = outcome(transform, given) == told(answer)
+    offsets = [offset for _, offset in places(case.records)]
+    for place, (given, offset, answer) in enumerate(zip(case.records, offsets, answers, strict=True)):
+        same = outcome(transform, given, offset) == told(answer)
         assert same is not ((case.name, place) in DIFFERENT), answer
+
+
+def test_connect_file_wrote_what_passed() -> None:
+    """The sink of the recorder and Connect's own have seen the same records."""
+    for line in recorded():
+        passed = [each for each in line.get("outcomes", ()) if each not in (None, True) and "error" not in (each or {})]
+        assert len(line.get("file", ())) == len(passed), line["class"]
 
 
 @pytest.mark.parametrize("line", [each for each in recorded() if "definitions" in each], ids=lambda each: each["class"])

@@ -31,14 +31,22 @@ def made(class_name: str, **options: str) -> dict[str, str]:
     return {"transforms": "t", "transforms.t.type": class_name} | {f"transforms.t.{k}": v for k, v in given.items()}
 
 
-def test_a_masked_decimal_is_zero_in_its_own_scale() -> None:
-    """Connect's has no scale, which a converter refuses to write."""
-    schema = Schema("struct", fields=(Field("price", PRICE),))
-    masked = chain(made("MaskField$Value", fields="price")).apply(
-        record(SchemaAndValue(schema, {"price": b"\x04\xd2"}))
-    )
+PRICED = SchemaAndValue(Schema("struct", fields=(Field("price", PRICE),)), {"price": b"\x04\xd2"})
+
+
+@pytest.mark.parametrize(("replacement", "cents"), [("", 0), ("12", 1200), ("-1.250", -125), ("1e2", 10_000)])
+def test_a_masked_decimal_is_a_number_of_its_fields_scale(replacement: str, cents: int) -> None:
+    """Connect's has the scale of the replacement, or none, which its own converter refuses to write."""
+    masked = chain(made("MaskField$Value", fields="price", replacement=replacement)).apply(record(PRICED))
     assert masked is not None
-    assert masked.value.value == {"price": b"\0"}
+    assert int.from_bytes(masked.value.value["price"], signed=True) == cents
+
+
+@pytest.mark.parametrize("replacement", ["1.005", "NaN", "Infinity", "***"])
+def test_a_decimal_is_not_masked_with_what_its_field_cannot_hold(replacement: str) -> None:
+    """No digit is lost in silence."""
+    with pytest.raises(BadRecord):
+        chain(made("MaskField$Value", fields="price", replacement=replacement)).apply(record(PRICED))
 
 
 @pytest.mark.parametrize(
