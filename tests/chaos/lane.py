@@ -265,7 +265,11 @@ class Lane:
 
     def compare(self, table: str, warehouse: Path | None = None) -> int:
         """Fail unless every cell of a table is that of the database, each row once. Returns the number of rows."""
-        wanted, found = database_rows(self._connection, table), self.rows(table, warehouse)
+        return self.compare_rows(table, self.rows(table, warehouse))
+
+    def compare_rows(self, table: str, found: Sequence[dict[str, Any]]) -> int:
+        """The same for rows that lie elsewhere in the lake."""
+        wanted = database_rows(self._connection, table)
         different = list(differences(table, key_columns(self._connection, table), wanted, found))
         assert not different, f"{len(different)} rows differ: {'; '.join(map(str, different[:5]))}"
         cells = itertools.chain.from_iterable(row.values() for row in found)

@@ -1,4 +1,4 @@
-"""Pause, stop, restart and a second task, all under load: nothing is lost and memory stays flat."""
+"""Pause, stop, restart, a second task, transforms, all under load: nothing is lost and memory stays flat."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 import pytest
 from chaos.lane import Lane
 
+from headrace_dev.demo.compare import lake_rows
 from headrace_dev.server import wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
@@ -78,3 +79,32 @@ def owned(lane: Lane) -> dict[str, set[str]]:
         member.member_id: {partition.topic for partition in member.assignment.topic_partitions}
         for member in described.members
     }
+
+
+def test_transforms_on_the_way(lane: Lane) -> None:
+    """A second connector drops heartbeats by a predicate, flattens and routes: equal tables, all offsets committed."""
+    name, heartbeats, tables = f"{lane.name}-flat", f"__debezium-heartbeat.{lane.name}", ("customers", "orders")
+    chain = {
+        "topics": ",".join([heartbeats, *(f"{lane.name}.public.{table}" for table in tables)]),
+        "transforms": "quiet,unwrap,route",
+        "transforms.quiet.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.quiet.predicate": "heartbeat",
+        "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
+        "transforms.unwrap.replace.null.with.default": "false",
+        "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.route.regex": r"([^.]+)\.public\.([^.]+)",
+        "transforms.route.replacement": "$1_flat_$2",
+        "predicates": "heartbeat",
+        "predicates.heartbeat.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        "predicates.heartbeat.pattern": r"__debezium-heartbeat\..*",
+    }
+    lane.begin_load()
+    lane.worker.put_connector(name, lane.sink_config(**chain))
+    assert lane.prove() > 0
+    ends = {place: end for place, end in lane.worker.committed(lane.name).items() if place[0].endswith(tables)}
+    wait_until(lambda: lane.worker.committed(name).items() >= ends.items(), "everything flattened", 60)
+    wait_until(lambda: (heartbeats, 0) in lane.worker.committed(name), "heartbeats committed", 10)
+    folder = lane.warehouse / "headrace"
+    assert all(lane.compare_rows(table, lake_rows(folder / f"{lane.name}_flat_{table}")) for table in tables)
+    assert not [path for path in folder.iterdir() if "heartbeat" in path.name]
+    lane.worker.call("DELETE", f"/connectors/{name}")
