@@ -15,6 +15,7 @@ _USER, _PASSWORD = "apicurio.registry.auth.username", "apicurio.registry.auth.pa
 _PATHS = {
     IdKind.GLOBAL_ID: "ids/globalIds",
     IdKind.CONTENT_ID: "ids/contentIds",
+    IdKind.CONTENT_HASH: "ids/contentHashes",
     IdKind.ID: "ids/globalIds",
 }
 
@@ -34,7 +35,9 @@ class ApicurioRegistry:
         self._client = RegistryClient(URL, urls, headers, tls_context(options, "apicurio.registry.request.ssl."))
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
-        """By global or content id, with all that it refers to."""
+        """By global or content id, hash or version, with all that it refers to."""
+        if schema_id.kind is IdKind.VERSION:
+            return self._version(*str(schema_id.value).split("/"))
         path = f"{_PATHS[schema_id.kind]}/{schema_id.value}"
         what = f"schema with {schema_id}"
         return self._schema(self._client.get(path, what).body, self._client.get(f"{path}/references", what).json())
@@ -47,11 +50,11 @@ class ApicurioRegistry:
         return RegisteredSchema(text.decode(), self._kind, found)
 
     def _referred(self, each: Mapping[str, Any]) -> RegisteredSchema:
-        group, artifact = (quote(str(each.get(name) or "default"), safe="") for name in ("groupId", "artifactId"))
-        path = f"groups/{group}/artifacts/{artifact}/versions/{quote(str(each['version']), safe='')}"
-        what = f"version {each['version']} of artifact {artifact}"
-        if "/v3" in self._client.urls[0]:
-            body = self._client.get(f"{path}/content", what).body
-        else:
-            body = self._client.get(path, what).body
-        return self._schema(body, self._client.get(f"{path}/references", what).json())
+        group, artifact = (str(each.get(name) or "default") for name in ("groupId", "artifactId"))
+        return self._version(*(quote(part, safe="") for part in (group, artifact, str(each["version"]))))
+
+    def _version(self, group: str, artifact: str, version: str) -> RegisteredSchema:
+        path = f"groups/{group}/artifacts/{artifact}/versions/{version}"
+        what = f"version {version} of artifact {artifact}"
+        content = f"{path}/content" if "/v3" in self._client.urls[0] else path
+        return self._schema(self._client.get(content, what).body, self._client.get(f"{path}/references", what).json())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+from urllib.parse import quote
 
 from cachetools import LRUCache
 
@@ -22,6 +23,9 @@ class IdKind(StrEnum):
     GUID = "guid"
     GLOBAL_ID = "globalId"
     CONTENT_ID = "contentId"
+    CONTENT_HASH = "contentHash"
+    VERSION = "version"
+    """Of an artifact in a group: the value is all three, each quoted as in a URL, with slashes between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,8 @@ def confluent_framing(side: str) -> Framing:
     def framing(document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
         for name, value in headers:
             if name == header and value:
-                return _confluent_id(value)[0], document
+                schema_id, place = _confluent_id(value)  # in Protobuf, which message of the schema it is follows
+                return schema_id, place + document
         return _confluent_id(document)
 
     return Framing(frozenset({header}), framing)
@@ -138,7 +143,9 @@ def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
     of four are of contents, as Apicurio 3 does.
     """
     kinds = {f"apicurio.{side}.{kind}": kind for kind in (IdKind.GLOBAL_ID, IdKind.CONTENT_ID)}
-    encoding = f"apicurio.{side}.encoding"
+    content_hash, encoding = f"apicurio.{side}.{IdKind.CONTENT_HASH}", f"apicurio.{side}.encoding"
+    artifact = tuple(f"apicurio.{side}.{part}" for part in ("groupId", "artifactId", "version"))
+    message = "apicurio.protobuf.type.key" if side == "key" else "apicurio.protobuf.type"
 
     def framing(document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
         told = dict(headers)
@@ -146,7 +153,11 @@ def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
             raise BadRecord("the document is JSON by its Avro schema (apicurio.registry.avro.encoding); BINARY is read")
         for name, kind in kinds.items():
             if told.get(name):
-                return SchemaId(kind, int.from_bytes(told[name], "big")), document
+                return SchemaId(kind, int.from_bytes(told[name], "big")), _named(document, told.get(message))
+        if told.get(content_hash):
+            return SchemaId(IdKind.CONTENT_HASH, _text(told[content_hash])), _named(document, told.get(message))
+        if told.get(artifact[1]):
+            return _version(*(_text(told.get(part, b"")) for part in artifact)), _named(document, told.get(message))
         return prefixed(document)
 
     def prefixed(document: bytes) -> tuple[SchemaId, bytes]:
@@ -156,4 +167,22 @@ def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
             return SchemaId(use_id or IdKind.GLOBAL_ID, int.from_bytes(document[5:9], "big")), document[9:]
         return SchemaId(use_id or IdKind.CONTENT_ID, int.from_bytes(document[1:5], "big")), document[5:]
 
-    return Framing(frozenset((*kinds, encoding)), framing)
+    return Framing(frozenset((*kinds, content_hash, artifact[1], encoding)), framing)
+
+
+def _version(group: str, artifact: str, version: str) -> SchemaId:
+    if not version:
+        raise BadRecord(f"the headers name a schema by its artifact ({artifact}) without a version, which may change")
+    return SchemaId(IdKind.VERSION, "/".join(quote(part, safe="") for part in (group or "default", artifact, version)))
+
+
+def _text(header: bytes) -> str:
+    return header.decode(errors="replace")
+
+
+def _named(document: bytes, message: bytes | None) -> bytes:
+    """A Protobuf document with its message's name before it, where Apicurio 2 has that in a header only."""
+    if not message or len(message) > 125:
+        return document
+    name = bytes((len(message) + 2, 0x0A, len(message))) + message
+    return document if document.startswith(name) else name + document

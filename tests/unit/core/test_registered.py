@@ -30,6 +30,12 @@ GUID = uuid.UUID("01a1fd14-7474-7aa6-901a-3243b26be8a7")
         (b"xyz", (("__value_schema_id", b"\1" + GUID.bytes),), SchemaId(IdKind.GUID, str(GUID)), b"xyz"),
         (b"\0\0\0\0\1xyz", (("__key_schema_id", b"\1" + GUID.bytes),), SchemaId(IdKind.ID, 1), b"xyz"),
         (b"\0\0\0\0\1", (), SchemaId(IdKind.ID, 1), b""),
+        (
+            b"xyz",
+            (("__value_schema_id", b"\1" + GUID.bytes + b"\4\0\2"),),
+            SchemaId(IdKind.GUID, str(GUID)),
+            b"\4\0\2xyz",
+        ),
     ],
 )
 def test_confluents_forms(document: bytes, headers: Headers, schema_id: SchemaId, payload: bytes) -> None:
@@ -38,6 +44,11 @@ def test_confluents_forms(document: bytes, headers: Headers, schema_id: SchemaId
 
 
 EIGHT = (7).to_bytes(8, "big")
+VERSION = (
+    ("apicurio.value.groupId", b"g"),
+    ("apicurio.value.artifactId", b"a/b"),
+    ("apicurio.value.version", b"1"),
+)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +61,9 @@ EIGHT = (7).to_bytes(8, "big")
         (b"xyz", (("apicurio.value.globalId", EIGHT),), None, SchemaId(IdKind.GLOBAL_ID, 7), b"xyz"),
         (b"xyz", (("apicurio.value.contentId", EIGHT),), None, SchemaId(IdKind.CONTENT_ID, 7), b"xyz"),
         (b"\0\0\0\0\7xyz", (("apicurio.key.globalId", EIGHT),), None, SchemaId(IdKind.CONTENT_ID, 7), b"xyz"),
+        (b"xyz", (("apicurio.value.contentHash", b"abc"),), None, SchemaId(IdKind.CONTENT_HASH, "abc"), b"xyz"),
+        (b"xyz", VERSION, None, SchemaId(IdKind.VERSION, "g/a%2Fb/1"), b"xyz"),
+        (b"xyz", VERSION[1:], None, SchemaId(IdKind.VERSION, "default/a%2Fb/1"), b"xyz"),
     ],
 )
 def test_apicurios_forms(
@@ -65,6 +79,23 @@ def test_documents_without_an_id_are_bad_records(document: bytes) -> None:
     for framing in (confluent_framing("key"), apicurio_framing("key")):
         with pytest.raises(BadRecord, match="magic byte"):
             framing(document, ())
+
+
+def test_an_artifact_without_a_version_is_refused() -> None:
+    """Its newest version may be another one tomorrow."""
+    with pytest.raises(BadRecord, match="without a version"):
+        apicurio_framing("value")(b"xyz", VERSION[:2])
+
+
+@pytest.mark.parametrize(
+    ("side", "header"), [("value", "apicurio.protobuf.type"), ("key", "apicurio.protobuf.type.key")]
+)
+def test_a_message_that_a_header_names(side: str, header: str) -> None:
+    """As Apicurio 2 writes it; version 3 has the name before the message as well."""
+    named = b"\x05\x0a\x03Row"
+    headers = ((f"apicurio.{side}.globalId", EIGHT), (header, b"Row"))
+    for document in (b"xyz", named + b"xyz"):
+        assert apicurio_framing(side)(document, headers) == (SchemaId(IdKind.GLOBAL_ID, 7), named + b"xyz")
 
 
 def test_avro_as_json_is_refused() -> None:

@@ -90,12 +90,16 @@ def test_apicurios_api(server: Server) -> None:
             200,
             [{"groupId": None, "artifactId": "a b", "version": "1", "name": "R"}],
         ),
+        "/apis/registry/v2/ids/contentHashes/abc": (200, b'"long"'),
+        "/apis/registry/v2/ids/contentHashes/abc/references": (200, []),
         "/apis/registry/v2/groups/default/artifacts/a%20b/versions/1": (200, b"r"),
         "/apis/registry/v2/groups/default/artifacts/a%20b/versions/1/references": (200, []),
     }
     registry = ApicurioRegistry({"apicurio.registry.url": f"{server.url}/apis/registry/v2"})
     assert registry.fetch(SchemaId(IdKind.GLOBAL_ID, 1)) == RegisteredSchema('"int"')
     assert registry.fetch(SchemaId(IdKind.CONTENT_ID, 2)).references == {"R": RegisteredSchema("r")}
+    assert registry.fetch(SchemaId(IdKind.CONTENT_HASH, "abc")) == RegisteredSchema('"long"')
+    assert registry.fetch(SchemaId(IdKind.VERSION, "default/a%20b/1")) == RegisteredSchema("r")
 
 
 @pytest.mark.parametrize(
