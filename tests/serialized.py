@@ -16,8 +16,16 @@ from typing import Any
 
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.confluent import meta_pb2
+from confluent_kafka.schema_registry.confluent.type import decimal_pb2
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer, decimal_to_protobuf
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import timestamp_pb2
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import Default
+from google.protobuf.message_factory import GetMessageClass
+from google.type import date_pb2
 from recordings.records import RecordedRecord
 
 Row = dict[str, Any]
@@ -241,8 +249,102 @@ def _text(schema: Row) -> str:
     return json.dumps(schema)
 
 
+# -- Protobuf ----------------------------------------------------------------------------------------------
+
+_IMPORTS = (meta_pb2, decimal_pb2, timestamp_pb2, date_pb2)
+_ROW = {
+    "id": "int64",
+    "size": "int32",
+    "name": "string?",
+    "price": ".confluent.type.Decimal",
+    "seen": ".google.protobuf.Timestamp",
+    "day": ".google.type.Date",
+    "raw": "bytes?",
+    "sold": "bool?",
+    "weight": "double?",
+    "tags": "string*",
+    "stock": "StockEntry*",
+    "place": "Place",
+}
+_NOTED = {"size": {"connect.type": "int16"}, "price": {"precision": "10", "scale": "2"}}
+
+
+def protobuf(registry: SchemaRegistryClient) -> tuple[Serializer, Serializer]:
+    """Confluent's serializer; its schemas go to the registry as serialized descriptors."""
+    pool = Default()  # the serializer looks for imports where protoc's modules have put them
+    messages = []
+    for each in (_protobuf_file("key", [_protobuf_message("Key", {"id": "int64"})]), _protobuf_envelope()):
+        pool.Add(each)
+        messages.append(GetMessageClass(pool.FindMessageTypeByName(f"{each.package}.{each.message_type[0].name}")))
+    key, envelope = messages
+    of_key, of_value = (ProtobufSerializer(each, registry, {}) for each in messages)
+    return (
+        lambda document, context: of_key(key(**document), context),
+        lambda document, context: of_value(_filled(envelope(), document), context),
+    )
+
+
+def _protobuf_envelope() -> FileDescriptorProto:
+    source = {name: "int64" if kind == "long" else kind for name, kind in _SOURCE.items()}
+    members = {"before": "Value", "after": "Value", "source": "Source", "op": "string", "ts_ms": "int64?"}
+    envelope = _protobuf_message("Envelope", members)
+    row = _protobuf_message("Value", _ROW, _NOTED)
+    entry = _protobuf_message("StockEntry", {"key": "string", "value": "int64"})
+    entry.options.map_entry = True
+    row.nested_type.extend((entry, _protobuf_message("Place", {"lat": "double", "note": "string?"})))
+    envelope.nested_type.extend((row, _protobuf_message("Source", source)))
+    return _protobuf_file("value", [envelope])
+
+
+def _protobuf_file(name: str, messages: list[DescriptorProto]) -> FileDescriptorProto:
+    imports = [each.DESCRIPTOR.name for each in _IMPORTS]
+    return FileDescriptorProto(
+        name=f"shop/{name}.proto", package=f"shop.{name}", syntax="proto3", dependency=imports, message_type=messages
+    )
+
+
+def _protobuf_message(name: str, members: dict[str, str], noted: dict[str, dict[str, str]] | None = None) -> Any:
+    """A message; types end in ``?`` for what knows whether it is set, in ``*`` for what repeats."""
+    message = DescriptorProto(name=name)
+    for number, (member, kind) in enumerate(members.items(), 1):
+        field = message.field.add(name=member, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
+        named = kind.rstrip("?*")
+        field.type = dict(FieldDescriptorProto.Type.items()).get(f"TYPE_{named.upper()}", field.TYPE_MESSAGE)
+        if field.type == field.TYPE_MESSAGE:
+            field.type_name = named
+        if kind.endswith("*"):
+            field.label = FieldDescriptorProto.LABEL_REPEATED
+        if kind.endswith("?"):
+            field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{member}")
+        for key, value in (noted or {}).get(member, {}).items():
+            field.options.Extensions[meta_pb2.field_meta].params[key] = value
+    return message
+
+
+def _filled(message: Any, row: Row) -> Any:
+    """A message with a row's values; null is what is not set."""
+    for name, value in row.items():
+        if isinstance(value, Decimal):
+            getattr(message, name).CopyFrom(decimal_to_protobuf(value, 2))
+        elif isinstance(value, datetime):
+            getattr(message, name).FromDatetime(value)
+        elif isinstance(value, date):
+            getattr(message, name).MergeFrom(date_pb2.Date(year=value.year, month=value.month, day=value.day))
+        elif name == "stock":
+            getattr(message, name).update(value)
+        elif isinstance(value, dict):
+            _filled(getattr(message, name), value)
+        elif isinstance(value, list):
+            getattr(message, name).extend(value)
+        elif value is not None:
+            setattr(message, name, value)
+    return message
+
+
 FORMATS: Iterable[tuple[str, str, Callable[[SchemaRegistryClient], tuple[Serializer, Serializer]]]] = (
     ("avro", "io.confluent.connect.avro.AvroConverter", avro),
     ("json", "io.confluent.connect.json.JsonSchemaConverter", json_schema),
+    ("protobuf", "io.confluent.connect.protobuf.ProtobufConverter", protobuf),
 )
 """Name, converter and serializers of each format."""

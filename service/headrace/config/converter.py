@@ -175,12 +175,6 @@ HEADER_CONVERTERS: dict[str, ConfigDef] = {
 OTHER_ENCODINGS = ("serializer.encoding", "deserializer.encoding")
 """What StringConverter takes without listing it; the second one counts where ``converter.encoding`` is not set."""
 
-LATER_CONVERTERS = (
-    "io.confluent.connect.protobuf.ProtobufConverter",
-    "io.apicurio.registry.utils.converter.ProtobufConverter",
-)
-"""Known to Kafka Connect users, not read by this version: refused with that reason instead of 'not found'."""
-
 
 def with_types(properties: Mapping[str, str | None]) -> dict[str, str | None]:
     """``properties`` with the type of each converter, which follows from the place where it is configured."""

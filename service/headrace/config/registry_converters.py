@@ -19,8 +19,10 @@ from headrace.core.config_def import (
 
 CONFLUENT_AVRO = "io.confluent.connect.avro.AvroConverter"
 CONFLUENT_JSON = "io.confluent.connect.json.JsonSchemaConverter"
+CONFLUENT_PROTOBUF = "io.confluent.connect.protobuf.ProtobufConverter"
 APICURIO_AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
 APICURIO_JSON = "io.apicurio.registry.utils.converter.ExtJsonConverter"
+APICURIO_PROTOBUF = "io.apicurio.registry.utils.converter.ProtobufConverter"
 
 _READ_ONLY = "Says how documents are written; a sink reads them, whatever stands here."
 _JAVA = "Of Java key stores, which are refused."
@@ -129,6 +131,38 @@ _JSON_SCHEMA = _without_effect(
         "json.schema.spec.version",
     ),
 )
+PROTOBUF_OPTIONS = {
+    "enhanced.protobuf.schema.support": ("full_names", "false", "Names messages with their package."),
+    "int.for.enums": ("int_for_enums", "false", "Gives enums as their numbers and not as their names."),
+    "optional.for.nullables": ("optional_for_nullables", "false", "Only fields that say optional may be null."),
+    "optional.for.proto2": ("optional_for_proto2", "true", "Whether fields of proto2 that are not set are null."),
+    "wrapper.for.nullables": ("wrapper_for_nullables", "false", "Only messages and wrappers may be null."),
+    "wrapper.for.raw.primitives": ("wrapper_for_raw_primitives", "true", "Gives wrappers as the values in them."),
+    "generate.index.for.unions": ("index_for_unions", "true", "Puts the place of a oneof behind its name: choice_0."),
+    "flatten.unions": ("flatten_unions", "false", "Gives the members of a oneof as fields, not as a struct."),
+}
+"""Options of Confluent's ProtobufConverter by name: the field of ``ProtobufOptions``, default and documentation."""
+
+
+def _no_structs_for_nulls(name: str, value: Any) -> None:
+    if value:
+        raise InvalidValue(
+            f"Invalid value true for configuration {name}: a null would become a struct of defaults, and the table "
+            "would differ from its source; set it to false"
+        )
+
+
+_PROTOBUF = (
+    *(_key(name, doc, Type.BOOLEAN, default) for name, (_, default, doc) in PROTOBUF_OPTIONS.items()),
+    _key(
+        "generate.struct.for.nulls",
+        "Only false is accepted: a table that equals its source keeps its nulls.",
+        Type.BOOLEAN,
+        "false",
+        _no_structs_for_nulls,
+    ),
+    *_without_effect(_OF_READING, ("generalized.sum.type.support",)),
+)
 _APICURIO = (
     _key("apicurio.registry.url", "URL of the registry with …/apis/registry/v2 or v3.", default=REQUIRED),
     _key("apicurio.registry.auth.username", "User for basic authentication."),
@@ -169,7 +203,9 @@ _APICURIO = (
 REGISTRY_CONVERTERS: dict[str, ConfigDef] = {
     CONFLUENT_AVRO: ConfigDef((*_CONFLUENT, *_AVRO)),
     CONFLUENT_JSON: ConfigDef((*_CONFLUENT, *_JSON_SCHEMA)),
+    CONFLUENT_PROTOBUF: ConfigDef((*_CONFLUENT, *_PROTOBUF)),
     APICURIO_AVRO: ConfigDef((*_APICURIO, *_AVRO)),
     APICURIO_JSON: ConfigDef(_APICURIO),
+    APICURIO_PROTOBUF: ConfigDef(_APICURIO),
 }
 """Key and value converters by class."""

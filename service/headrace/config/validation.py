@@ -24,7 +24,6 @@ from headrace.config.converter import (
     CONVERTERS,
     HEADER_CONVERTERS,
     JSON_CONVERTER,
-    LATER_CONVERTERS,
     OTHER_ENCODINGS,
     converter_class,
     with_types,
@@ -239,11 +238,7 @@ def _converter_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for side, known in _KNOWN_CONVERTERS.items():
         option = f"{side}.converter"
         name = given.get(option)
-        if name is None or converter_class(name, known):
-            continue
-        if converter_class(name, dict.fromkeys(LATER_CONVERTERS, ConfigDef(()))):
-            yield option, f"Invalid value {name} for configuration {option}: {name} comes with a later release."
-        else:
+        if name is not None and not converter_class(name, known):
             yield option, f"Invalid value {name} for configuration {option}: Class {name} could not be found."
 
 

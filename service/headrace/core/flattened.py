@@ -53,10 +53,10 @@ _POSITIONS = frozenset(part.field for form in POSITION_FORMATS.values() for part
 
 def is_flattened(schema: Schema) -> bool:
     """Whether a value's schema is that of a row and not of an envelope."""
-    name = schema.name or ""
-    if schema.type != "struct" or name.endswith(".Envelope"):
+    name = (schema.name or "").rpartition(".")[2]  # Protobuf's converter leaves out what stands before it
+    if schema.type != "struct" or name == "Envelope":
         return False
-    return name.endswith(".Value") or schema.field("op") is None
+    return name == "Value" or schema.field("op") is None
 
 
 def plain_is_flattened(payload: Payload) -> bool | None:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.converter import JSON_CONVERTER
-from headrace.config.registry_converters import APICURIO_AVRO, APICURIO_JSON, CONFLUENT_AVRO, CONFLUENT_JSON
+from headrace.config.registry_converters import (
+    APICURIO_AVRO,
+    APICURIO_JSON,
+    APICURIO_PROTOBUF,
+    CONFLUENT_AVRO,
+    CONFLUENT_JSON,
+    CONFLUENT_PROTOBUF,
+    PROTOBUF_OPTIONS,
+)
 from headrace.core.avro import avro_reader
 from headrace.core.conversion import Conversion, Converter
 from headrace.core.errors import ConfigError, Stage
@@ -24,13 +33,15 @@ from headrace.core.registered import (
 )
 from headrace.core.simple_converters import SIMPLE_CONVERTERS
 
-_READERS: Mapping[str, Callable[[RegisteredSchema], Read]] = {
+Compile = Callable[[RegisteredSchema], Read]
+
+_READERS: Mapping[str, Compile] = {
     CONFLUENT_AVRO: avro_reader,
     CONFLUENT_JSON: json_schema_reader,
     APICURIO_AVRO: avro_reader,
     APICURIO_JSON: connect_json_reader,
 }
-_APICURIO = (APICURIO_AVRO, APICURIO_JSON)
+_APICURIO = (APICURIO_AVRO, APICURIO_JSON, APICURIO_PROTOBUF)
 STAGES = {"key": Stage.KEY_CONVERTER, "value": Stage.VALUE_CONVERTER}
 
 OpenRegistry = Callable[[str, Mapping[str, str]], SchemaRegistry]
@@ -62,7 +73,25 @@ def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegist
         return SIMPLE_CONVERTERS[name](options)
     registry = open_registry("apicurio" if name in _APICURIO else "confluent", options)
     remembered = int(options.get("schemas.cache.config") or 1000)
-    return RegistryConverter(registry, _framing(name, side, options), _READERS[name], remembered)
+    return RegistryConverter(registry, _framing(name, side, options), _compile(name, options), remembered)
+
+
+def _compile(name: str, options: Mapping[str, str]) -> Compile:
+    return _protobuf(name, options) if name in (CONFLUENT_PROTOBUF, APICURIO_PROTOBUF) else _READERS[name]
+
+
+def _protobuf(name: str, options: Mapping[str, str]) -> Compile:
+    """Loaded by those who need it: the language's grammar takes half a second."""
+    from headrace.core.protobuf import named_protobuf_reader, protobuf_reader
+    from headrace.core.protobuf_data import ProtobufOptions
+
+    if name == APICURIO_PROTOBUF:
+        return named_protobuf_reader
+    given = {
+        field: (options.get(option) or default).strip().lower() == "true"
+        for option, (field, default, _) in PROTOBUF_OPTIONS.items()
+    }
+    return partial(protobuf_reader, options=ProtobufOptions(**given))
 
 
 def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:

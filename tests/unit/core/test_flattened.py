@@ -206,6 +206,7 @@ def test_what_a_schema_is_of() -> None:
     assert not is_flattened(Schema("struct", name="shop.public.items.Envelope", fields=op))
     assert not is_flattened(Schema("struct", fields=op))
     assert is_flattened(Schema("struct", name="shop.public.items.Value", fields=op))
+    assert is_flattened(Schema("struct", name="Value", fields=op))
     assert is_flattened(Schema("struct"))
     assert not is_flattened(Schema("string"))
 

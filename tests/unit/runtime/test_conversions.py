@@ -110,6 +110,46 @@ def test_json_with_schemas_in_a_registry(name: str, option: str, document: bytes
     assert conversion.key.to_connect_data(document + b"2", ()) == SchemaAndValue(Schema("int32"), 2)
 
 
+class Protobuf:
+    """Knows one schema under every id."""
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        return RegisteredSchema('syntax = "proto3"; package n; message M { E e = 1; enum E { A = 0; } }', "PROTOBUF")
+
+
+def test_protobuf_by_its_options() -> None:
+    """Confluent's options say what things are called."""
+    given = {
+        **MINIMAL,
+        "value.converter": "io.confluent.connect.protobuf.ProtobufConverter",
+        "value.converter.schema.registry.url": "http://r",
+        "value.converter.enhanced.protobuf.schema.support": "true",
+        "value.converter.int.for.enums": "true",
+    }
+    conversion = open_conversion(sink_connector_config(given, DEFAULTS), lambda kind, options: Protobuf())
+    assert conversion.value is not None
+    data = conversion.value.to_connect_data(b"\0\0\0\0\7\0", ())
+    assert data.schema is not None
+    assert (data.schema.name, data.value) == ("n.M", {"e": 0})
+    wrong = validate({**given, "value.converter.generate.struct.for.nulls": "true"}, DEFAULTS)
+    [refused] = [info.value for info in wrong.configs if info.value.errors]
+    assert refused.name == "value.converter.generate.struct.for.nulls"
+
+
+def test_protobuf_of_apicurio() -> None:
+    """Documents name their message; a header may do so."""
+    given = {
+        **MINIMAL,
+        "value.converter": "io.apicurio.registry.utils.converter.ProtobufConverter",
+        "value.converter.apicurio.registry.url": "http://r",
+    }
+    conversion = open_conversion(sink_connector_config(given, DEFAULTS), lambda kind, options: Protobuf())
+    assert conversion.value is not None
+    header = (("apicurio.value.globalId", bytes(7) + b"\7"), ("apicurio.protobuf.type", b"M"))
+    for document, headers in ((b"\0" + bytes(7) + b"\7\3\x0a\1M", ()), (b"", header)):
+        assert conversion.value.to_connect_data(document, headers).value == {"e": "A"}
+
+
 def test_a_registry_needs_an_address() -> None:
     """Validation says so by the option's name, before a client would."""
     given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.auto.register.schemas": "false"}

@@ -1,0 +1,370 @@
+"""Protobuf's binary form as Connect data."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from google.protobuf import wrappers_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.arrays import DECIMAL
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.errors import BadRecord
+from headrace.core.protobuf import named_protobuf_reader, protobuf_reader
+from headrace.core.protobuf_data import ProtobufOptions
+from headrace.core.protobuf_files import loaded
+from headrace.core.registered import RegisteredSchema
+from headrace.core.schema import Field, Schema
+
+CONNECT = "org.apache.kafka.connect.data."
+OURS = "io.confluent.connect.protobuf"
+
+
+def registered(text: str, **references: str) -> RegisteredSchema:
+    named = {f"{name}.proto": RegisteredSchema(each, "PROTOBUF") for name, each in references.items()}
+    return RegisteredSchema(text, "PROTOBUF", named)
+
+
+def message(schema: RegisteredSchema, content: dict[str, Any], name: str = "") -> bytes:
+    """The first message of a schema, or one that is named."""
+    messages = loaded(schema).message_types_by_name
+    return bytes(ParseDict(content, GetMessageClass(messages[name or next(iter(messages))])()).SerializeToString())
+
+
+def read(body: str, content: dict[str, Any], options: ProtobufOptions | None = None, head: str = "") -> SchemaAndValue:
+    """What becomes of a message with these fields."""
+    schema = registered(f'syntax = "proto3"; {head} message M {{ {body} }}')
+    return protobuf_reader(schema, options)(b"\0" + message(schema, content))
+
+
+def tagged(schema: Schema, number: int = 1) -> Schema:
+    """As Confluent's converter notes it of each field."""
+    parameters = tuple(sorted((*schema.parameters, (f"{OURS}.Tag", str(number)))))
+    return replace(schema, optional=True, parameters=parameters)
+
+
+def typed(name: str) -> tuple[tuple[str, str], ...]:
+    return ((f"{OURS}.Type", name),)
+
+
+META = 'import "confluent/meta.proto";'
+WRAPPERS = 'import "google/protobuf/wrappers.proto";'
+NOTED = '[(confluent.field_meta) = {{ doc: "x", params: [{{ key: "{}", value: "{}" }}] }}]'
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "schema", "value"),
+    [
+        ("bool", True, Schema("boolean"), True),
+        ("int32", -5, Schema("int32"), -5),
+        ("sint32", -5, Schema("int32", parameters=typed("sint32")), -5),
+        ("uint32", 2**32 - 1, Schema("int64", parameters=typed("uint32")), 2**32 - 1),
+        ("int64", 2**40, Schema("int64"), 2**40),
+        ("uint64", 2**64 - 1, Schema("int64", parameters=typed("uint64")), -1),
+        ("fixed64", 2**63, Schema("int64", parameters=typed("fixed64")), -(2**63)),
+        ("float", 1.5, Schema("float"), 1.5),
+        ("double", 0.1, Schema("double"), 0.1),
+        ("string", "ä", Schema("string"), "ä"),
+        ("bytes", "AP8=", Schema("bytes"), b"\x00\xff"),
+        ("repeated string", ["a"], Schema("array", items=Schema("string", optional=True)), ["a"]),
+    ],
+)
+def test_scalars(kind: str, given: Any, schema: Schema, value: Any) -> None:
+    """As Confluent's ProtobufData maps them: what is unsigned is an int64, which wraps."""
+    data = read(f"{kind} a = 1;", {"a": given})
+    assert data == SchemaAndValue(Schema("struct", name="M", fields=(Field("a", tagged(schema)),)), {"a": value})
+    assert type(data.value["a"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "imported", "given", "schema", "value"),
+    [
+        (
+            "google.protobuf.Timestamp", "google/protobuf/timestamp",
+            "1969-12-31T23:59:59.999Z", Schema("int64", name=f"{CONNECT}Timestamp", version=1), -1,
+        ),
+        (
+            "google.type.Date", "google/type/date",
+            {"year": 1969, "month": 12, "day": 31}, Schema("int32", name=f"{CONNECT}Date", version=1), -1,
+        ),
+        (
+            "google.type.TimeOfDay", "google/type/timeofday",
+            {"hours": 1, "minutes": 2, "seconds": 3, "nanos": 4_000_000},
+            Schema("int32", name=f"{CONNECT}Time", version=1), 3_723_004,
+        ),
+        (
+            "confluent.type.Decimal", "confluent/type/decimal",
+            {"value": "BNI=", "scale": 0}, Schema("bytes", name=DECIMAL, version=1, parameters=(("scale", "0"),)),
+            b"\x04\xd2",
+        ),
+        (
+            "confluent.type.Decimal", "confluent/types/decimal",
+            {"value": "AA==", "scale": 0}, Schema("bytes", name=DECIMAL, version=1, parameters=(("scale", "0"),)),
+            b"\x00",
+        ),
+        ("google.protobuf.UInt64Value", "google/protobuf/wrappers", str(2**64 - 1), Schema("int64"), -1),
+        ("google.protobuf.BoolValue", "google/protobuf/wrappers", False, Schema("boolean"), False),
+    ],
+)  # fmt: skip
+def test_messages_that_are_values(kind: str, imported: str, given: Any, schema: Schema, value: Any) -> None:
+    """Connect's logical types and wrappers; they are null where they are not set."""
+    head = f'import "{imported}.proto";'
+    data = read(f"{kind} a = 1;", {"a": given}, head=head)
+    assert data == SchemaAndValue(Schema("struct", name="M", fields=(Field("a", tagged(schema)),)), {"a": value})
+    assert read(f"{kind} a = 1;", {}, head=head).value == {"a": None}
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        NOTED.format("{}", "{}").replace("{}", "scale", 1).replace("{}", "2", 1),
+        '[(confluent.field_meta).params = { key: "scale", value: "2" }]',
+        '[deprecated = true, (.confluent.field_meta) = { params: [ { value: "2", key: "scale" } ] tags: "t" }]',
+    ],
+)
+def test_what_confluent_notes_of_a_field(noted: str) -> None:
+    """In each form of the language: scale and precision of decimals."""
+    head = f'{META} import "confluent/type/decimal.proto";'
+    body = f"confluent.type.Decimal a = 1 {noted};"
+    data = read(body, {"a": {"value": "DA==", "scale": 1}}, head=head)  # 1.2
+    assert data.schema is not None
+    schema = data.schema.field("a")
+    assert schema is not None
+    assert (schema.name, schema.parameter("scale"), data.value) == (DECIMAL, "2", {"a": b"\x78"})
+    for scale in (3, -(2**31)):
+        with pytest.raises(BadRecord, match="Protobuf schema says"):
+            read(body, {"a": {"value": "DA==", "scale": scale}}, head=head)
+
+
+@pytest.mark.parametrize("narrow", ["int8", "int16"])
+def test_narrow_numbers(narrow: str) -> None:
+    """Connect's types that the language does not have."""
+    data = read(f"int32 a = 1 {NOTED.format('connect.type', narrow)};", {"a": 3}, head=META)
+    assert data.schema == Schema("struct", name="M", fields=(Field("a", tagged(Schema(narrow))),))
+
+
+def test_what_is_null() -> None:
+    """What does not know whether it is set has its default; lists and maps are empty."""
+    body = "int32 a = 1; optional int32 b = 2; N c = 3; repeated int32 d = 4; map<string, int32> e = 5; message N {}"
+    assert read(body, {}).value == {"a": 0, "b": None, "c": None, "d": [], "e": {}}
+    assert read(body, {"b": 0, "c": {}}).value == {"a": 0, "b": 0, "c": {}, "d": [], "e": {}}
+    old = registered('syntax = "proto2"; message M { required int32 a = 1; optional int32 b = 2 [default = 7]; }')
+    assert protobuf_reader(old)(b"\0" + message(old, {"a": 0})).value == {"a": 0, "b": None}
+    without = ProtobufOptions(optional_for_proto2=False)
+    assert protobuf_reader(old, without)(b"\0" + message(old, {"a": 0})).value == {"a": 0, "b": 7}
+
+
+def test_maps() -> None:
+    """Those with text as keys are objects, others pairs, in the order of their keys."""
+    body = "map<string, N> a = 1; map<int64, bool> my_b = 2; message N { int32 n = 1; }"
+    data = read(body, {"a": {"y": {"n": 1}, "x": {}}, "my_b": {"2": True, "1": False}})
+    assert data.value == {"a": {"x": {"n": 0}, "y": {"n": 1}}, "my_b": [(1, False), (2, True)]}
+    assert list(data.value["a"]) == ["x", "y"]
+    assert data.schema is not None
+    keys, values = tagged(Schema("int64")), tagged(Schema("boolean"), 2)
+    assert data.schema.field("my_b") == tagged(Schema("map", name="my_b", keys=keys, values=values), 2)
+    entries = "repeated AEntry a = 1; message AEntry { option map_entry = true; string key = 1; int32 value = 2; }"
+    assert read(entries, {"a": {"x": 1}}).value == {"a": {"x": 1}}
+
+
+def test_enums() -> None:
+    """Names, or numbers; one that the schema does not know is called as Java's library calls it."""
+    body = "E a = 1; E b = 2; enum E { option allow_alias = true; ZERO = 0; ONE = 1; UNO = 1; }"
+    data = read(body, {"a": 1, "b": 9})
+    assert data.value == {"a": "ONE", "b": "UNKNOWN_ENUM_VALUE_E_9"}
+    assert data.schema is not None
+    noted = (("", "E"), (".ONE", "1"), (".UNO", "1"), (".ZERO", "0"))
+    parameters = tuple((f"{OURS}.Enum{name}", value) for name, value in noted)
+    assert data.schema.field("a") == tagged(Schema("string", name="E", parameters=parameters))
+    assert read(body, {"a": 1}, ProtobufOptions(int_for_enums=True)).value == {"a": 1, "b": 0}
+
+
+def test_choices() -> None:
+    """A struct with one member, before the fields; its members as fields where they are wanted."""
+    body = "int32 a = 1; oneof pick { string b = 2; N c = 3; } optional int32 d = 4; message N {}"
+    data = read(body, {"b": ""})
+    assert data.value == {"pick_0": {"b": ""}, "a": 0, "d": None}
+    assert data.schema is not None
+    assert [each.name for each in data.schema.fields] == ["pick_0", "a", "d"]
+    pick = data.schema.field("pick_0")
+    assert pick is not None
+    assert (pick.name, pick.optional, [each.name for each in pick.fields]) == (f"{OURS}.Union.pick", True, ["b", "c"])
+    assert read(body, {}).value == {"pick_0": None, "a": 0, "d": None}
+    flat = ProtobufOptions(flatten_unions=True)
+    assert read(body, {"c": {}}, flat).value == {"b": None, "c": {}, "a": 0, "d": None}
+    assert "pick" in read(body, {}, ProtobufOptions(index_for_unions=False)).value
+
+
+def test_names_and_nullability_by_option() -> None:
+    """Packages in names; only what says optional, or only wrappers, may be null; wrappers as structs."""
+    body = "int32 a = 1; optional int32 b = 2; google.protobuf.Int32Value c = 3;"
+
+    def fields(options: ProtobufOptions) -> dict[str, tuple[str, bool]]:
+        schema = read(body, {}, options, head=f"package n.m; {WRAPPERS}").schema
+        assert schema is not None
+        names.append(schema.name or "")
+        return {each.name: (each.schema.type, each.schema.optional) for each in schema.fields}
+
+    names: list[str] = []
+    whole = {"a": ("int32", True), "b": ("int32", True), "c": ("int32", True)}
+    assert fields(ProtobufOptions(full_names=True)) == whole
+    assert fields(ProtobufOptions(optional_for_nullables=True)) == whole | {"a": ("int32", False)}
+    wrapped = ProtobufOptions(wrapper_for_nullables=True, wrapper_for_raw_primitives=False)
+    assert fields(wrapped) == {"a": ("int32", False), "b": ("int32", False), "c": ("int32", True)}
+    assert fields(ProtobufOptions(wrapper_for_raw_primitives=False)) == whole | {"c": ("struct", True)}
+    assert names == ["n.m.M", "M", "M", "M"]
+
+
+def test_a_key_may_be_a_wrapper() -> None:
+    """Then it is the single value."""
+    schema = registered('syntax = "proto3"; message Key { google.protobuf.Int64Value id = 1; }' + WRAPPERS)
+    data = protobuf_reader(registered(_text_of_wrappers()))(bytes((2, 4, 0x08, 0x07)))
+    assert (data.schema, data.value) == (Schema("int64"), 7)
+    assert protobuf_reader(schema)(b"\0" + message(schema, {"id": "5"})).value == {"id": 5}
+
+
+def _text_of_wrappers() -> str:
+    """google/protobuf/wrappers.proto as a registry may keep it: a descriptor in base64."""
+    return base64.b64encode(wrappers_pb2.DESCRIPTOR.serialized_pb).decode()
+
+
+NESTED = """
+syntax = "proto3";
+package n;
+/* comments */
+message A {
+  map<string, string> m = 1; // whose entries are no messages of their own
+  message B { message C { int32 c = 1; } }
+  message D { int32 d = 1; }
+}
+message E { reserved 2, 4 to 6; int32 e = 1 [json_name = "x", packed = false]; }
+service S { rpc Call (A) returns (stream E) { option deprecated = true; } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "path"),
+    [
+        (b"\0", "A", ()),
+        (b"\x02\x00", "A", ()),
+        (b"\x02\x02", "E", ()),
+        (b"\x04\x00\x00", "B", (0,)),
+        (b"\x04\x00\x02", "D", (1,)),
+        (b"\x06\x00\x00\x00", "C", (0, 0)),
+    ],
+)
+def test_documents_name_their_message_by_its_place(place: bytes, name: str, path: tuple[int, ...]) -> None:
+    """A count and the places, outermost first; a zero alone is the first one."""
+    data = protobuf_reader(registered(NESTED))(place)
+    assert data.schema is not None
+    assert data.schema.name == name
+
+
+@given(st.lists(st.integers(0, 200), min_size=1, max_size=6))
+def test_places_are_read_as_confluents_client_writes_them(place: list[int]) -> None:
+    """A message that is not there is named as missing, and no other one is taken for it."""
+    written = bytearray()
+    for number in (len(place), *place):
+        zigzag = number << 1
+        while zigzag > 0x7F:
+            written.append(zigzag & 0x7F | 0x80)
+            zigzag >>= 7
+        written.append(zigzag)
+    there = {(0,): "A", (1,): "E", (0, 0): "B", (0, 1): "D", (0, 0, 0): "C"}
+    read = protobuf_reader(registered(NESTED))
+    if tuple(place) in there:
+        schema = read(bytes(written)).schema
+        assert schema is not None
+        assert schema.name == there[tuple(place)]
+    else:
+        with pytest.raises(BadRecord, match="does not have"):
+            read(bytes(written))
+
+
+def test_documents_name_their_message_as_apicurio_does() -> None:
+    """By its name in a message of its own."""
+    read = named_protobuf_reader(registered(NESTED))
+    data = read(b"\x03\x0a\x01E" + b"\x08\x05")
+    assert data.schema is not None
+    assert (data.schema.name, data.value) == ("E", {"e": 5})
+    for document in (b"", b"\x03\x0a\x01X", b"\x08\x05", b"\x05\x0a", b"\xff"):
+        with pytest.raises(BadRecord):
+            read(document)
+
+
+def test_imports() -> None:
+    """From references, and theirs; two files may import the same one."""
+    part = 'syntax = "proto2"; package p; message P { required int32 a = 1; enum E { X = 0; } }'
+    middle = 'syntax = "proto3"; package n; import "part.proto"; message Mid { p.P.E e = 1; }'
+    schema = RegisteredSchema(
+        'syntax = "proto3"; package n; import "part.proto"; import "mid.proto"; message M { .p.P a = 1; Mid b = 2; }',
+        "PROTOBUF",
+        {
+            "part.proto": RegisteredSchema(part, "PROTOBUF"),
+            "mid.proto": registered(middle, part=part),
+        },
+    )
+    assert protobuf_reader(schema)(b"\0" + message(schema, {"a": {"a": 3}, "b": {}})).value == {
+        "a": {"a": 3},
+        "b": {"e": "X"},
+    }
+
+
+def test_a_serialized_descriptor() -> None:
+    """What some clients register in place of text, with whatever name it has."""
+    file = FileDescriptorProto(name="any.proto", package="n", syntax="proto3")
+    file.message_type.add(name="M").field.add(name="a", number=1, type=5)
+    schema = registered(base64.b64encode(file.SerializeToString()).decode())
+    assert protobuf_reader(schema)(b"\0\x08\x05").value == {"a": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("nonsense {", "line 1, column 0"),
+        ('{"type":"record"}', "no Protobuf schema"),
+        ("message A { int32 a = x; }", "no Protobuf schema"),
+        ("message A { int32 a = 0x10; }", "no Protobuf schema"),
+        ('syntax = "proto3"; message A { B b = 1; }', "cannot be loaded"),
+        ('edition = "2023"; message A {}', "edition"),
+        ('import "x.proto"; message A {}', "x.proto, which the registry does not name"),
+        ('import "google/type/money.proto"; message A {}', "google/type/money.proto"),
+        ("message A { optional group G = 1 { optional int32 b = 2; } }", "group"),
+        ("message A { oneof c { int32 a = 2; group G = 1 {} } }", "group"),
+        ('syntax = "proto3"; message A { B b = 1; message B { A a = 1; } }', "A contains itself"),
+        ('syntax = "proto3";', "does not have"),
+    ],
+)
+def test_schemas_that_no_table_has(text: str, why: str) -> None:
+    """Bad records, which say why."""
+    with pytest.raises(BadRecord, match=why):
+        protobuf_reader(registered(text))(b"\0")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [b"", b"\x80", b"\x01", b"\x02", b"\x03", b"\0\x08", b"\0\xff\xff", b"\0\x0a\x01\xff", b"\xff" * 5],
+)
+def test_documents_that_are_not_what_the_schema_says(document: bytes) -> None:
+    """Cut off, of no message, or with text that is none."""
+    with pytest.raises(BadRecord):
+        protobuf_reader(registered('syntax = "proto3"; message A { string a = 1; }'))(document)
+
+
+def test_a_date_that_is_none() -> None:
+    """Protobuf's dates may lack a part; Connect's may not."""
+    with pytest.raises(BadRecord, match="Protobuf schema says"):
+        read("google.type.Date a = 1;", {"a": {"year": 2024}}, head='import "google/type/date.proto";')
+
+
+def test_a_schema_of_another_kind() -> None:
+    """An Avro topic with the converter of Protobuf."""
+    with pytest.raises(BadRecord, match="AVRO"):
+        protobuf_reader(RegisteredSchema('"int"'))
