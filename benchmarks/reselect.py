@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from benchmarks.cpu import cpu_of
-from headrace.__main__ import look_for_cycles_seldom
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.events import Changes
 from headrace.core.fold import fold
 from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
+from headrace.runtime.cycles import look_for_cycles_seldom
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev import Stack

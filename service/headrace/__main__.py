@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import sys
@@ -22,6 +21,7 @@ from headrace.core.properties import parse_properties, properties_from_environme
 from headrace.rest.root import KAFKA_VERSION
 from headrace.runtime import log_format
 from headrace.runtime.config_providers import config_providers
+from headrace.runtime.cycles import look_for_cycles_seldom
 from headrace.service import Service, exit_after
 
 log = logging.getLogger("headrace")
@@ -179,13 +179,6 @@ def _parser() -> argparse.ArgumentParser:
         help='a connector: {"name": …, "config": {…}}, or its configuration alone with a name in it',
     )
     return parser
-
-
-def look_for_cycles_seldom() -> None:
-    """A record becomes a few short-lived objects, none of them in a cycle: looking for cycles after every 700 of them
-    costs a tenth of the decoding. What has been imported stays for good and need not be looked at again."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 def _configure_logging(level: str) -> None:
