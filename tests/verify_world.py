@@ -21,7 +21,7 @@ from headrace.core.schema import Field, Schema
 from headrace.core.verification import comparison
 from headrace.ports import LogPosition, TableOptions, TopicPartition
 from headrace.runtime.lake_progress import LakeProgress
-from headrace.runtime.table_pipeline import PipelineOptions
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.table_repair import Sink, TableRepair
 from headrace.runtime.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, VerifyOptions
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource

@@ -23,8 +23,8 @@ from headrace.core.reselect_options import ReselectOptions
 from headrace.core.schema import Schema
 from headrace.ports import TopicPartition
 from headrace.runtime.history_pipeline import HistoryPipeline
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import PipelineOptions
 
 Row = tuple[Any, ...]
 Write = Callable[..., None]

@@ -20,8 +20,9 @@ from headrace.core.combine import combine
 from headrace.core.events import Actions, CellState, Changes, Operation, RowVersion
 from headrace.core.reselect_options import ReselectOptions
 from headrace.ports import Commit, LakeTable, MergeCounts
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+from headrace.runtime.table_pipeline import TablePipeline
 
 RETENTION = 7 * DAY
 

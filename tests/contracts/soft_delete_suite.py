@@ -20,8 +20,9 @@ from headrace.core.errors import Fatal
 from headrace.core.events import Operation, RowVersion
 from headrace.core.reselect_options import ReselectOptions
 from headrace.ports import LakeTable
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+from headrace.runtime.table_pipeline import TablePipeline
 
 Rows = Callable[[], dict[int, tuple[Any, ...]]]
 

@@ -17,8 +17,9 @@ from headrace.core.column_defaults import ColumnDefault, ColumnDefaults
 from headrace.core.events import CellState, Operation, RowVersion
 from headrace.core.reselect_options import ReselectOptions
 from headrace.ports import Commit, LakeTable, TableOptions
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+from headrace.runtime.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
 BEFORE = (("id", "int32"), ("a", "int32"))

@@ -13,8 +13,8 @@ from headrace.core.events import CellState, Operation, RowVersion
 from headrace.core.reselect_options import ReselectOptions
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.history_pipeline import HistoryPipeline
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import PipelineOptions
 from headrace_connectors.memory import MemoryLakehouse
 
 LENGTH = 12

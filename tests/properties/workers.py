@@ -16,8 +16,9 @@ from headrace.core.batch import BatchManager, BatchPolicy
 from headrace.core.events import Actions, RowVersion
 from headrace.core.reselect_options import ReselectOptions
 from headrace.ports import Commit, Lakehouse, LakeTable, MergeCounts, TableOptions, TopicPartition
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+from headrace.runtime.table_pipeline import TablePipeline
 
 COLUMNS = tuple(dict(BEGIN[1:] + NEW))
 

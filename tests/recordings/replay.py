@@ -22,8 +22,9 @@ from headrace.core.envelope import EnvelopeOptions
 from headrace.core.reselect_options import ReselectOptions
 from headrace.core.unavailable import Placeholder
 from headrace.ports import Commit, RowSource, TableOptions, TopicPartition
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+from headrace.runtime.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
 _NOW = 1_800_000_000_000_000  # microseconds; no tombstone of a test grows old

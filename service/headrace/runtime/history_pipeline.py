@@ -16,8 +16,8 @@ from headrace.core.fold import fold
 from headrace.core.history import History, history, history_schema, next_offsets, truncated, unread
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace.runtime import failpoints
+from headrace.runtime.pipeline_parts import PipelineOptions, PostProcessor, Stages
 from headrace.runtime.schema_evolution import evolve
-from headrace.runtime.table_pipeline import PipelineOptions, PostProcessor, Stages
 
 
 class HistoryPipeline:

@@ -12,7 +12,8 @@ from headrace.runtime.cassandra_pipeline import CassandraPipeline
 from headrace.runtime.clock import now
 from headrace.runtime.history_pipeline import HistoryPipeline
 from headrace.runtime.observation import Observer
-from headrace.runtime.table_pipeline import PipelineOptions, PostProcessor, TablePipeline
+from headrace.runtime.pipeline_parts import PipelineOptions, PostProcessor
+from headrace.runtime.table_pipeline import TablePipeline
 
 Pipeline = TablePipeline | HistoryPipeline | CassandraPipeline
 

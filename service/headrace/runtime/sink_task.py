@@ -50,10 +50,10 @@ from headrace.runtime.committed_offsets import CommittedOffsets
 from headrace.runtime.errant_reporter import ErrantReporter
 from headrace.runtime.kept_records import KeptRecords
 from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.pipelines import Pipeline, Pipelines
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.retry import retrying
-from headrace.runtime.table_pipeline import PipelineOptions
 
 log = logging.getLogger(__name__)
 

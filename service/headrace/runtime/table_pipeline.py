@@ -9,13 +9,10 @@ defect or a second writer, and stops the task.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -23,77 +20,27 @@ from headrace.core.actions import (
     lake_columns,
     open_rows,
     table_schema,
-    take_actions,
     with_absent_cells_kept,
     with_decided_gates,
-    with_nulls_for_absent_cells,
-    with_nulls_for_open_cells,
-    without_hollow_carries,
 )
 from headrace.core.column_defaults import ColumnDefaults, with_defaults
-from headrace.core.combine import remaining
 from headrace.core.conform import told
-from headrace.core.errors import Fatal
-from headrace.core.events import Actions, Changes, RowVersion, TableId, Truncate
-from headrace.core.fold import OPEN, fold
+from headrace.core.events import Actions, Changes, Truncate
+from headrace.core.fold import fold
 from headrace.core.keys import FLOOR_KEY, in_key_order
 from headrace.core.ranking import succeed
 from headrace.core.tombstones import taken_back
-from headrace.core.unresolved import SUPPLY, LeftOut, UnresolvedRows, left_out
+from headrace.core.unresolved import LeftOut, UnresolvedRows
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
+from headrace.runtime.exact_path import ExactPath, Unexplained
+from headrace.runtime.pipeline_parts import PipelineOptions, PostProcessor, Stages
 from headrace.runtime.schema_evolution import evolve
 from headrace.runtime.table_ledger import TableLedger
 
 log = logging.getLogger(__name__)
 
 _SETTLEMENTS = 3
-
-
-class Unexplained(Fatal):
-    """The merge did not do what the stored versions said it would: somebody else wrote in between."""
-
-
-class PostProcessor(Protocol):
-    """Fills the cells that the source left out (``runtime/post_processor.py``). Called in the table's thread."""
-
-    def folded(self, changes: Changes, actions: Actions) -> None:
-        """A batch was folded; the next call resolves what is left open."""
-
-    def resolve(self, actions: Actions) -> Actions:
-        """The actions with every cell decided: VALUE, NULL, UNCHANGED (keep) or CARRIED.
-
-        Raises UnresolvedRows for rows that may not be written so: they are left out, and the others come again.
-        """
-
-    def contradicted(self, table: TableId, kind: str, rows: int) -> None:
-        """Rows show that events before them never came."""
-
-    def committed(self, table: TableId) -> None:
-        """The table commit of the last ``resolve`` is durable."""
-
-    def failed(self, table: TableId) -> None:
-        """It is not, and the batch comes again."""
-
-    def truncated(self, table: TableId) -> None:
-        """All rows of the table are gone."""
-
-
-class Stages(Protocol):
-    """Where the time goes: ``stages("fold")`` measures what its block does."""
-
-    def __call__(self, stage: str) -> AbstractContextManager[None]:
-        """Measure one stage of one batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineOptions:
-    """What the connector says about applying changes. Times in microseconds."""
-
-    unresolved_insert_mode: str = "auto"
-    evolve: bool = True
-    position_regression: int = 3_600_000_000
-    tombstone_retention: int = 7 * 86_400_000_000
 
 
 class TablePipeline:
@@ -115,7 +62,8 @@ class TablePipeline:
         self._now = now
         self._stages = stages
         self._ledger = TableLedger(table, now, options.tombstone_retention)
-        self._left_out: list[LeftOut] = []
+        self._exact = ExactPath(name, self._ledger, post_processor, self._resolve, options, stages)
+        self._left_out: Sequence[LeftOut] = ()
 
     def prepare(self) -> bool:
         """Read the ledger where it is not known; whether that was so.
@@ -133,7 +81,7 @@ class TablePipeline:
         error does not apply a second time.
         """
         self.prepare()
-        self._left_out = []
+        self._left_out = ()
         try:
             if isinstance(content, Truncate):
                 self._truncate(content, commit)
@@ -289,84 +237,17 @@ class TablePipeline:
         again(self._settle_once, changes, actions, commit)
 
     def _settle_once(self, changes: Changes, actions: Actions, commit: Commit) -> None:
-        self._left_out = []
         with self._stages("settle"):
             stored = {} if self._table.schema() is None else self._table.stored(actions)
-            self._refuse_regression(changes, stored)
-        rest = self._settled(changes, stored)
+            self._exact.refuse_regression(changes, stored)
+        rest, self._left_out = self._exact.settled(changes, stored)
         if self._left_out:
             self._record_tombstones(rest)  # of deletes that a change which was left out stood on
         if len(rest) == 0:
             return
         rest = with_decided_gates(rest, stored)
         counts = self._merge(rest, commit)
-        self._refuse_unexplained(rest, counts, stored)
-
-    def _settled(self, changes: Changes, stored: Mapping[str, RowVersion]) -> Actions:
-        """What is left to be written, complete; rows that cannot be completed are left out, if the options say so."""
-        while True:
-            with self._stages("settle"):
-                rest = fold(changes, self._ledger.known, stored)
-            standing = _standing(rest, stored)
-            rest = take_actions(rest, np.flatnonzero(~rest.delete | standing)) if _droppable(rest) else rest
-            rest = without_hollow_carries(rest, _standing(rest, stored))
-            try:
-                return self._decide_open_cells(self._resolve(rest), _standing(rest, stored))
-            except UnresolvedRows as error:
-                self._post_processor.failed(changes.table)
-                changes = self._without_unresolved(changes, rest, stored, error)
-
-    def _without_unresolved(
-        self, changes: Changes, rest: Actions, stored: Mapping[str, RowVersion], error: UnresolvedRows
-    ) -> Changes:
-        columns = {rest.key[index].as_py(): names for index, names in error.columns.items()}
-        gone = left_out(changes, columns, self._ledger.known, stored, str(error))
-        self._left_out += gone.values()
-        return remaining(changes, gone)
-
-    def _refuse_regression(self, changes: Changes, stored: Mapping[str, RowVersion]) -> None:
-        """Events far newer than a row with a higher position: the source's positions have started again (2.6)."""
-        for index, key in enumerate(changes.key.to_pylist()):
-            row, event = stored.get(key), changes.version.row(index)
-            if row is None or not event.position or event.position >= row.position:
-                continue
-            if event.source_time - row.source_time > self._options.position_regression:
-                raise Fatal(
-                    f"{self._name}: {_place(event)} has position {event.position.decode()}, the stored row has "
-                    f"{row.position.decode()} although it is older by "
-                    f"{(event.source_time - row.source_time) // 1_000_000} s: the source's positions seem to have "
-                    "started again; after a failover or restore raise source.position.epoch by one, otherwise raise "
-                    "source.position.regression.ms"
-                )
-
-    def _decide_open_cells(self, rest: Actions, standing: npt.NDArray[np.bool_]) -> Actions:
-        """``reselect.unresolved.insert.mode``: cells without a value and without a stored row to keep them from."""
-        rest = with_nulls_for_absent_cells(rest, standing)
-        hollow = open_rows(rest, standing)
-        if not hollow.any():
-            return rest
-        self._post_processor.contradicted(rest.table, "update_without_create", int((hollow & ~rest.fresh).sum()))
-        if self._options.unresolved_insert_mode == "null":
-            return with_nulls_for_open_cells(rest, hollow)
-        if self._options.unresolved_insert_mode == "dlq":
-            columns = {index: _open_columns(rest, index) for index in np.flatnonzero(hollow).tolist()}
-            raise UnresolvedRows(f"the row is not in {self._name}, and nothing could supply them; {SUPPLY}", columns)
-        index = int(np.flatnonzero(hollow)[0])
-        event = rest.version.row(index)
-        raise Fatal(
-            f"{self._name}: {_place(event)} leaves out column(s) {', '.join(_open_columns(rest, index))} of a row "
-            f"that is not in the table, and nothing could supply them; {SUPPLY}"
-        )
-
-    def _refuse_unexplained(self, rest: Actions, counts: MergeCounts, stored: Mapping[str, RowVersion]) -> None:
-        upserts = int((~rest.delete).sum())
-        deletes = int((rest.delete & _standing(rest, stored)).sum())
-        if (counts.upserted, counts.deleted) != (upserts, deletes):
-            raise Unexplained(
-                f"{self._name}: {upserts} upserts and {deletes} deletes were due, {counts.upserted} and "
-                f"{counts.deleted} applied, and no rule explains the difference: another writer may work on this "
-                "table; make sure that nobody else writes it, then restart the task"
-            )
+        self._exact.refuse_unexplained(rest, counts, stored)
 
 
 def _all_applied(actions: Actions, counts: MergeCounts) -> bool:
@@ -381,23 +262,3 @@ def _all_applied(actions: Actions, counts: MergeCounts) -> bool:
     upserts = int((~actions.delete).sum())
     missing = int(actions.delete.sum()) - counts.deleted
     return counts.upserted == upserts and missing <= int((actions.delete & actions.fresh).sum())
-
-
-def _standing(actions: Actions, stored: Mapping[str, RowVersion]) -> npt.NDArray[np.bool_]:
-    """Which actions have a stored row."""
-    return np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
-
-
-def _droppable(rest: Actions) -> bool:
-    """Deletes of absent rows can be left out, unless a row carries cells: then indexes must stay as they are."""
-    return bool((rest.carry_from < 0).all())
-
-
-def _place(event: RowVersion) -> str:
-    return f"{event.topic}-{event.partition} at offset {event.offset}"
-
-
-def _open_columns(actions: Actions, index: int) -> tuple[str, ...]:
-    return tuple(
-        column.name for column in actions.columns if column.states is not None and column.states[index] in OPEN
-    )

@@ -22,8 +22,10 @@ from headrace.core.keys import canonical_keys
 from headrace.core.repair import Repair, overtaken, repair_changes
 from headrace.core.verification import VERSION, Verdict, Where
 from headrace.ports import Commit
+from headrace.runtime.exact_path import Unexplained
 from headrace.runtime.lake_progress import Offsets
-from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline, Unexplained
+from headrace.runtime.pipeline_parts import PipelineOptions
+from headrace.runtime.table_pipeline import TablePipeline
 from headrace.runtime.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, key_digests, under
 
 _NO_BATCH = 0

@@ -26,10 +26,10 @@ from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, 
 from headrace.runtime.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
 from headrace.runtime.database_router import DatabaseRouter
 from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
 from headrace.runtime.source_reader import NoMetrics, ReselectMetrics
-from headrace.runtime.table_pipeline import PipelineOptions
 
 
 class Feeds(Protocol):

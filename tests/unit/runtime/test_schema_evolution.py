@@ -20,8 +20,9 @@ from headrace.core.schema import Field, Schema
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.cassandra_pipeline import CassandraPipeline
 from headrace.runtime.history_pipeline import HistoryPipeline
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import PipelineOptions, TablePipeline
+from headrace.runtime.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse, MemoryTable
 
 COMMIT = Commit(1, "sink", "connect-sink", {})

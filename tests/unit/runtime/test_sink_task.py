@@ -35,9 +35,9 @@ from headrace.ports import Chunk, Commit, TableOptions, TopicPartition
 from headrace.runtime import retry, sink_task
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
-from headrace.runtime.table_pipeline import PipelineOptions
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds

@@ -1,0 +1,134 @@
+"""A batch folded once more, against the stored versions of its rows, event by event (``merge.md`` section 5).
+
+The fast path (``table_pipeline.py``) asks for it where the counts of its merge leave anything open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.actions import (
+    open_rows,
+    take_actions,
+    with_nulls_for_absent_cells,
+    with_nulls_for_open_cells,
+    without_hollow_carries,
+)
+from headrace.core.combine import remaining
+from headrace.core.errors import Fatal
+from headrace.core.events import Actions, Changes, RowVersion
+from headrace.core.fold import OPEN, fold
+from headrace.core.unresolved import SUPPLY, LeftOut, UnresolvedRows, left_out
+from headrace.ports import MergeCounts
+from headrace.runtime.pipeline_parts import PipelineOptions, PostProcessor, Stages
+from headrace.runtime.table_ledger import TableLedger
+
+
+class Unexplained(Fatal):
+    """The merge did not do what the stored versions said it would: somebody else wrote in between."""
+
+
+class ExactPath:
+    """Says what of a batch is left to be written to one table; ``resolve`` completes rows as on the fast path."""
+
+    def __init__(
+        self,
+        name: str,
+        ledger: TableLedger,
+        post_processor: PostProcessor,
+        resolve: Callable[[Actions], Actions],
+        options: PipelineOptions,
+        stages: Stages,
+    ) -> None:
+        self._name = name
+        self._ledger = ledger
+        self._post_processor = post_processor
+        self._resolve = resolve
+        self._options = options
+        self._stages = stages
+
+    def settled(self, changes: Changes, stored: Mapping[str, RowVersion]) -> tuple[Actions, Sequence[LeftOut]]:
+        """What is left to be written, complete; rows that cannot be completed are left out, if the options say so."""
+        gone: list[LeftOut] = []
+        while True:
+            with self._stages("settle"):
+                rest = fold(changes, self._ledger.known, stored)
+            standing = _standing(rest, stored)
+            rest = take_actions(rest, np.flatnonzero(~rest.delete | standing)) if _droppable(rest) else rest
+            rest = without_hollow_carries(rest, _standing(rest, stored))
+            try:
+                return self._decide_open_cells(self._resolve(rest), _standing(rest, stored)), gone
+            except UnresolvedRows as error:
+                self._post_processor.failed(changes.table)
+                columns = {rest.key[index].as_py(): names for index, names in error.columns.items()}
+                unresolved = left_out(changes, columns, self._ledger.known, stored, str(error))
+                gone += unresolved.values()
+                changes = remaining(changes, unresolved)
+
+    def refuse_regression(self, changes: Changes, stored: Mapping[str, RowVersion]) -> None:
+        """Events far newer than a row with a higher position: the source's positions have started again (2.6)."""
+        for index, key in enumerate(changes.key.to_pylist()):
+            row, event = stored.get(key), changes.version.row(index)
+            if row is None or not event.position or event.position >= row.position:
+                continue
+            if event.source_time - row.source_time > self._options.position_regression:
+                raise Fatal(
+                    f"{self._name}: {_place(event)} has position {event.position.decode()}, the stored row has "
+                    f"{row.position.decode()} although it is older by "
+                    f"{(event.source_time - row.source_time) // 1_000_000} s: the source's positions seem to have "
+                    "started again; after a failover or restore raise source.position.epoch by one, otherwise raise "
+                    "source.position.regression.ms"
+                )
+
+    def _decide_open_cells(self, rest: Actions, standing: npt.NDArray[np.bool_]) -> Actions:
+        """``reselect.unresolved.insert.mode``: cells without a value and without a stored row to keep them from."""
+        rest = with_nulls_for_absent_cells(rest, standing)
+        hollow = open_rows(rest, standing)
+        if not hollow.any():
+            return rest
+        self._post_processor.contradicted(rest.table, "update_without_create", int((hollow & ~rest.fresh).sum()))
+        if self._options.unresolved_insert_mode == "null":
+            return with_nulls_for_open_cells(rest, hollow)
+        if self._options.unresolved_insert_mode == "dlq":
+            columns = {index: _open_columns(rest, index) for index in np.flatnonzero(hollow).tolist()}
+            raise UnresolvedRows(f"the row is not in {self._name}, and nothing could supply them; {SUPPLY}", columns)
+        index = int(np.flatnonzero(hollow)[0])
+        event = rest.version.row(index)
+        raise Fatal(
+            f"{self._name}: {_place(event)} leaves out column(s) {', '.join(_open_columns(rest, index))} of a row "
+            f"that is not in the table, and nothing could supply them; {SUPPLY}"
+        )
+
+    def refuse_unexplained(self, rest: Actions, counts: MergeCounts, stored: Mapping[str, RowVersion]) -> None:
+        """Raise Unexplained where a merge of ``rest`` did not apply all of it."""
+        upserts = int((~rest.delete).sum())
+        deletes = int((rest.delete & _standing(rest, stored)).sum())
+        if (counts.upserted, counts.deleted) != (upserts, deletes):
+            raise Unexplained(
+                f"{self._name}: {upserts} upserts and {deletes} deletes were due, {counts.upserted} and "
+                f"{counts.deleted} applied, and no rule explains the difference: another writer may work on this "
+                "table; make sure that nobody else writes it, then restart the task"
+            )
+
+
+def _standing(actions: Actions, stored: Mapping[str, RowVersion]) -> npt.NDArray[np.bool_]:
+    """Which actions have a stored row."""
+    return np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
+
+
+def _droppable(rest: Actions) -> bool:
+    """Deletes of absent rows can be left out, unless a row carries cells: then indexes must stay as they are."""
+    return bool((rest.carry_from < 0).all())
+
+
+def _place(event: RowVersion) -> str:
+    return f"{event.topic}-{event.partition} at offset {event.offset}"
+
+
+def _open_columns(actions: Actions, index: int) -> tuple[str, ...]:
+    return tuple(
+        column.name for column in actions.columns if column.states is not None and column.states[index] in OPEN
+    )
