@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 from urllib.parse import quote
 
+import msgspec
 from cachetools import LRUCache
 
 from headrace.core.connect_data import SchemaAndValue
@@ -109,7 +110,7 @@ class RegistryConverter:
         reader = self._readers.get(schema_id)
         if reader is None:
             reader = self._readers[schema_id] = self._compile(self._registry.fetch(schema_id))
-        if len(payload) < len(document):
+        if len(payload) < len(document) and document.endswith(payload):
             self._prefix, self._reader = document[: len(document) - len(payload)], reader
         return reader(payload)
 
@@ -168,6 +169,35 @@ def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
         return SchemaId(use_id or IdKind.CONTENT_ID, int.from_bytes(document[1:5], "big")), document[5:]
 
     return Framing(frozenset((*kinds, content_hash, artifact[1], encoding)), framing)
+
+
+class _Wrapped(msgspec.Struct):
+    schema_id: int = msgspec.field(name="schemaId")
+    payload: msgspec.Raw
+
+
+_wrapped = msgspec.json.Decoder(_Wrapped)
+
+
+def wrapped_framing(side: str, use_id: IdKind) -> Framing:
+    """The form of Apicurio's ``ExtJsonConverter``: a JSON object of id and payload, where ``use_id`` says of which.
+
+    Documents that are none are taken for the form of ids before them, which that converter has as well.
+    """
+    before = apicurio_framing(side, use_id)
+
+    def framing(document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
+        if document[:1] != b"{":
+            return before(document, headers)
+        try:
+            wrapped = _wrapped.decode(document)
+        except msgspec.DecodeError as error:
+            raise BadRecord(
+                "the document is no JSON object of schemaId and payload, as ExtJsonConverter's are"
+            ) from error
+        return SchemaId(use_id, wrapped.schema_id), bytes(wrapped.payload)
+
+    return Framing(before.headers, framing)
 
 
 def _version(group: str, artifact: str, version: str) -> SchemaId:

@@ -30,6 +30,7 @@ from headrace.core.registered import (
     SchemaRegistry,
     apicurio_framing,
     confluent_framing,
+    wrapped_framing,
 )
 from headrace.core.simple_converters import SIMPLE_CONVERTERS
 
@@ -42,6 +43,7 @@ _READERS: Mapping[str, Compile] = {
     APICURIO_JSON: connect_json_reader,
 }
 _APICURIO = (APICURIO_AVRO, APICURIO_JSON, APICURIO_PROTOBUF)
+_URL = "apicurio.registry.url"
 STAGES = {"key": Stage.KEY_CONVERTER, "value": Stage.VALUE_CONVERTER}
 
 OpenRegistry = Callable[[str, Mapping[str, str]], SchemaRegistry]
@@ -98,4 +100,7 @@ def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:
     if name not in _APICURIO:
         return confluent_framing(side)
     kinds = {kind.lower(): kind for kind in IdKind}
-    return apicurio_framing(side, kinds.get(options.get("apicurio.registry.use-id", "").strip().lower()))
+    use_id = kinds.get(options.get("apicurio.registry.use-id", "").strip().lower())
+    if name == APICURIO_JSON:  # whose documents do not tell, and whose version 2 wrote the one and 3 the other
+        return wrapped_framing(side, use_id or (IdKind.CONTENT_ID if "/v3" in options[_URL] else IdKind.GLOBAL_ID))
+    return apicurio_framing(side, use_id)

@@ -110,6 +110,34 @@ def test_json_with_schemas_in_a_registry(name: str, option: str, document: bytes
     assert conversion.key.to_connect_data(document + b"2", ()) == SchemaAndValue(Schema("int32"), 2)
 
 
+@pytest.mark.parametrize(
+    ("version", "use_id", "asked"),
+    [("v2", "", "globalId 7"), ("v3", "", "contentId 7"), ("v2", "contentId", "contentId 7")],
+)
+def test_documents_of_apicurios_json_converter(version: str, use_id: str, asked: str) -> None:
+    """The id and the payload stand in one object; what the id counts follows from the API, unless it is said."""
+
+    class Json(Registry):
+        def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+            self.asked.append(schema_id)
+            return RegisteredSchema('{"type":"struct","fields":[{"type":"int32","field":"id"}]}')
+
+    given = {**MINIMAL, "value.converter": "io.apicurio.registry.utils.converter.ExtJsonConverter"}
+    given["value.converter.apicurio.registry.url"] = f"http://r/apis/registry/{version}"
+    if use_id:
+        given["value.converter.apicurio.registry.use-id"] = use_id
+    registry = Json("", {})
+    conversion = open_conversion(sink_connector_config(given, DEFAULTS), lambda kind, options: registry)
+    assert conversion.value is not None
+    for number in (1, 2):
+        document = b'{"schemaId":7,"payload":{"id":%d}}' % number
+        assert conversion.value.to_connect_data(document, ()).value == {"id": number}
+    assert list(map(str, registry.asked)) == [asked]
+    for wrong in (b'{"payload":{}}', b"{", b'{"schemaId":"x","payload":{}}'):
+        with pytest.raises(BadRecord, match="schemaId"):
+            conversion.value.to_connect_data(wrong, ())
+
+
 class Protobuf:
     """Knows one schema under every id."""
 
