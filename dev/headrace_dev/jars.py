@@ -85,30 +85,30 @@ def pin() -> None:
     lines = []
     for bundle in sorted(BUNDLES):
         with _locked(), tempfile.TemporaryDirectory() as target:
-            _fetch(bundle, 0, Path(target))
+            fetch(bundle, BUNDLES[bundle], Path(target))
             lines += [f"{_sha256(path)}  {bundle}/{path.name}" for path in sorted(Path(target).iterdir())]
     PINS.write_text("\n".join(lines) + "\n")
 
 
+@retry(stop=stop_after_attempt(3), wait=wait_exponential(max=10), reraise=True)
+def fetch(name: str, artifacts: Sequence[Artifact], target: Path, expected: int = 0) -> None:
+    """Let Ivy copy artifacts and what they need into ``target``; the network gets three attempts."""
+    with tempfile.TemporaryDirectory() as scratch:
+        module = Path(scratch, "ivy.xml")
+        module.write_bytes(_ivy_module(name, artifacts))
+        command = [java(), "-Xmx256m", "-jar", str(_ivy_jar()), "-cache", str(cache_folder() / "ivy")]
+        command += ["-ivy", str(module), "-confs", "default", "-retrieve", f"{target}/{_FILE_NAME}"]
+        output = _run_with_progress(command, f"fetching {name}", expected)
+    if not any(target.iterdir()):
+        raise FetchError(f"Ivy could not fetch {name} from Maven Central:\n{''.join(output[-15:])}")
+
+
 def _fetch_checked(bundle: str, pins: Mapping[str, str], target: Path) -> None:
-    _fetch(bundle, len(pins), target)
+    fetch(bundle, BUNDLES[bundle], target, len(pins))
     got = {path.name: _sha256(path) for path in target.iterdir()}
     wrong = sorted(name for name in got.keys() | pins.keys() if got.get(name) != pins.get(name))
     if wrong:
         raise FetchError(f"{bundle}: {', '.join(wrong)} not as pinned in {PINS.name}; 'make lock' pins anew")
-
-
-@retry(stop=stop_after_attempt(3), wait=wait_exponential(max=10), reraise=True)
-def _fetch(bundle: str, expected: int, target: Path) -> None:
-    """Let Ivy copy the bundle's files into ``target``; the network gets three attempts."""
-    with tempfile.TemporaryDirectory() as scratch:
-        module = Path(scratch, "ivy.xml")
-        module.write_bytes(_ivy_module(bundle, BUNDLES[bundle]))
-        command = [java(), "-Xmx256m", "-jar", str(_ivy_jar()), "-cache", str(cache_folder() / "ivy")]
-        command += ["-ivy", str(module), "-confs", "default", "-retrieve", f"{target}/{_FILE_NAME}"]
-        output = _run_with_progress(command, f"fetching {bundle}", expected)
-    if not any(target.iterdir()):
-        raise FetchError(f"Ivy could not fetch {bundle} from Maven Central:\n{''.join(output[-15:])}")
 
 
 def _run_with_progress(command: Sequence[str], title: str, expected: int) -> list[str]:

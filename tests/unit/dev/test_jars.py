@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from headrace_dev import jars
-from headrace_dev.versions import BUNDLES
+from headrace_dev.versions import BUNDLES, Artifact
 
 
 @pytest.fixture
@@ -20,11 +21,11 @@ def delivery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes
     monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(jars, "PINS", pins)
 
-    def fetch(bundle: str, expected: int, target: Path) -> None:
+    def fetch(bundle: str, artifacts: Sequence[Artifact], target: Path, expected: int = 0) -> None:
         for name, body in files.items():
             (target / name).write_bytes(body)
 
-    monkeypatch.setattr(jars, "_fetch", fetch)
+    monkeypatch.setattr(jars, "fetch", fetch)
     return files
 
 

@@ -1,0 +1,72 @@
+"""What Apicurio's serializers wrote (``tests/fixtures/serializers/record.py``), read again: every form."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.core.avro import avro_reader
+from headrace.core.errors import BadRecord
+from headrace.core.json_schema import connect_json_reader, json_schema_reader
+from headrace.core.protobuf import named_protobuf_reader
+from headrace.core.registered import (
+    IdKind,
+    Read,
+    RegisteredSchema,
+    RegistryConverter,
+    SchemaId,
+    apicurio_framing,
+    wrapped_framing,
+)
+
+RECORDED = json.loads((Path(__file__).parents[2] / "fixtures" / "serializers" / "recorded.json").read_text())
+CASES = {case["name"]: case for case in RECORDED["cases"]}
+ROW = {"id": 7, "name": "Zange ä", "at": 1709209815250}
+READERS: dict[str, Callable[[RegisteredSchema], Read]] = {
+    "avro": avro_reader,
+    "avro converter": avro_reader,
+    "json converter": connect_json_reader,
+    "json": lambda registered: json_schema_reader(RegisteredSchema(registered.text, "JSON")),
+    "protobuf": named_protobuf_reader,
+}
+PLAIN = "org.apache.kafka.connect.data.Timestamp"
+
+
+class Registry:
+    """The registry as it was then."""
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        return RegisteredSchema(RECORDED["schemas"][schema_id.kind][str(schema_id.value)])
+
+
+def read(name: str) -> Any:
+    """The Connect data of a case."""
+    case = CASES[name]
+    kind, _, form = name.partition(", ")
+    use_id = IdKind.CONTENT_ID if form == "content ids" else None  # what eight bytes count, nobody can tell
+    side = "key" if form.endswith("of a key") else "value"
+    framing = apicurio_framing(side, use_id)
+    if kind == "json converter":
+        framing = wrapped_framing(side, IdKind.GLOBAL_ID)  # whatever its options are
+    converter = RegistryConverter(Registry(), framing, READERS[kind])
+    headers = [(header, base64.b64decode(value)) for header, value in case["headers"]]
+    return converter.to_connect_data(base64.b64decode(case["document"]), headers)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "avro, as JSON"])
+def test_a_row_is_the_same_in_each_form(name: str) -> None:
+    """With its timestamp as one, but in plain JSON Schema, which has none."""
+    data = read(name)
+    assert data.value == ROW
+    assert data.schema.field("at").name == (None if name.startswith("json,") else PLAIN)
+
+
+def test_avro_as_json_is_refused() -> None:
+    """By what its header says."""
+    with pytest.raises(BadRecord, match="BINARY"):
+        read("avro, as JSON")
