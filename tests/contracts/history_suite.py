@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from contracts.lake_actions import commit, text
-from contracts.lake_table_suite import ITEM, NOW, LakeHarness, apply, item
+from contracts.lake_harness import ITEM, NOW, LakeHarness, apply, item
 from properties.columns import changes_of, table_id
 from properties.reference_model import Event
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from contracts.lake_actions import commit, text
-from contracts.lake_table_suite import DAY, NOW, LakeHarness
+from contracts.lake_harness import DAY, NOW, LakeHarness
 from properties.columns import changes_of, pieces_of
 from properties.reference_model import Event
 

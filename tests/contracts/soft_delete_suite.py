@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from contracts.lake_actions import CARRY, KEEP, TOPIC, Row, actions, commit, delete, text
-from contracts.lake_table_suite import ITEM, NOW, LakeHarness, apply, item, items
+from contracts.lake_harness import ITEM, NOW, LakeHarness, apply, item, items
 from contracts.pipeline_suite import event
 from properties.columns import changes_of
 

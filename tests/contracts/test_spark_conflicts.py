@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from contracts.lake_actions import delete
-from contracts.lake_table_suite import ITEM, apply, item
+from contracts.lake_harness import ITEM, apply, item
 from fix_spark import Warehouse
 
 from headrace.ports import TableOptions

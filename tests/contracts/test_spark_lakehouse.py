@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from contracts.history_suite import HistorySuite
 from contracts.lake_actions import Row, actions, commit, delete
-from contracts.lake_table_suite import ITEM, LakeTableSuite, apply, item
+from contracts.lake_harness import ITEM, apply, item
+from contracts.lake_table_suite import LakeTableSuite
 from contracts.pipeline_suite import LeftOutSuite, PipelineSuite
 from contracts.soft_delete_suite import SoftDeleteSuite
 from delta_tables import delta_rows, delta_table

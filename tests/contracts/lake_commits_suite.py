@@ -1,0 +1,113 @@
+"""What a commit says of itself, what outlives it, and how its rows are read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from contracts.lake_actions import TOPIC, Row, actions, commit, text
+from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, apply, item, items
+
+from headrace.ports import Commit, LakeTable, TopicPartition
+from headrace_connectors.lakehouse import upkeep
+
+
+class LakeCommitsSuite(LakeFixtures):
+    """Run as a part of ``LakeTableSuite``."""
+
+    def test_a_commit_says_what_it_is(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Batch, connector, group, offsets, watermark and format version stand in the newest commit."""
+        table.merge(items(item(1, position=11)), commit(12, **{"shop.public.item": 40, 'it\'s "odd"': 7}))
+        summary = dict(lake.summary(name))
+        assert json.loads(summary.pop("headrace.offsets")) == {
+            "shop.public.item": {"id": None, "offsets": {"0": 40}},
+            'it\'s "odd"': {"id": None, "offsets": {"0": 7}},
+        }
+        assert {key: value for key, value in summary.items() if key != "headrace.write-id"} == {
+            "headrace.format-version": "1",
+            "headrace.batch-id": "12",
+            "headrace.connector": "sink",
+            "headrace.group": "connect-sink",
+            "headrace.watermark": "17",
+        }
+
+    def test_a_commit_without_a_group_says_nothing_of_offsets(
+        self, lake: LakeHarness, name: str, table: LakeTable
+    ) -> None:
+        """Where the group stands is told by the commit before it."""
+        table.merge(items(item(1, position=11)), commit(12, **{TOPIC: 40}))
+        table.merge(items(item(1, "mended", position=12)), Commit(0, "sink"))
+        assert set(lake.summary(name)) - {"headrace.write-id"} == {"headrace.format-version", "headrace.connector"}
+        assert table.offsets("connect-sink") == {TopicPartition(TOPIC, 0): 40}
+
+    def test_upkeep_changes_no_row(self, table: LakeTable, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Commits with upkeep between them: the rows are those of the last."""
+        monkeypatch.setattr(upkeep, "FILES_UNTIL_COMPACTION", 4)  # which two commits make
+        for position in (11, 12, 13):
+            apply(table, item(1, f"n{position}", position=position), item(position, position=1))
+            table.maintain(NOW, 7 * DAY)
+        assert rows() == {1: ("n13", "o", 1)} | dict.fromkeys((11, 12, 13), ("n", "o", 1))
+
+    def test_a_restart_reads_what_was_written(self, lake: LakeHarness, name: str, table: LakeTable, rows: Any) -> None:
+        """A new handle knows schema, rows and gates of the old one."""
+        again = lake.open(name)
+        assert again.schema() == ITEM
+        assert apply(again, item(1, "x", position=10), item(2, "two", position=1)) == (1, 0)
+        assert set(rows()) == {1, 2}
+
+    def test_tables_are_written_side_by_side(self, lake: LakeHarness, unique: Callable[[str], str]) -> None:
+        """Each from a thread of its own, with its own commits."""
+        names = [unique("side") for _ in range(4)]
+
+        def write(name: str) -> int:
+            table = lake.open(name)
+            table.evolve(ITEM, ["id"])
+            for position in (1, 2):
+                table.merge(items(item(1, name, position=position)), commit(position, **{name: position}))
+            return 1
+
+        with ThreadPoolExecutor(len(names)) as pool:
+            assert sum(pool.map(write, names)) == len(names)
+        for name in names:
+            assert lake.read(name).column("name").to_pylist() == [name]
+            assert name in json.loads(lake.summary(name)["headrace.offsets"])
+
+    def test_a_scan_brings_every_row_once(self, table: LakeTable) -> None:
+        """All rows, in pieces of whatever size, with the columns that were asked for."""
+        apply(table, *(item(key, None, position=20 + key, at=key) for key in range(2, 30)))
+        pieces = list(table.scan(["name", "id"]))
+        assert all(piece.column_names == ["name", "id"] for piece in pieces)
+        rows = {row["id"]: row["name"] for piece in pieces for row in piece.to_pylist()}
+        assert sum(len(piece) for piece in pieces) == 29
+        assert rows == {1: "one", **dict.fromkeys(range(2, 30))}
+
+    def test_reading_by_key_brings_rows_with_their_versions(self, table: LakeTable) -> None:
+        """Only the rows that stand under the keys, own columns included."""
+        apply(table, item(2, position=11, at=11))
+        rows = table.read(pa.table({"id": pa.array([1, 9], pa.int64())}))
+        assert rows.column_names[: len(ITEM)] == ITEM.names
+        [row] = rows.to_pylist()
+        assert (row["id"], row["name"], row["qty"]) == (1, "one", 1)
+        assert (row["__headrace_position"].encode(), row["__headrace_offset"]) == (text(10), 10)
+
+    def test_a_table_that_is_not_there_has_no_rows(self, lake: LakeHarness, name: str) -> None:
+        """Nothing is scanned or read before the table exists."""
+        table = lake.open(name)
+        assert list(table.scan(["id"])) == []
+        assert len(table.read(pa.table({"id": pa.array([1], pa.int64())}))) == 0
+
+    def test_times_of_any_age_are_scanned_as_they_are(self, lake: LakeHarness, name: str) -> None:
+        """Infinity and years beyond what INT96 holds come back as the counts that they are."""
+        counts = [9223372036825200000, -(10**17), 0, None]
+        schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us")), ("z", pa.timestamp("us", tz="UTC"))])
+        table = lake.open(name)
+        table.evolve(schema, ["id"])
+        rows = [Row({"id": n, "at": count, "z": count}, position=n + 1, at=n) for n, count in enumerate(counts)]
+        table.merge(actions(schema, rows), commit())
+        found = pa.concat_tables(table.scan(["id", "at", "z"])).sort_by("id")
+        for column in ("at", "z"):
+            assert found[column].combine_chunks().view(pa.int64()).to_pylist() == counts

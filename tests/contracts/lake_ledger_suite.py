@@ -1,0 +1,119 @@
+"""What a table remembers beside its cells: versions of rows, tombstones, the floor of a truncate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from contracts.lake_actions import TOPIC, commit, text
+from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, Make, apply, item, items
+
+from headrace.core.events import RowVersion
+from headrace.ports import LakeTable
+
+
+class LakeLedgerSuite(LakeFixtures):
+    """Run as a part of ``LakeTableSuite``."""
+
+    def test_stored_tells_the_versions_of_rows_that_stand(self, made: Make) -> None:
+        """By the caller's own key texts; rows that are not there are not in it."""
+        table = made(item(2, position=7, at=70, partition=3, source_time=700))
+        assert table.stored(items(item(1), item(2), item(3))) == {
+            "1": RowVersion(text(10), TOPIC, 0, 10, 10),
+            "2": RowVersion(text(7), TOPIC, 3, 70, 700),
+        }
+
+    def test_own_columns_tell_where_a_row_comes_from(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Position, topic, partition, offset and source time; no position is a null."""
+        apply(table, item(2, at=5))
+        found = {row["id"]: row for row in lake.read(name).to_pylist()}
+        own = [column for column in found[1] if column.startswith("__headrace_")]
+        assert own == [f"__headrace_{what}" for what in ("position", "topic", "partition", "offset", "source_time")]
+        assert [found[1][column] for column in own[:4]] == [text(10).decode(), TOPIC, 0, 10]
+        assert found[2]["__headrace_position"] is None
+
+    def test_tombstones_are_there_after_a_restart(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """The ledger survives the handle; of two tombstones of a key the higher stands."""
+        low, high = RowVersion(text(3), TOPIC, 0, 3, 30), RowVersion(text(5), TOPIC, 1, 5, 50)
+        table.record_tombstones({"1": high, "": low}, NOW)
+        table.record_tombstones({"1": low, "2": RowVersion(b"", TOPIC, 0, 9, -(2**40))}, NOW)
+        table.record_tombstones({}, NOW)
+        expected = {"1": high, "": low, "2": RowVersion(b"", TOPIC, 0, 9, -(2**40))}
+        assert table.ledger() == expected
+        assert lake.open(name).ledger() == expected
+
+    def test_a_ledger_that_others_add_to_has_moved(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Until it is read again, whatever this handle adds itself, which alone does not move it."""
+        version = RowVersion(text(3), TOPIC, 0, 3, 30)
+        table.ledger()
+        table.record_tombstones({"1": version}, NOW)
+        assert not table.ledger_moved()
+        lake.open(name).record_tombstones({"2": version}, NOW)
+        assert table.ledger_moved()
+        table.record_tombstones({"3": version}, NOW)
+        assert table.ledger_moved()
+        assert set(table.ledger()) == {"1", "2", "3"}
+        assert not table.ledger_moved()
+
+    def test_a_new_table_has_no_tombstones(self, lake: LakeHarness, name: str) -> None:
+        """Before it exists, and when it has just been made."""
+        table = lake.open(name)
+        assert table.ledger() == {}
+        table.evolve(ITEM, ["id"])
+        assert table.ledger() == {}
+
+    def test_old_tombstones_are_forgotten_but_not_the_floor(self, table: LakeTable) -> None:
+        """Retention counts from when they were recorded."""
+        version = RowVersion(text(3), TOPIC, 0, 3, 30)
+        table.record_tombstones({"old": version, "": version}, NOW - 8 * DAY)
+        table.record_tombstones({"young": version}, NOW - 6 * DAY)
+        table.maintain(NOW, 7 * DAY)
+        assert table.ledger() == {"young": version, "": version}
+
+    def test_old_tombstones_are_forgotten_after_a_restart(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Also by a handle that has only read them."""
+        version = RowVersion(text(3), TOPIC, 0, 3, 30)
+        table.record_tombstones({"old": version}, NOW - 8 * DAY)
+        table.record_tombstones({"young": version}, NOW - 6 * DAY)
+        again = lake.open(name)
+        assert set(again.ledger()) == {"old", "young"}
+        again.maintain(NOW, 7 * DAY)
+        assert again.ledger() == {"young": version}
+
+    @pytest.mark.parametrize(
+        ("floor", "left"),
+        [
+            (RowVersion(text(10), TOPIC, 0, 999, 999), {1, 2, 3}),
+            (RowVersion(text(11), TOPIC, 0, 0, 0), {2}),
+            (RowVersion(b"", TOPIC, 0, 11, 11), {2, 3}),
+            (RowVersion(b"", TOPIC, 1, 0, 25), {2}),
+        ],
+    )
+    def test_truncate_removes_what_it_outranks(self, made: Make, rows: Any, floor: RowVersion, left: set[int]) -> None:
+        """By position if it has one, else by arrival; rows without a version go as well."""
+        table = made(item(2, position=30, at=30), item(3, position=10, at=20))
+        table.record_tombstones({"": floor}, NOW)
+        table.truncate(floor, commit())
+        assert set(rows()) == left
+
+    def test_nulls_of_older_rows_are_filled(self, made: Make, rows: Any) -> None:
+        """By position, by time where a row has none; what has a value keeps it, and versions stay as they are."""
+        reads = [item(4, note=None, at=4, source_time=14), item(5, note=None, at=5, source_time=15)]
+        table = made(item(2, note=None, position=14), item(3, note=None, position=15, source_time=1), *reads)
+        before = RowVersion(text(15), "schema", 0, 0, 15)
+        keys = items(*(item(key) for key in range(1, 6)))
+        versions = table.stored(keys)
+        for _ in range(2):
+            table.fill("note", pa.scalar("it's \\n"), before, commit())
+        found = {key: note for key, (_, note, _) in rows().items()}
+        assert found == {1: "note", 2: "it's \\n", 3: None, 4: "it's \\n", 5: None}
+        assert table.stored(keys) == versions
+
+    def test_truncate_of_a_table_without_rows(self, lake: LakeHarness, name: str, rows: Any) -> None:
+        """Nothing to remove is no error, and what comes later goes in."""
+        table = lake.open(name)
+        table.evolve(ITEM, ["id"])
+        table.truncate(RowVersion(text(5), TOPIC, 0, 5, 5), commit())
+        apply(table, item(1, position=6))
+        assert set(rows()) == {1}
