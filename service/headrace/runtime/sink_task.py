@@ -1,7 +1,7 @@
 """The way of a record, from a chunk of Kafka records to the commit of its offset.
 
     put      check the sequence -> decode (thread) -> bad records to the dead letter queue -> into the batch manager
-    _drain   per table: next batch -> TablePipeline.write (thread): fold, reselect, merge -> complete the batch;
+    _drain   per table: next batch -> BatchWriter -> TablePipeline.write (thread): fold, reselect, merge -> complete it;
              changes of rows that could not be completed to the dead letter queue
     _commit  the group's offsets, over chunks of which every table is durable
 
@@ -22,14 +22,12 @@ from functools import partial
 from itertools import repeat
 from typing import Any, TypeVar
 
-from tenacity import stop_after_delay
-
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
 from headrace.core.column_defaults import ColumnDefaults
 from headrace.core.conversion import Conversion
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.envelope_events import Errant
-from headrace.core.errors import Fenced, Stage
+from headrace.core.errors import Stage
 from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
 from headrace.core.sequence import ChunkSequence
@@ -38,29 +36,26 @@ from headrace.core.transforms.chain import Chain
 from headrace.core.unresolved import LeftOut
 from headrace.ports import (
     Chunk,
-    Commit,
     DeadLetterQueue,
     Feed,
     Lakehouse,
     TableOptions,
     TopicPartition,
 )
+from headrace.runtime.batch_writer import BatchWriter, partitions_of
 from headrace.runtime.chunk_decoder import ChunkDecoder
 from headrace.runtime.committed_offsets import CommittedOffsets
 from headrace.runtime.errant_reporter import ErrantReporter
 from headrace.runtime.kept_records import KeptRecords
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.pipelines import Pipeline, Pipelines
+from headrace.runtime.pipelines import Pipelines
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.retry import retrying
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-WRITE_PATIENCE = 15.0
-"""Seconds for which a write that fails for a passing reason is repeated before the task itself is started again."""
 COMMIT_INTERVAL = 5.0
 """Seconds after which offsets that moved without a batch, or could not be committed, are tried again."""
 
@@ -141,6 +136,9 @@ class SinkTask:
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
         self._offsets = CommittedOffsets(options.connector, feed, post_processor.settled, observer, self._in_thread)
+        self._writer = BatchWriter(
+            options.connector, options.group, self._pipelines, self._offsets, observer, self._in_thread
+        )
         self._assigned: set[str] = set()
         self._kept = KeptRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
@@ -312,7 +310,7 @@ class SinkTask:
         self._quiet.clear()
         self._throttle()
         try:
-            left_out = await self._write_with_patience(batch)
+            left_out = await self._writer.write(batch)
             if left_out is None:
                 self._gate_open = self._gate_open and epoch != self._sequence.epoch  # else until the next assignment
                 return
@@ -327,31 +325,6 @@ class SinkTask:
                 self._quiet.set()
             self._note_idle()
 
-    async def _write_with_patience(self, batch: Batch) -> Sequence[LeftOut] | None:
-        """Write a batch; None where it is left to another worker."""
-        retry = retrying(WRITE_PATIENCE / 3, partial(self._write_failed, batch))
-        started = time.monotonic()
-        pipeline = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
-        patient = retry.copy(stop=stop_after_delay(WRITE_PATIENCE))
-        left_out: Sequence[LeftOut] | None = await patient(self._write_once, pipeline, batch)
-        if left_out is not None:
-            self._observer.written(batch, time.monotonic() - started, time.time())
-        return left_out
-
-    async def _write_once(self, pipeline: Pipeline, batch: Batch) -> Sequence[LeftOut] | None:
-        if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
-            return None
-        commit = Commit(batch.id, self._options.connector, self._options.group, _partitions(batch.offsets))
-        return await self._in_thread(pipeline.write, batch.content, commit)
-
-    async def _still_ours(self, batch: Batch) -> bool:
-        try:
-            await self._offsets.confirm(_partitions(batch.offsets))
-        except Fenced as error:
-            log.warning("%s: %s is left to another worker: %s", self._options.connector, batch.table, error)
-            return False
-        return True
-
     async def _report_left_out(self, left_out: Sequence[LeftOut]) -> None:
         """Changes whose rows could not be completed go where bad records go, before any offset passes them."""
         for each in left_out:
@@ -359,10 +332,6 @@ class SinkTask:
             record = self._kept.record(partition, each.version.offset)
             await self._errants.report([record], [Errant(0, Stage.TASK_PUT, each.error)])
             self._post_processor.lost(*partition, each.version.offset)
-
-    def _write_failed(self, batch: Batch, error: BaseException) -> None:
-        self._observer.retried()
-        log.warning("%s: writing %s failed and is repeated: %s", self._options.connector, batch.table, error)
 
     def _note_idle(self) -> None:
         if self._failed or self._batches.idle:
@@ -377,8 +346,8 @@ class SinkTask:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def _moved(self, offsets: Mapping[object, int]) -> None:
-        self._offsets.moved(_partitions(offsets))
-        self._kept.forget(_partitions(offsets))
+        self._offsets.moved(partitions_of(offsets))
+        self._kept.forget(partitions_of(offsets))
 
     async def _commit_regularly(self) -> None:
         try:
@@ -406,7 +375,3 @@ class SinkTask:
 
 def _topics(chunk: Chunk, decoded: Decoded) -> Iterable[tuple[str, Piece]]:
     return zip(decoded.topics or repeat(chunk.partition.topic, len(decoded.pieces)), decoded.pieces, strict=True)
-
-
-def _partitions(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
-    return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}

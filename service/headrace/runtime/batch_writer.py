@@ -1,0 +1,79 @@
+"""Writes a task's batches: again while what fails may pass, and not where another worker owns them by now."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from tenacity import stop_after_delay
+
+from headrace.core.batch import Batch
+from headrace.core.errors import Fenced
+from headrace.core.unresolved import LeftOut
+from headrace.ports import Commit, TopicPartition
+from headrace.runtime.committed_offsets import CommittedOffsets, InThread
+from headrace.runtime.observation import Observer
+from headrace.runtime.pipelines import Pipeline, Pipelines
+from headrace.runtime.retry import retrying
+
+log = logging.getLogger(__name__)
+
+WRITE_PATIENCE = 15.0
+"""Seconds for which a write that fails for a passing reason is repeated before the task itself is started again."""
+
+
+class BatchWriter:
+    """The writes of one task; they run in threads, those of several tables side by side."""
+
+    def __init__(
+        self,
+        connector: str,
+        group: str,
+        pipelines: Pipelines,
+        offsets: CommittedOffsets,
+        observer: Observer,
+        in_thread: InThread,
+    ) -> None:
+        self._connector = connector
+        self._group = group
+        self._pipelines = pipelines
+        self._offsets = offsets
+        self._observer = observer
+        self._in_thread = in_thread
+
+    async def write(self, batch: Batch) -> Sequence[LeftOut] | None:
+        """Make a batch durable; the changes that were left out. None where the batch is left to another worker."""
+        retry = retrying(WRITE_PATIENCE / 3, partial(self._failed, batch))
+        started = time.monotonic()
+        pipeline = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
+        patient = retry.copy(stop=stop_after_delay(WRITE_PATIENCE))
+        left_out: Sequence[LeftOut] | None = await patient(self._write_once, pipeline, batch)
+        if left_out is not None:
+            self._observer.written(batch, time.monotonic() - started, time.time())
+        return left_out
+
+    async def _write_once(self, pipeline: Pipeline, batch: Batch) -> Sequence[LeftOut] | None:
+        if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
+            return None
+        commit = Commit(batch.id, self._connector, self._group, partitions_of(batch.offsets))
+        left_out: Sequence[LeftOut] = await self._in_thread(pipeline.write, batch.content, commit)
+        return left_out
+
+    async def _still_ours(self, batch: Batch) -> bool:
+        try:
+            await self._offsets.confirm(partitions_of(batch.offsets))
+        except Fenced as error:
+            log.warning("%s: %s is left to another worker: %s", self._connector, batch.table, error)
+            return False
+        return True
+
+    def _failed(self, batch: Batch, error: BaseException) -> None:
+        self._observer.retried()
+        log.warning("%s: writing %s failed and is repeated: %s", self._connector, batch.table, error)
+
+
+def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
+    """The offsets of Kafka's partitions: a batch manager takes any key."""
+    return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
