@@ -6,6 +6,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 export PYTHONPATH := dev:tests
 export PYTHONUNBUFFERED := 1
+# Python compiles what it imports once, not in each of the workers that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup jars system chart image lock demo run test unit check format bench cases chaos soak clean
@@ -17,7 +19,10 @@ demo: setup jars ## a shop database under live load, its tables in the lake, RES
 	$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
 
 test: setup jars ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
-	$(BIN)/pytest -m "not long"
+	$(BIN)/pytest -m "not long" $(SIDE_BY_SIDE)
+
+# Two processes, file by file (tests/fix_lanes.py): a test that waits for a start or a rebalance leaves its core to others.
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 unit: setup ## the tests that start nothing (under 10 s)
 	$(BIN)/pytest -q tests/unit

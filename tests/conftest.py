@@ -13,6 +13,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 pytest_plugins = [
     "fix_asyncio",
     "fix_cache",
+    "fix_lanes",
     "fix_spark",
     "fix_stack",
 ]
