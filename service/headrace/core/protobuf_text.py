@@ -7,6 +7,7 @@ by the language's rules. Of options those are kept that say how messages are rea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,7 @@ from headrace.core.protobuf_meta import encoded
 _META = ("(confluent.field_meta)", "(.confluent.field_meta)")
 _PARAMS = tuple(f"{each}.params" for each in _META)
 
+_TEXT_OR_COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
 _SCALARS = {
     name: getattr(FieldDescriptorProto, f"TYPE_{name.upper()}")
     for name in (
@@ -63,7 +65,12 @@ def _parsed(text: str) -> ast.File:
         reader.removeErrorListeners()
         reader.addErrorListener(_Refusing())
 
-    return Parser(setup_lexer=refuse, setup_parser=refuse).parse(text)
+    return Parser(setup_lexer=refuse, setup_parser=refuse).parse(_TEXT_OR_COMMENT.sub(_without_comment, text))
+
+
+def _without_comment(found: re.Match[str]) -> str:
+    """The parser takes comments between statements only; lines are kept, since errors name them."""
+    return found[1] or " " + "\n" * found[0].count("\n")
 
 
 def _file(parsed: ast.File, name: str) -> FileDescriptorProto:

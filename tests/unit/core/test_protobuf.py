@@ -317,6 +317,24 @@ def test_imports() -> None:
     }
 
 
+def test_comments_anywhere() -> None:
+    """Also within statements; what looks like one within a text is none, and errors still name the line."""
+    text = """syntax = /* of
+    version */ "proto3"; // three
+    message /**/ M { oneof /* a choice */ pick { // of
+      string url = 1 [json_name = "http://x", deprecated /* long ago */ = true];
+    } }"""
+    assert protobuf_reader(registered(text))(b"\0").value == {"pick_0": None}
+    with pytest.raises(BadRecord, match="line 5, column 7"):
+        protobuf_reader(registered(text + "}"))
+
+
+def test_names_that_are_words_of_the_language() -> None:
+    """They may be those of fields and messages."""
+    text = 'syntax = "proto3"; message group { int32 message = 1; string syntax = 2; bool optional = 3; }'
+    assert protobuf_reader(registered(text))(b"\0").value == {"message": 0, "syntax": "", "optional": False}
+
+
 def test_a_serialized_descriptor() -> None:
     """What some clients register in place of text, with whatever name it has."""
     file = FileDescriptorProto(name="any.proto", package="n", syntax="proto3")
