@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("service", "connectors")
 """What is copied; the rest of the tree is only looked at."""
 SEEN = ("dev", "tests", "pyproject.toml")
-PLACES = ("tests/reselect_cases", "tests/unit/runtime/test_sink_task.py")
+PLACES = ("tests/reselect_cases", "tests/unit/runtime/test_sink_task_cache.py")
 PASSED, FAILED, NOTHING = 0, 1, 5
 """pytest's exit statuses."""
 

@@ -1,0 +1,131 @@
+"""Tasks of one connector over a broker and a lakehouse in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from envelopes import change, key
+
+from headrace.core.batch import BatchPolicy
+from headrace.core.cache_rows import RowStore
+from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.conversion import Conversion
+from headrace.core.envelope import EnvelopeOptions
+from headrace.core.events import TableId
+from headrace.core.field_selection import FieldSelection
+from headrace.core.naming import TableNaming
+from headrace.core.reselect_options import ReselectOptions
+from headrace.core.schema import Field, Schema
+from headrace.core.transforms.chain import Chain
+from headrace.ports import TableOptions, TopicPartition
+from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.pipeline_parts import PipelineOptions
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
+from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
+from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+
+TOPIC = "shop.public.items"
+GROUP = "connect-items"
+FIRST = TopicPartition(TOPIC, 0)
+ITEMS = TableId("shop", "shop", "public", "items")
+INT, TEXT = SqlType(20, "pg_catalog", "int8"), SqlType(25, "pg_catalog", "text")
+
+
+@dataclass
+class Harness:
+    """A broker, a lakehouse, and tasks of one connector over them."""
+
+    broker: MemoryBroker
+    lakehouse: MemoryLakehouse
+    executor: ThreadPoolExecutor
+    failures: list[BaseException] = field(default_factory=list)
+    dead_letters: MemoryDeadLetterQueue | None = None
+
+    def task(
+        self,
+        number: int = 0,
+        *,
+        tolerate: bool = False,
+        linger: float = 0.0,
+        processor: ReselectColumnsPostProcessor | None = None,
+        history: bool = False,
+        fields: FieldSelection | None = None,
+        observer: Observer = NO_OBSERVER,
+        dead_letters: bool = False,
+        plain: bool = False,
+        transforms: Chain | None = None,
+        key_fields: tuple[str, ...] = (),
+        conversion: Conversion | None = None,
+        **logged: Any,
+    ) -> SinkTask:
+        options = SinkTaskOptions(
+            connector="items",
+            group=GROUP,
+            namespace="lake",
+            naming=TableNaming("${topic}"),
+            envelope=EnvelopeOptions(not plain, not plain, keyless=history, key_fields=key_fields),
+            batches=BatchPolicy(linger=linger),
+            tables=TableOptions(history=history),
+            pipeline=PipelineOptions(unresolved_insert_mode="dlq" if dead_letters else "auto"),
+            dead_letters_unresolved=dead_letters,
+            fields=fields or FieldSelection(),
+            transforms=transforms or Chain(),
+            tolerate_errors=tolerate,
+            **logged,
+        )
+        feed = MemoryFeeds(self.broker).open("items", number, {"topics.regex": "shop.*"})
+        return SinkTask(
+            options,
+            feed,
+            self.lakehouse,
+            processor or ReselectColumnsPostProcessor(ReselectOptions()),
+            self.dead_letters,
+            self.executor,
+            self.failures.append,
+            observer,
+            conversion,
+        )
+
+    def rows(self, table: str = "shop_public_items") -> dict[str, dict[str, Any]]:
+        return self.lakehouse.table("lake", table, TableOptions()).rows()
+
+    def offset(self) -> int:
+        return self.broker.committed(GROUP).get(FIRST, 0)
+
+    def insert(self, number: int, lsn: int, name: str = "new") -> None:
+        row = {"id": number, "name": name}
+        self.broker.append(TOPIC, change("c", row, lsn), key({"id": number}))
+
+
+@asynccontextmanager
+async def running(task: SinkTask) -> AsyncIterator[SinkTask]:
+    await task.start()
+    try:
+        yield task
+    finally:
+        await task.stop()
+
+
+def flattened(row: dict[str, Any]) -> bytes:
+    """A row without its envelope."""
+    types = {int: "int64", str: "string"}
+    fields = [{"type": types[type(value)], "optional": True, "field": name} for name, value in row.items()]
+    schema = {"type": "struct", "name": "shop.public.items.Value", "fields": fields}
+    return json.dumps({"schema": schema, "payload": row}, separators=(",", ":")).encode()
+
+
+def cached_reselect(name_now: str, rows: RowStore | None = None, **options: Any) -> ReselectColumnsPostProcessor:
+    """Reselect with a cache (or other ``options``), from a database where row 1 has this name."""
+    columns = (CatalogColumn("id", 1, INT, attlen=8), CatalogColumn("name", 2, TEXT, attstorage="x"))
+    schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
+    source = MemoryRowSource()
+    source.add(CatalogTable(ITEMS, "r", "d", columns, (KeyColumn("id", INT),)), schema, [{"id": 1, "name": name_now}])
+    told = ReselectOptions(**{"null_values": False, "cache_enabled": True} | options)
+    return ReselectColumnsPostProcessor(told, source, rows=rows)

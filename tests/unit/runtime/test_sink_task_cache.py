@@ -1,0 +1,127 @@
+"""What voids the column cache of a sink task, and what its rows are read again for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from envelopes import PLACEHOLDER, change, key
+from fix_asyncio import eventually
+from unit.runtime.sink_task_harness import (
+    GROUP,
+    ITEMS,
+    TOPIC,
+    Harness,
+    cached_reselect,
+    flattened,
+    running,
+)
+
+from headrace.core.cache_rows import CacheLimits
+from headrace.core.reselect_options import ReselectOptions
+from headrace.ports import TopicPartition
+from headrace.runtime import sink_task
+from headrace.runtime.metrics import Metrics
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace_connectors.rocksdb import RocksRowStore
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_n09_lost_record_voids_the_cache(harness: Harness) -> None:
+    """N9: the update to B cannot be decoded; the next event leaves the column out, and finds B, not the cached A."""
+    harness.insert(1, 10, "A")
+    async with running(harness.task(tolerate=True, processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 1)
+        harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
+        harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 3)
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+
+
+@pytest.mark.parametrize(("told", "name"), [({"__op": "u", "__lsn": 30}, "B"), ({"__op": "u"}, "A"), ({}, "A")])
+async def test_flattened_records_are_reselected_only_if_they_tell_enough(
+    harness: Harness, told: dict[str, Any], name: str
+) -> None:
+    """Op, position and table; otherwise a column that is left out keeps what the table has."""
+    source = {"__name": ITEMS.name, "__db": ITEMS.database, "__schema": ITEMS.schema, "__table": ITEMS.table}
+    harness.insert(1, 10, "A")
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 1)
+    harness.broker.append(TOPIC, flattened({"id": 1, "name": PLACEHOLDER} | source | told), key({"id": 1}))
+    async with running(harness.task(processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 2)
+    assert harness.rows() == {"=1": {"id": 1, "name": name}}
+
+
+async def test_s17_snapshot_voids_the_cache(harness: Harness) -> None:
+    """S17: a snapshot begins, and row 1 is not in it yet when an event leaves its column out."""
+    harness.insert(1, 10, "A")
+    async with running(harness.task(processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 1)
+        begin = change("r", {"id": 2, "name": "x"}, 20, snapshot="first_in_data_collection")
+        harness.broker.append(TOPIC, begin, key({"id": 2}))
+        harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 3)
+    assert harness.rows()["=1"] == {"id": 1, "name": "B"}
+
+
+async def test_a_schema_change_voids_the_cache(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its topic holds no rows and its offset moves; what was cached of the table it names is read again."""
+    monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.05)
+    await harness.broker.create_topic("shop.changes")
+    harness.insert(1, 10, "A")
+    source = {"connector": "oracle", "name": ITEMS.name, "snapshot": "false"}
+    altered = [{"type": "ALTER", "id": '"shop"."public"."items"', "table": {"columns": []}}]
+    told = {"source": source, "databaseName": "shop", "schemaName": "public", "ddl": "", "tableChanges": altered}
+    schema = {"type": "struct", "name": "io.debezium.connector.oracle.SchemaChangeValue", "fields": []}
+    async with running(harness.task(processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 1)
+        harness.broker.append("shop.changes", json.dumps({"schema": schema, "payload": told}).encode(), None)
+        await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition("shop.changes", 0)) == 1)
+        harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 2)
+    assert harness.failures == []
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+
+
+async def test_an_update_of_a_row_that_is_not_there_is_a_contradiction(harness: Harness) -> None:
+    """It leaves out what only the table could have: the task stops, and a metric says of how many rows."""
+    metrics = Metrics()
+    processor = ReselectColumnsPostProcessor(ReselectOptions(), metrics=metrics.reselects("items", 0))
+    harness.insert(1, 1)
+    for number in (1, 2, 3):
+        row = {"id": number, "name": PLACEHOLDER}
+        harness.broker.append(TOPIC, change("u", row, 10 + number), key({"id": number}))
+    async with running(harness.task(processor=processor)):
+        await eventually(lambda: harness.failures)
+    assert "not in the table" in str(harness.failures[0])
+    labels = {"connector": "items", "task": "0", "table": "public.items", "kind": "update_without_create"}
+    assert metrics.registry.get_sample_value("reselect_contradictions_total", labels) == 2
+
+
+async def test_a_cache_on_disk_serves_after_a_restart(harness: Harness, tmp_path: Path) -> None:
+    """A task that goes on where it stopped asks for nothing; after another one has gone on meanwhile it asks (S9)."""
+
+    async def run(processor: ReselectColumnsPostProcessor, until: int) -> None:
+        async with running(harness.task(processor=processor)):
+            await eventually(lambda: harness.offset() == until)
+
+    def on_disk() -> ReselectColumnsPostProcessor:
+        return cached_reselect("now", RocksRowStore(tmp_path / "rows", CacheLimits()))
+
+    def update(name: str, lsn: int) -> None:
+        harness.broker.append(TOPIC, change("u", {"id": 1, "name": name}, lsn), key({"id": 1}))
+
+    harness.insert(1, 10, "A")
+    await run(on_disk(), until=1)
+    update(PLACEHOLDER, 20)
+    await run(on_disk(), until=2)
+    assert harness.rows() == {"=1": {"id": 1, "name": "A"}}
+    update("B", 30)
+    await run(cached_reselect("now"), until=3)
+    update(PLACEHOLDER, 40)
+    await run(on_disk(), until=4)
+    assert harness.rows() == {"=1": {"id": 1, "name": "now"}}

@@ -1,0 +1,191 @@
+"""Records that a sink task cannot use: where they go, what is said of them, and what waits."""
+
+from __future__ import annotations
+
+import pytest
+from envelopes import PLACEHOLDER, change, key
+from fix_asyncio import eventually
+from unit.runtime.sink_task_harness import (
+    TOPIC,
+    Harness,
+    cached_reselect,
+    running,
+)
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.conversion import Conversion, Headers
+from headrace.core.errors import BadRecord, Retriable, Stage
+from headrace.core.json_data import JsonData
+from headrace.core.transforms.registry import chain
+from headrace.runtime import retry, sink_task
+from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_record_that_cannot_be_decoded_stops_the_task_at_its_offset(harness: Harness) -> None:
+    """Without tolerance the task fails with a message that names the place, and the offset stays before it."""
+    harness.insert(1, 10)
+    harness.broker.append(TOPIC, b"{broken", key({"id": 2}))
+    async with running(harness.task()):
+        await eventually(lambda: bool(harness.failures))
+    assert "shop.public.items-0 at offset 1" in str(harness.failures[0])
+    assert "VALUE_CONVERTER" in str(harness.failures[0])
+    assert "broken" not in str(harness.failures[0])
+    assert harness.offset() <= 1
+
+
+async def test_a_tolerated_record_goes_to_the_dead_letter_queue(harness: Harness) -> None:
+    """With tolerance the bad record is in the queue, every good one in the table, and offsets pass both."""
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0)
+    harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
+    harness.insert(2, 20)
+    async with running(harness.task(tolerate=True)):
+        await eventually(lambda: harness.offset() == 2)
+    assert [letter.value for letter in harness.dead_letters.letters] == [b"{broken"]
+    assert set(harness.rows()) == {"=2"}
+
+
+def with_dead_letters(harness: Harness) -> MemoryDeadLetterQueue:
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0)
+    return harness.dead_letters
+
+
+async def test_changes_of_a_row_that_nothing_completes_go_to_the_dead_letter_queue(harness: Harness) -> None:
+    """All that left the value out, as they came; deletes between them and other rows are applied, offsets move on."""
+    queue = with_dead_letters(harness)
+    harness.insert(1, 1, "one")
+    harness.insert(2, 2, "two")
+    lacking = [
+        change(op, {"id": number, "name": PLACEHOLDER, "size": lsn}, lsn)
+        for op, number, lsn in (("u", 9, 10), ("u", 9, 11), ("c", 2, 13))
+    ]
+    harness.broker.append(TOPIC, lacking[0], key({"id": 9}))
+    harness.broker.append(TOPIC, lacking[1], key({"id": 9}))
+    harness.broker.append(TOPIC, change("d", None, 12, columns={"id": 2, "name": ""}), key({"id": 2}))
+    harness.broker.append(TOPIC, lacking[2], key({"id": 2}))
+    async with running(harness.task(tolerate=True, dead_letters=True, linger=0.2)):
+        await eventually(lambda: harness.offset() == 6)
+    assert harness.failures == []
+    assert harness.rows() == {"=1": {"id": 1, "name": "one", "size": None}}
+    assert sorted(letter.value or b"" for letter in queue.letters) == sorted(lacking)
+    headers = dict(queue.letters[0].headers)
+    assert headers["__connect.errors.stage"] == b"TASK_PUT"
+    assert headers["__connect.errors.class.name"] == b"org.apache.kafka.connect.sink.SinkTask"
+    assert headers["__connect.errors.offset"] == b"2"
+    assert b"column(s) name were left out" in (headers["__connect.errors.exception.message"] or b"")
+
+
+async def test_a_dead_letter_is_no_row_until_a_change_tells_all(harness: Harness) -> None:
+    """In batches of their own: the next update that leaves the value out goes the same way, a whole one does not."""
+    queue = with_dead_letters(harness)
+    async with running(harness.task(tolerate=True, dead_letters=True)):
+        for offset, name in enumerate([PLACEHOLDER, PLACEHOLDER, "told", PLACEHOLDER]):
+            change_ = change("u", {"id": 1, "name": name, "size": offset}, offset + 1)
+            harness.broker.append(TOPIC, change_, key({"id": 1}))
+            await eventually(lambda read=offset: harness.offset() == read + 1)
+    assert harness.rows() == {"=1": {"id": 1, "name": "told", "size": 3}}
+    assert len(queue.letters) == 2
+
+
+async def test_a_change_that_the_database_cannot_complete_is_a_dead_letter(harness: Harness) -> None:
+    """``reselect.error.handling.mode=dlq``: the row is gone at the source; what stands stays as it was."""
+    queue = with_dead_letters(harness)
+    harness.insert(1, 1, "A")
+    harness.insert(2, 2, "kept")
+    processor = cached_reselect("B", error_handling_mode="dlq", cache_enabled=False)
+    for number in (1, 2):
+        row = {"id": number, "name": PLACEHOLDER}
+        async with running(harness.task(tolerate=True, dead_letters=True, processor=processor)):
+            await eventually(lambda read=number: harness.offset() == read + 1)
+            harness.broker.append(TOPIC, change("u", row, 10 + number), key({"id": number}))
+            await eventually(lambda read=number: harness.offset() == read + 2)
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}, "=2": {"id": 2, "name": "kept"}}
+    assert [dict(letter.headers)["__connect.errors.offset"] for letter in queue.letters] == [b"3"]
+
+
+@pytest.mark.parametrize(("included", "place"), [(False, []), (True, ["topic='shop.public.items'", "offset=0"])])
+async def test_what_the_log_says_of_a_tolerated_record(
+    harness: Harness, caplog: pytest.LogCaptureFixture, included: bool, place: list[str]
+) -> None:
+    """``errors.log.include.messages`` adds where the record lies; nothing ever shows what it holds."""
+    harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
+    harness.insert(2, 20)
+    async with running(harness.task(tolerate=True, log_errors=True, log_messages=included)):
+        await eventually(lambda: harness.offset() == 2)
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "VALUE_CONVERTER" in line
+    assert [part for part in ("topic='shop.public.items'", "offset=0") if part in line] == place
+    assert "broken" not in line
+
+
+class UnreachableOnce:
+    """A converter whose registry answers at the second call; what says "bad" it does not know."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._json = JsonData(True)
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        self.calls += 1
+        if self.calls == 1:
+            raise Retriable("the registry does not answer")
+        if document == b"bad":
+            raise BadRecord("there is no schema 7")
+        return self._json.to_connect_data(document)
+
+
+async def test_a_registry_that_does_not_answer_delays_the_chunk(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lost, nothing is dead-lettered, and the task goes on."""
+    monkeypatch.setattr(retry, "_INITIAL_SECONDS", 0.01)
+    harness.insert(1, 10)
+    converter = UnreachableOnce()
+    async with running(harness.task(conversion=Conversion(value=converter))):
+        await eventually(lambda: harness.offset() == 1)
+    assert converter.calls == 2
+    assert set(harness.rows()) == {"=1"}
+    assert harness.failures == []
+
+
+async def test_dead_letters_name_their_converter(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stage and class stand in the headers."""
+    monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.05)
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0)
+    converter = UnreachableOnce()
+    converter.calls = 1
+    harness.broker.append(TOPIC, b"bad", key({"id": 1}))
+    classes = {Stage.VALUE_CONVERTER: "a.Converter"}
+    task = harness.task(tolerate=True, conversion=Conversion(value=converter), converters=classes)
+    async with running(task):
+        await eventually(lambda: harness.offset() == 1)
+    (letter,) = harness.dead_letters.letters
+    headers = dict(letter.headers)
+    assert headers["__connect.errors.class.name"] == b"a.Converter"
+    assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
+
+
+async def test_a_record_that_a_transform_cannot_use_keeps_its_place(harness: Harness) -> None:
+    """It is dead-lettered as it was, at its own offset, with the transform's stage and class; the others go on."""
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0)
+    casting = {
+        "transforms": "rename,cast",
+        "transforms.rename.type": "RegexRouter",
+        "transforms.rename.regex": ".*",
+        "transforms.rename.replacement": "elsewhere",
+        "transforms.cast.type": "org.apache.kafka.connect.transforms.ExtractField$Key",
+        "transforms.cast.field": "id",
+    }
+    harness.insert(1, 100)
+    harness.broker.append(
+        TOPIC, change("c", {"id": 2, "name": "x"}, 110), b'{"schema":{"type":"string"},"payload":"no"}'
+    )
+    task = harness.task(tolerate=True, transforms=chain(casting), key_fields=("id",))
+    async with running(task):
+        await eventually(lambda: harness.offset() == 2)
+    [letter] = harness.dead_letters.letters
+    told = {name.removeprefix("__connect.errors."): value.decode() for name, value in letter.headers if value}
+    assert (told["topic"], told["offset"], told["stage"]) == (TOPIC, "1", "TRANSFORMATION")
+    assert told["class.name"] == "org.apache.kafka.connect.transforms.ExtractField$Key"
+    assert [row["id"] for row in harness.rows("elsewhere").values()] == [1]

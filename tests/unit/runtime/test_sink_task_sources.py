@@ -1,0 +1,179 @@
+"""What sources and transforms bring that a sink task has to see to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from envelopes import key, whole_change
+from fix_asyncio import eventually
+from unit.runtime.sink_task_harness import (
+    GROUP,
+    TOPIC,
+    Harness,
+    flattened,
+    running,
+)
+
+from headrace.core.cassandra_losses import TEXTS, Loss
+from headrace.core.schema_changes import ADDED
+from headrace.core.transforms.registry import chain
+from headrace.ports import TopicPartition
+from headrace.runtime import sink_task
+from headrace.runtime.metrics import Metrics
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_a_topic_lacks_is_logged(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with what to do about it; the rows arrive all the same."""
+    for number in (1, 2):
+        harness.broker.append(TOPIC, flattened({"id": number}), key({"id": number}))
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 2)
+    assert sorted(harness.rows()) == ["=1", "=2"]
+    notes = [entry.getMessage() for entry in caplog.records if "order of arrival" in entry.getMessage()]
+    assert len(notes) == 1
+    assert TOPIC in notes[0]
+
+
+def mariadb(pos: int, **other: Any) -> dict[str, Any]:
+    source = {"connector": "mariadb", "name": "shop", "db": "public", "table": "items", "snapshot": "false"}
+    return {"source": source | {"file": "bin.000001", "pos": pos, "row": 0, "ts_ms": pos}} | other
+
+
+@pytest.mark.parametrize("fills", [True, False])
+async def test_rows_get_the_default_of_a_new_column(
+    harness: Harness, fills: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those from before it was added, also late ones; where the task may not, a note says so."""
+    monkeypatch.setattr(sink_task, "COMMIT_INTERVAL", 0.05)
+
+    def row(number: int, pos: int, **cells: Any) -> None:
+        value = mariadb(pos, op="c", after={"id": number, **cells})
+        harness.broker.append(TOPIC, json.dumps(value).encode(), b'{"id":%d}' % number)
+
+    await harness.broker.create_topic("shop")
+    told = [{"name": "qty", "typeName": "INT", "optional": True, "defaultValueExpression": "5"}]
+    changes = [{"type": "ALTER", "id": '"public"."items"', "table": {"columns": told}}]
+    ddl = "alter table items add column qty int default 5"
+    altered = mariadb(20, databaseName="public", schemaName=None, ddl=ddl, tableChanges=changes)
+    row(1, 10)
+    async with running(harness.task(plain=True, fills_defaults=fills)):
+        await eventually(lambda: harness.offset() == 1)
+        harness.broker.append("shop", json.dumps(altered).encode(), None)
+        await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition("shop", 0)) == 1)
+        row(2, 30, qty=9)
+        row(3, 31, qty=None)
+        await eventually(lambda: harness.offset() == 3)
+        row(4, 15)
+        await eventually(lambda: harness.offset() == 4)
+    assert harness.failures == []
+    default = 5 if fills else None
+    found = {key: cells["qty"] for key, cells in harness.rows().items()}
+    assert found == {"=1": default, "=2": 9, "=3": None, "=4": default}
+    noted = [entry.getMessage() for entry in caplog.records if ADDED in entry.getMessage()]
+    assert noted == ([] if fills else [f"items: shop column public.items.qty: {ADDED}"])
+
+
+async def test_cassandras_writes_arrive(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    """Cells by their own write times, whatever came first; what the connector does not tell is said once."""
+    topic = "shop.hr.simple"
+    await harness.broker.create_topic(topic)
+    for written, name, tags in ((5, "late", ["a"]), (3, "early", None)):
+        harness.broker.append(topic, cassandra_write(written, id=7, name=name, tags=tags), key({"id": 7}))
+    told, metrics = list[tuple[str, str]](), Metrics()
+    observer = metrics.task("items", 0, lambda topic: None, lambda text, place: told.append((text, place)))
+    async with running(harness.task(observer=observer)):
+        await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition(topic, 0)) == 2)
+        harness.broker.append(topic, cassandra_write(7, id=8, tags=["b"]), key({"id": 8}))
+        await eventually(lambda: harness.broker.committed(GROUP).get(TopicPartition(topic, 0)) == 3)
+    row = harness.rows("shop_hr_simple")["=7"]
+    assert (row["id"], row["name"], row["tags"]) == (7, "late", ["a"])
+    assert harness.failures == []
+    assert told == [(TEXTS[Loss.COLLECTION], "shop.hr.simple column tags")]
+    assert sum("shop.hr.simple column tags: adding to" in message for message in caplog.messages) == 1
+    labels = {"connector": "items", "task": "0", "topic": topic, "kind": "collection"}
+    assert metrics.registry.get_sample_value("headrace_source_losses_total", labels) == 2
+
+
+def cassandra_write(written: int, **cells: Any) -> bytes:
+    """An INSERT as the Cassandra connector sends it, with schemas."""
+    texts = {"type": "array", "items": {"type": "string"}}
+    kinds: dict[str, Any] = {"id": {"type": "int32"}, "name": {"type": "string"}, "tags": texts}
+    members = [
+        {
+            "field": name,
+            "type": "struct",
+            "optional": True,
+            "fields": [
+                {**kinds[name], "field": "value", "optional": True},
+                {"field": "deletion_ts", "type": "int64", "optional": True},
+            ],
+        }
+        for name in cells
+    ]
+    source = {"connector": "cassandra", "name": "shop", "ts_us": written, "keyspace": "hr", "table": "simple"}
+    schema = {
+        "type": "struct",
+        "fields": [
+            {"field": "op", "type": "string"},
+            {
+                "field": "source",
+                "type": "struct",
+                "fields": [{"field": n, "type": "int64" if n == "ts_us" else "string"} for n in source],
+            },
+            {"field": "after", "type": "struct", "fields": members},
+        ],
+    }
+    after = {name: None if cell is None else {"value": cell, "deletion_ts": None} for name, cell in cells.items()}
+    payload = {"op": "i", "source": source, "after": after}
+    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+
+
+UNWRAP = {
+    "transforms": "unwrap,route",
+    "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
+    "transforms.route.type": "RegexRouter",
+    "transforms.route.regex": r"[^.]+\.[^.]+\.(.*)",
+    "transforms.route.replacement": "$1",
+}
+"""A usual set: rows instead of envelopes, tables named without prefix and schema."""
+
+
+async def test_transforms_stand_before_the_table(harness: Harness) -> None:
+    """The row is inserted, changed and deleted, in the order of the source, in the table that the router names."""
+    first, changed = {"id": 1, "name": "new"}, {"id": 1, "name": "changed"}
+    second, late = {"id": 2, "name": "second"}, {"id": 1, "name": "late"}
+    harness.broker.append(TOPIC, whole_change("c", None, first, 100), key({"id": 1}))
+    harness.broker.append(TOPIC, whole_change("c", None, second, 110), key({"id": 2}))
+    async with running(harness.task(transforms=chain(UNWRAP))):
+        await eventually(lambda: harness.offset() == 2)
+        assert [row["name"] for row in harness.rows("items").values()] == ["new", "second"]
+        harness.broker.append(TOPIC, whole_change("u", first, changed, 130), key({"id": 1}))
+        harness.broker.append(TOPIC, whole_change("u", first, late, 120), key({"id": 1}))
+        harness.broker.append(TOPIC, whole_change("d", second, None, 140), key({"id": 2}))
+        harness.broker.append(TOPIC, None, key({"id": 2}))
+        await eventually(lambda: harness.offset() == 6)
+    assert [row["name"] for row in harness.rows("items").values()] == ["changed"]
+    assert harness.failures == []
+
+
+async def test_records_that_a_transform_drops_are_done(harness: Harness) -> None:
+    """Their offsets are committed, though no table hears of them."""
+    dropping = {
+        "transforms": "drop",
+        "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.drop.predicate": "items",
+        "predicates": "items",
+        "predicates.items.type": "TopicNameMatches",
+        "predicates.items.pattern": r".*\.items",
+    }
+    await harness.broker.create_topic("shop.public.other")
+    harness.insert(1, 100)
+    harness.broker.append("shop.public.other", whole_change("c", None, {"id": 1}, 90), key({"id": 1}))
+    async with running(harness.task(transforms=chain(dropping))):
+        await eventually(lambda: len(harness.rows("shop_public_other")) == 1)
+    assert harness.offset() == 1
+    assert harness.rows() == {}
