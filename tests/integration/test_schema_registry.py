@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -63,9 +65,24 @@ def test_each_framing_and_each_api(stack_registry: Registry, unique: Callable[[s
         ),
         (converter(apicurio, apicurio_framing("value")), b"\0" + long[4:] + PAYLOAD, ()),
         (converter(apicurio, apicurio_framing("value")), PAYLOAD, (("apicurio.value.contentId", long),)),
+        (
+            converter(apicurio, apicurio_framing("value")),
+            PAYLOAD,
+            (("apicurio.value.artifactId", whole.encode()), ("apicurio.value.version", b"1")),
+        ),
     ]
     for each, document, headers in forms:
         assert each.to_connect_data(document, headers) == DATA
+
+
+def test_a_schema_by_its_contents_hash(stack_registry: Registry, unique: Callable[[str], str]) -> None:
+    """As Apicurio's serializers name it where they know no id."""
+    text = json.dumps({"type": "record", "name": unique("R"), "fields": PART["fields"]})
+    stack_registry.register(unique("hashed"), text)
+    apicurio = ApicurioRegistry({"apicurio.registry.url": stack_registry.apicurio_url})
+    headers = (("apicurio.value.contentHash", hashlib.sha256(text.encode()).hexdigest().encode()),)
+    data = converter(apicurio, apicurio_framing("value")).to_connect_data(PAYLOAD, headers)
+    assert data.value == {"a": 7}
 
 
 def test_what_is_not_there(stack_registry: Registry) -> None:
