@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from headrace.core.avro import avro_reader
+from headrace.core.avro import AvroReader
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.conversion import Headers
 from headrace.core.errors import BadRecord, ConfigError, Retriable
@@ -37,7 +37,7 @@ PAYLOAD = b"\x02\x0e"
 
 
 def converter(registry: SchemaRegistry, framing: Framing) -> RegistryConverter:
-    return RegistryConverter(registry, framing, avro_reader)
+    return RegistryConverter(registry, framing, AvroReader)
 
 
 def confluent(url: str) -> ConfluentRegistry:

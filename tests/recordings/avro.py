@@ -17,7 +17,7 @@ from typing import Any
 
 from recordings.records import RecordedRecord
 
-from headrace.core.avro import avro_reader
+from headrace.core.avro import AvroReader
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.conversion import Conversion
 from headrace.core.errors import BadRecord
@@ -45,7 +45,7 @@ class RecordedRegistry:
 def conversion(recordings: Path) -> Conversion:
     """Avro converters over the recorded registry."""
     registry = RecordedRegistry(recordings / "d-avro.schemas.json.gz")
-    return Conversion(*(RegistryConverter(registry, confluent_framing(side), avro_reader) for side in ("key", "value")))
+    return Conversion(*(RegistryConverter(registry, confluent_framing(side), AvroReader) for side in ("key", "value")))
 
 
 @cache

@@ -80,17 +80,30 @@ def _decimal_type(schema: Schema) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def build_array(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    """The column of ``values``: ``arrow_type(schema)``. Raises BadRecord with the index of one that does not fit."""
+def build_array(schema: Schema, values: Sequence[Any] | pa.Array) -> pa.Array:
+    """The column of ``values``: ``arrow_type(schema)``. Raises BadRecord with the index of one that does not fit.
+
+    Values may be in Arrow already, in their physical type.
+    """
     build = _builder(schema)
+    if isinstance(values, pa.Array) and build in _NESTED_BUILDERS:
+        values = values.to_pylist()
     try:
         return build(schema, values)
     except (pa.ArrowException, ValueError, OverflowError, TypeError, AttributeError, KeyError) as error:
         raise BadRecord(f"a value does not fit {_describe(schema)}", index=_culprit(build, schema, values)) from error
 
 
+def _in_arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
+def _in_python(values: Sequence[Any]) -> Sequence[Any]:
+    return values.to_pylist() if isinstance(values, pa.Array) else values
+
+
 def _culprit(build: Builder, schema: Schema, values: Sequence[Any]) -> int:
-    for index, value in enumerate(values):
+    for index, value in enumerate(_in_python(values)):
         try:
             build(schema, [value])
         except (pa.ArrowException, ValueError, OverflowError, TypeError, AttributeError, KeyError):
@@ -122,14 +135,14 @@ def _builder(schema: Schema) -> Builder:
 def _plain(schema: Schema, values: Sequence[Any]) -> pa.Array:
     target = arrow_type(schema)
     if pa.types.is_date32(target):
-        return pa.array(values, pa.int32()).view(target)
+        return _in_arrow(values, pa.int32()).view(target)
     if pa.types.is_timestamp(target):
-        return pa.array(values, pa.int64()).view(target)
-    return pa.array(values, target)
+        return _in_arrow(values, pa.int64()).view(target)
+    return _in_arrow(values, target)
 
 
 def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    millis = pa.array(values, pa.int64())
+    millis = _in_arrow(values, pa.int64())
     infinite = pc.or_(pc.equal(millis, INFINITY_MICROS), pc.equal(millis, NEGATIVE_INFINITY_MICROS))
     if pc.any(infinite).as_py():  # infinity has the same count in every unit
         finite = pc.multiply_checked(pc.if_else(infinite, 0, millis), 1000)
@@ -138,9 +151,9 @@ def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
 
 
 def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    if str in set(map(type, values)):  # JSON spells NaN and the infinities as text
+    if not isinstance(values, pa.Array) and str in set(map(type, values)):  # JSON spells NaN and the infinities as text
         values = [float(value) if isinstance(value, str) else value for value in values]
-    return pa.array(values, arrow_type(schema))
+    return _in_arrow(values, arrow_type(schema))
 
 
 # -- decimals ----------------------------------------------------------------------------------------------
@@ -150,9 +163,10 @@ def _decimals(schema: Schema, values: Sequence[Any]) -> pa.Array:
     target = arrow_type(schema)
     scale = int(schema.parameter("scale") or 0)
     if pa.types.is_string(target):
-        return pa.array([None if v is None else _decimal_text(v, scale) for v in values], target)
-    if target.precision <= 18 and set(map(type, values)) <= _OCTETS:
-        return _small_decimals(target, values)
+        return pa.array([None if v is None else _decimal_text(v, scale) for v in _in_python(values)], target)
+    if target.precision <= 18 and (isinstance(values, pa.Array) or set(map(type, values)) <= _OCTETS):
+        return _small_decimals(target, _in_arrow(values, pa.binary()))
+    values = _in_python(values)
     exact = [v if v is None or isinstance(v, Decimal) else _unscaled(v, scale) for v in values]
     return pa.array(exact, target)
 
@@ -161,15 +175,14 @@ _OCTETS = {bytes, type(None)}
 _WORD_BYTES = 8
 
 
-def _small_decimals(target: pa.DataType, values: Sequence[bytes | None]) -> pa.Array:
+def _small_decimals(target: pa.DataType, octets: pa.BinaryArray) -> pa.Array:
     """Decimals of up to 18 digits through int64: a twentieth of the cost of Decimal objects."""
     limit = 10**target.precision
-    octets = pa.array(values, pa.binary())
     low = _signed_numbers(octets)
     if ((low >= limit) | (low <= -limit)).any():
         raise ValueError("more digits than the column's precision")
     words = np.stack([low, low >> 63], axis=1).astype("<i8", copy=False)
-    return pa.Array.from_buffers(target, len(values), [octets.buffers()[0], pa.py_buffer(words.tobytes())])
+    return pa.Array.from_buffers(target, len(octets), [octets.buffers()[0], pa.py_buffer(words.tobytes())])
 
 
 def _signed_numbers(octets: pa.BinaryArray) -> npt.NDArray[np.int64]:
@@ -221,9 +234,9 @@ _INFINITIES = {"infinity": INFINITY_MICROS, "-infinity": NEGATIVE_INFINITY_MICRO
 def _zoned_timestamps(schema: Schema, values: Sequence[Any]) -> pa.Array:
     target = arrow_type(schema)
     try:
-        return pa.array(values, pa.string()).cast(target)
+        return _in_arrow(values, pa.string()).cast(target)
     except pa.ArrowInvalid:  # years beyond four digits, infinity, nanoseconds
-        micros = [None if v is None else zoned_micros(v) for v in values]
+        micros = [None if v is None else zoned_micros(v) for v in _in_python(values)]
         return pa.array(micros, pa.int64()).view(target)
 
 
@@ -299,3 +312,4 @@ def _required(schema: Schema | None) -> Schema:
 
 
 _NESTED: dict[str, Builder] = {"array": _lists, "map": _maps, "struct": _structs}
+_NESTED_BUILDERS = (*_NESTED.values(), _variable_scale)

@@ -1,52 +1,70 @@
 """Avro's binary form as Connect data, by the schema that the registry has.
 
-fastavro reads it; logical types are taken out of the schema before, so that values keep the physical form that
-``core/connect_data.py`` describes. Only maps that Avro has as lists of entries have to be put into it afterwards.
+fastavro reads records one by one; logical types are taken out of the schema before, so that values keep the physical
+form that ``core/connect_data.py`` describes. Only maps that Avro has as lists of entries have to be put into it
+afterwards. Blocks of records of one schema are read to columns without it (``core/avro_fields.py``).
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import fastavro
 
+from headrace.core.avro_block import Octets
+from headrace.core.avro_fields import Record, as_record, field_reader
+from headrace.core.avro_maps import with_pairs
 from headrace.core.avro_schema import Named, connect_schema
+from headrace.core.column_rows import Struct, Wanted
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.errors import BadRecord
-from headrace.core.registered import Read, RegisteredSchema
+from headrace.core.registered import RegisteredSchema
 from headrace.core.schema import Schema
 
 _FAILURES = (EOFError, IndexError, ValueError, KeyError, TypeError, OverflowError, UnicodeDecodeError)
 """What fastavro raises for bytes that are not what the schema says."""
 
 
-def avro_reader(registered: RegisteredSchema) -> Read:
+class AvroReader:
     """Reads payloads of one schema. Raises BadRecord for a schema that Connect has none for."""
-    if registered.kind.upper() != "AVRO":
-        raise BadRecord(f"the registry has a {registered.kind} schema under the record's id, not an Avro schema")
-    return _reader(*_parsed(registered, Named(), {}))
 
+    def __init__(self, registered: RegisteredSchema) -> None:
+        if registered.kind.upper() != "AVRO":
+            raise BadRecord(f"the registry has a {registered.kind} schema under the record's id, not an Avro schema")
+        definitions: dict[str, Any] = {}
+        self._parsed, self.schema = _parsed(registered, Named(), definitions)
+        self._shape = with_pairs(self.schema)
+        self._fields = field_reader(self._parsed, definitions, self.schema)
+        self.reads_blocks = isinstance(self._fields, Record)
 
-def _reader(parsed: Any, schema: Schema, shape: Callable[[Any], Any] | None) -> Read:
-    def read(payload: bytes) -> SchemaAndValue:
+    def __call__(self, payload: bytes) -> SchemaAndValue:
+        """The data of one payload. Raises BadRecord."""
         stream = io.BytesIO(payload)
         try:
-            value: Any = fastavro.schemaless_reader(stream, parsed, None)
+            value: Any = fastavro.schemaless_reader(stream, self._parsed, None)
         except _FAILURES as error:
             raise BadRecord(f"the bytes are not what their Avro schema says ({type(error).__name__})") from error
         if stream.tell() != len(payload):
             raise BadRecord("there are more bytes than the record's Avro schema describes")
-        return SchemaAndValue(schema, value if shape is None else shape(value))
+        return SchemaAndValue(self.schema, value if self._shape is None else self._shape(value))
 
-    return read
+    def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
+        """The wanted fields of all documents, whose payloads begin at ``offset``. Raises BadRecord, naming none."""
+        try:
+            octets = Octets(documents, offset)
+            at = octets.begins.copy()
+            fields = as_record(self._fields).struct(octets, at, wanted)
+        except _FAILURES as error:
+            raise BadRecord("the bytes are not what their Avro schema says") from error
+        if (at != octets.ends).any():
+            raise BadRecord("there are more or fewer bytes than the records' Avro schema describes")
+        return fields
 
 
-def _parsed(
-    registered: RegisteredSchema, named: Named, definitions: dict[str, Any]
-) -> tuple[Any, Schema, Callable[[Any], Any] | None]:
+def _parsed(registered: RegisteredSchema, named: Named, definitions: dict[str, Any]) -> tuple[Any, Schema]:
     for each in registered.references.values():
         _parsed(each, named, definitions)
     try:
@@ -57,7 +75,7 @@ def _parsed(
         raise
     except Exception as error:  # whatever fastavro says of a schema that is none
         raise BadRecord(f"the registry's schema is no Avro schema: {type(error).__name__}") from error
-    return parsed, schema, _shape(schema)
+    return parsed, schema
 
 
 def _json(text: str) -> Any:
@@ -79,39 +97,3 @@ def _physical(avro: Any) -> Any:
             if name not in ("logicalType", "default") and not name.startswith("connect.")
         }
     return avro
-
-
-def _shape(schema: Schema) -> Callable[[Any], Any] | None:
-    """Makes pairs of the entries of maps; None where a schema has no such map."""
-    if schema.type == "struct":
-        return _shaped_members({m.name: shape for m in schema.fields if (shape := _shape(m.schema)) is not None})
-    if schema.items is not None:
-        inner = _shape(schema.items)
-        return None if inner is None else lambda value: value and [inner(each) for each in value]
-    if schema.keys is None or schema.values is None:
-        return None
-    plain = schema.keys == Schema("string") and _shape(schema.values) is None  # as Avro's own maps are
-    return None if plain else _shaped_map(schema.keys, schema.values)
-
-
-def _shaped_members(members: dict[str, Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
-    if not members:
-        return None
-    return lambda value: value and {**value, **{name: shape(value[name]) for name, shape in members.items()}}
-
-
-def _shaped_map(keys: Schema, values: Schema) -> Callable[[Any], Any]:
-    key, inner = _shape(keys) or _same, _shape(values) or _same
-
-    def shaped(given: Any) -> Any:
-        if given is None:
-            return None
-        pairs = [(each["key"], each["value"]) for each in given] if isinstance(given, list) else given.items()
-        entries = [(key(name), inner(value)) for name, value in pairs]
-        return dict(entries) if keys.type == "string" else entries
-
-    return shaped
-
-
-def _same(value: Any) -> Any:
-    return value

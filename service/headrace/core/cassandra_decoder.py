@@ -20,11 +20,14 @@ from headrace.core.conversion import Conversion
 from headrace.core.converter import Document, JsonConverter, json_type, parse_plain
 from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
 from headrace.core.envelope_events import KEYLESS, Errant, KafkaRecord
-from headrace.core.errors import BadRecord, Stage
+from headrace.core.errors import BadRecord, Retriable, Stage
 from headrace.core.events import RowVersion, TableId
 from headrace.core.inference import infer_schema
 from headrace.core.payload import Payload, PayloadDecoder
 from headrace.core.schema import Field, Schema
+
+_SMALLEST_BLOCK = 100
+"""Fewer records than these cost less when they are read one by one."""
 
 _TOLD = b'"connector":"cassandra"'
 
@@ -47,11 +50,37 @@ class ConnectorDecoder:
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it.
 
-        Raises Retriable where a converter cannot reach its registry, before anything else was done.
+        Raises Retriable where a converter cannot reach its registry. The same records may then be given again.
         """
         if self._conversion is None:
             return self._decode(records)
-        converted = self._conversion.convert(records)
+        out = Decoded()
+        try:
+            self._decode_part(self._conversion, records, 0, out)
+        except Retriable:
+            self._rows.untold(out.notes)
+            raise
+        return out
+
+    def _decode_part(self, conversion: Conversion, records: Sequence[KafkaRecord], begin: int, out: Decoded) -> None:
+        """Decode records, the first of which is the chunk's ``begin``-th: as a block, else in halves, else each."""
+        in_blocks = self._reads_blocks(conversion) and len(records) >= _SMALLEST_BLOCK
+        block = conversion.block(records) if in_blocks else None
+        decoded = None if block is None else self._rows.decode_block(block)
+        if decoded is None and in_blocks and len(records) >= 2 * _SMALLEST_BLOCK:
+            half = len(records) // 2
+            self._decode_part(conversion, records[:half], begin, out)
+            self._decode_part(conversion, records[half:], begin + half, out)
+            return
+        decoded = decoded or self._decode_each(conversion, records)
+        decoded.errant = [replace(each, index=begin + each.index) for each in decoded.errant]
+        out.add(decoded)
+
+    def _reads_blocks(self, conversion: Conversion) -> bool:
+        return conversion.reads_blocks and self._rows.reads_blocks and not self._is_cassandra
+
+    def _decode_each(self, conversion: Conversion, records: Sequence[KafkaRecord]) -> Decoded:
+        converted = conversion.convert(records)
         decoded = self._decode(converted.records)
         errant = [replace(each, index=converted.indexes[each.index]) for each in decoded.errant]
         decoded.errant = sorted(errant + converted.errant, key=lambda each: each.index)

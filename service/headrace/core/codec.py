@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.core.arrays import build_array
+from headrace.core.column_rows import Cells, ColumnRows
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converter import parse_plain, row_type
 from headrace.core.errors import BadRecord, Stage
@@ -52,7 +53,7 @@ class Source(msgspec.Struct, gc=False, frozen=True):
         return self.name, self.connector, self.db, self.schema, self.table
 
 
-_NAMES = ("name", "connector", "db", "schema", "table")
+SOURCE_NAMES = ("name", "connector", "db", "schema", "table")
 Names = tuple[str | None, ...]
 
 
@@ -79,7 +80,7 @@ def source_with(field: str) -> type[Source]:
 def _steady_source(names: Names, base: type[Source]) -> type[Source]:
     """The type of sources that have just these names: no other source decodes into it."""
     members: list[Any] = []
-    for name, constant in zip(_NAMES, names, strict=True):
+    for name, constant in zip(SOURCE_NAMES, names, strict=True):
         kind = None if constant is None else Literal[constant]
         members.append((name, kind, constant) if constant == getattr(Source(), name) else (name, kind))
     steady = msgspec.defstruct("SteadySource", members, bases=(base,), kw_only=True, gc=False, frozen=True)
@@ -100,28 +101,28 @@ class Codec:
         source: type[Source] = Source,
     ) -> None:
         self.key_fields = key_fields
-        self._source = source
+        self.source = source
         self.schemaless = after is None
         self._fields = () if after is None else tuple(member for member in after.fields)
-        _refuse_own_names([member.name for member in self._fields])
+        self.names = tuple(member.name for member in self._fields)
+        _refuse_own_names(self.names)
         self._decimals_as_numbers = False
         self._after = after
         self._key_types = [_key_type(name, after, key_schema) for name in key_fields]
         self._decoder = self._make_decoder()
         self._steady: tuple[Names, PayloadDecoder[Any]] | None = None
         self._key_decoder = self._make_key_decoder()
-        self._key_places = [self._place(name) for name in key_fields]
+        self.key_places = [self._place(name) for name in key_fields]
         self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
 
     def _place(self, name: str) -> int:
         return next((i for i, member in enumerate(self._fields) if member.name == name), -1)
 
     def _make_decoder(self, source: type[Source] | None = None) -> PayloadDecoder[Any]:
-        source = source or self._source
+        source = source or self.source
         row: Any = dict[str, Any]
         if self._after is not None:
-            names = [member.name for member in self._fields]
-            row = row_type(self._after, names, numeric_decimals=self._decimals_as_numbers)
+            row = row_type(self._after, self.names, numeric_decimals=self._decimals_as_numbers)
         envelope = msgspec.defstruct(
             "Envelope",
             [("op", str | None, None), ("source", source | None, None), ("after", row | None, None)],
@@ -170,7 +171,7 @@ class Codec:
         if not all(sources) or len(names := {source.names for source in sources}) != 1:
             return None
         (common,) = names
-        return common, self._make_decoder(_steady_source(common, self._source))
+        return common, self._make_decoder(_steady_source(common, self.source))
 
     def _decode_with_numeric_decimals(self, document: Payload) -> list[Any]:
         self._decimals_as_numbers = True
@@ -186,7 +187,7 @@ class Codec:
         if self.schemaless:
             return dict(zip(self.key_fields, values, strict=True))  # type: ignore[return-value] # schemaless rows are dicts
         row: list[Any] = [None] * len(self._fields)
-        for place, value in zip(self._key_places, values, strict=True):
+        for place, value in zip(self.key_places, values, strict=True):
             row[place] = value
         return row
 
@@ -210,15 +211,19 @@ class Codec:
             return SchemaAndValue(None, {self.key_fields[0]: payload.value}), True
         return payload, False
 
-    def columns(self, rows: Sequence[Any], known: Schema | None) -> Iterator[tuple[str, Schema, pa.Array]]:
+    def columns(self, rows: Sequence[Any] | ColumnRows, known: Schema | None) -> Iterator[tuple[str, Schema, pa.Array]]:
         """Name, schema and values of each column; ``known`` is the table's schema for rows that come without one.
 
         Raises BadRecord with the index of a row that does not fit.
         """
-        if self.schemaless:
+        if isinstance(rows, ColumnRows):
+            cells: Iterable[Any] = (rows.columns[name] for name in self.names)
+        elif self.schemaless:
             yield from self._inferred(rows, known)
             return
-        for member, values in zip(self._fields, zip(*rows, strict=True), strict=True):
+        else:
+            cells = zip(*rows, strict=True)
+        for member, values in zip(self._fields, cells, strict=True):
             yield member.name, member.schema, _column(member.name, member.schema, values)
 
     def _inferred(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[tuple[str, Schema, pa.Array]]:
@@ -277,7 +282,7 @@ def _key_type(name: str, after: Schema | None, key_schema: Schema | None) -> Sch
     return None if key_schema is None else key_schema.field(name)
 
 
-def _column(name: str, schema: Schema, values: Sequence[Any]) -> pa.Array:
+def _column(name: str, schema: Schema, values: Sequence[Any] | Cells) -> pa.Array:
     try:
         return build_array(schema, values)
     except BadRecord as error:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 
+from headrace.core.column_rows import in_python, spread
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converter import Document, whole
+from headrace.core.envelope_block import Block
 from headrace.core.envelope_events import Errant, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
 
@@ -72,6 +76,43 @@ class Conversion:
                 out.indexes.append(index)
         return out
 
+    def block(self, records: Sequence[KafkaRecord]) -> Block | None:
+        """The records as one block; None where their values have to be converted one by one."""
+        values = [record.value for record in records if record.value is not None]
+        if not self.reads_blocks or set(map(type, values)) != {bytes}:
+            return None
+        found = self.value.reader_of(values, _header_names(records))  # type: ignore[union-attr] # as was checked
+        if found is None:
+            return None
+        reader, offset = found
+        return Block(records, reader.schema, partial(reader.block, values, offset), partial(self._keys, records))
+
+    @property
+    def reads_blocks(self) -> bool:
+        """Whether the values' converter reads many records at once."""
+        return getattr(self.value, "reads_blocks", False)
+
+    def _keys(self, records: Sequence[KafkaRecord], places: Sequence[int], names: Sequence[str]) -> Sequence[Any]:
+        """The keys at ``places``. Raises BadRecord if any of the keys is bad."""
+        keys: list[Any] = [record.key for record in records]
+        if self.key is None:
+            return [keys[place] for place in places]
+        reader_of = getattr(self.key, "reader_of", None)
+        found = reader_of(keys, _header_names(records)) if reader_of and set(map(type, keys)) == {bytes} else None
+        if found is None:
+            converted = [_converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER) for record in records]
+            if None in converted:
+                raise BadRecord("a key that is null", stage=Stage.KEY_CONVERTER)
+            return [converted[place] for place in places]
+        reader, offset = found
+        columns = reader.block(keys, offset, dict.fromkeys(names)).columns
+        rows = np.array(places, np.int64)
+        cells = {name: in_python(spread(column, rows)) for name, column in columns.items()}
+        return [
+            SchemaAndValue(reader.schema, {name: each[row] for name, each in cells.items()})
+            for row in range(len(places))
+        ]
+
     def of(self, record: KafkaRecord) -> ConvertedRecord:
         """One record. Raises BadRecord, with its stage, or Retriable."""
         return ConvertedRecord(
@@ -82,6 +123,10 @@ class Conversion:
             _converted(self.value, record.value, record.headers, Stage.VALUE_CONVERTER),
             record.headers,
         )
+
+
+def _header_names(records: Sequence[KafkaRecord]) -> set[str]:
+    return {name for record in records for name, _ in record.headers}
 
 
 def _converted(

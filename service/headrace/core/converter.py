@@ -106,8 +106,12 @@ class JsonConverter:
         if isinstance(document, Document):
             return document.known.schema, document.payload
         if isinstance(document, SchemaAndValue):
-            return self._converted.one(document.schema), document
+            return self.one(document.schema), document
         return self._split(document)
+
+    def one(self, schema: Schema | None) -> Schema | None:
+        """The object that stands for a schema of Connect data."""
+        return self._converted.one(schema)
 
     def _split(self, document: bytes) -> tuple[Schema | None, bytes]:
         if not self._schemas_enable:

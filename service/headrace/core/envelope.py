@@ -18,6 +18,7 @@ from headrace.core.catalog import Catalog, HandlingModes, NoCatalog
 from headrace.core.codec import Codec, Names, Source, source_with
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converter import Document, JsonConverter
+from headrace.core.envelope_block import Block, Unsuited, block_events
 from headrace.core.envelope_columns import ChangesBuilder
 from headrace.core.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
@@ -153,6 +154,35 @@ class TopicDecoder:
         out.errant.sort(key=lambda each: each.index)
         out.notes, self._notes = self._notes, []
         return out
+
+    def decode_block(self, block: Block) -> Decoded | None:
+        """Decode records of one value schema column by column; None where each of them has to be looked at."""
+        codec = self._known_codec(block.schema)
+        if codec is None:
+            return None
+        out = Decoded()
+        try:
+            events = block_events(block, codec, self._reader.key_row)
+        except (BadRecord, Unsuited):
+            return None
+        self._last = codec
+        self._add_pieces(codec, events, out)
+        out.notes, self._notes = self._notes, []
+        return out
+
+    @property
+    def reads_blocks(self) -> bool:
+        """Whether the topic may have blocks that are decoded column by column: not of flattened records."""
+        return self._last is None or type(self._last) is Codec
+
+    def untold(self, notes: Sequence[Note]) -> None:
+        """Notes that nobody was told, since their records are decoded again."""
+        self._noted.difference_update(notes)
+
+    def _known_codec(self, schema: Schema) -> Codec | None:
+        """The codec of a schema of envelopes, of which records were decoded before."""
+        known = self._codecs.get(id(self._values.one(schema)))
+        return known[1] if known is not None and type(known[1]) is Codec else None
 
     # -- runs of one schema ---------------------------------------------------------------------------------
 

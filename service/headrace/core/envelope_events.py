@@ -32,8 +32,8 @@ KEYLESS = (
 )
 
 _UPSERTS = {"c": Operation.CREATE, "u": Operation.UPDATE, "r": Operation.READ}
-_WITH_ROW = frozenset(_UPSERTS.values())
-_ROW_CHANGES: dict[Any, Operation] = {**_UPSERTS, "d": Operation.DELETE, Operation.TOMBSTONE: Operation.TOMBSTONE}
+WITH_ROW = frozenset(_UPSERTS.values())
+ROW_CHANGES: dict[Any, Operation] = {**_UPSERTS, "d": Operation.DELETE, Operation.TOMBSTONE: Operation.TOMBSTONE}
 
 
 class KafkaRecord(Protocol):
@@ -112,15 +112,15 @@ class Run:
 class Events:
     """The events of a run: their records, operations, sources, and values in the order of the codec's columns.
 
-    Of a delete or a tombstone the values are the key's, otherwise None. ``common`` are the names in all sources, or
-    None where that is not known.
+    Of a delete or a tombstone the values are the key's, otherwise None. ``rows`` is a list, or ColumnRows. ``common``
+    are the names in all sources, or None where that is not known.
     """
 
     indexes: list[int] = field(default_factory=list)
     records: list[KafkaRecord] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
-    rows: list[Any] = field(default_factory=list)
+    rows: Any = field(default_factory=list)
     common: Names | None = None
 
     def __len__(self) -> int:
@@ -219,7 +219,7 @@ class EventReader:
     ) -> Events | None:
         """The events of a run in which every record changes a row and is sound; None for any other run."""
         own = [records[index] for index in run.indexes]
-        operations: list[Any] = [_ROW_CHANGES.get(envelope.op) for envelope in envelopes]
+        operations: list[Any] = [ROW_CHANGES.get(envelope.op) for envelope in envelopes]
         rows = [None if envelope.after is None else codec.row(envelope.after) for envelope in envelopes]
         gone = [place for place, row in enumerate(rows) if row is None]
         sources = [envelope.source for envelope in envelopes]
@@ -228,7 +228,7 @@ class EventReader:
         removals = operations.count(Operation.DELETE) + operations.count(Operation.TOMBSTONE)
         if not sound or run.payloads[0] is None or removals != len(gone):
             return None
-        if any(operations[place] in _WITH_ROW for place in gone):
+        if any(operations[place] in WITH_ROW for place in gone):
             return None
         try:
             for place in gone:
@@ -290,10 +290,12 @@ class EventReader:
     def _key_row(self, codec: Codec, record: KafkaRecord) -> Sequence[Any]:
         if record.key is None and not self._keyless:
             raise BadRecord(KEYLESS)
-        if record.key is None:
-            return codec.key_row(b"{}")
+        return codec.key_row(b"{}") if record.key is None else self.key_row(codec, record.key)
+
+    def key_row(self, codec: Codec, key: bytes | SchemaAndValue) -> Sequence[Any]:
+        """A row that holds a key's values and nothing else. Raises BadRecord."""
         try:
-            _, payload = self._keys.split(record.key)
+            _, payload = self._keys.split(key)
         except BadRecord as error:
             error.stage = Stage.KEY_CONVERTER
             raise

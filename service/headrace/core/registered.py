@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from operator import methodcaller
+from typing import Protocol, cast
 from urllib.parse import quote
 
 import msgspec
 from cachetools import LRUCache
 
+from headrace.core.column_rows import Struct, Wanted
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.conversion import Headers
 from headrace.core.errors import BadRecord
+from headrace.core.schema import Schema
 
 
 class IdKind(StrEnum):
@@ -78,6 +81,20 @@ class Framing:
 Read = Callable[[bytes], SchemaAndValue]
 """Reads what one schema describes. Raises BadRecord."""
 
+
+class BlockReader(Protocol):
+    """Reads what one schema describes; of many documents at once, if ``reads_blocks`` says so."""
+
+    schema: Schema
+    reads_blocks: bool
+
+    def __call__(self, payload: bytes) -> SchemaAndValue:
+        """The data of one payload. Raises BadRecord."""
+
+    def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
+        """The wanted fields of all documents, whose payloads begin at ``offset``. Raises BadRecord, naming none."""
+
+
 _NO_FRAME = (
     "Unknown magic byte: the bytes do not begin with the id of a schema. Were they written by another converter, or by "
     "one that puts ids into headers?"
@@ -100,6 +117,8 @@ class RegistryConverter:
         self._readers: LRUCache[SchemaId, Read] = LRUCache(remembered)
         self._prefix = b""
         self._reader: Read | None = None
+        self.reads_blocks = True
+        """Whether documents may be read many at once: unless the last one showed that they cannot."""
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
         """The data of one document. Raises BadRecord, Retriable or ConfigError."""
@@ -110,9 +129,23 @@ class RegistryConverter:
         reader = self._readers.get(schema_id)
         if reader is None:
             reader = self._readers[schema_id] = self._compile(self._registry.fetch(schema_id))
-        if len(payload) < len(document) and document.endswith(payload):
+        named_before = len(payload) < len(document) and document.endswith(payload)
+        self.reads_blocks = named_before and getattr(reader, "reads_blocks", False)
+        if named_before:
             self._prefix, self._reader = document[: len(document) - len(payload)], reader
         return reader(payload)
+
+    def reader_of(self, documents: Sequence[bytes], headers: Set[str]) -> tuple[BlockReader, int] | None:
+        """What reads all documents at once, and where their payloads begin; None unless all have the last schema.
+
+        ``headers`` are the names of those that stand beside any of the documents.
+        """
+        prefix, reader = self._prefix, self._reader
+        if not getattr(reader, "reads_blocks", False) or not all(map(methodcaller("startswith", prefix), documents)):
+            return None
+        if not self._framing.headers.isdisjoint(headers):
+            return None
+        return cast(BlockReader, reader), len(prefix)
 
 
 def confluent_framing(side: str) -> Framing:

@@ -16,7 +16,7 @@ from headrace.config.registry_converters import (
     CONFLUENT_PROTOBUF,
     PROTOBUF_OPTIONS,
 )
-from headrace.core.avro import avro_reader
+from headrace.core.avro import AvroReader
 from headrace.core.conversion import Conversion, Converter
 from headrace.core.errors import ConfigError, Stage
 from headrace.core.json_data import FixedSchema
@@ -37,9 +37,9 @@ from headrace.core.simple_converters import SIMPLE_CONVERTERS
 Compile = Callable[[RegisteredSchema], Read]
 
 _READERS: Mapping[str, Compile] = {
-    CONFLUENT_AVRO: avro_reader,
+    CONFLUENT_AVRO: AvroReader,
     CONFLUENT_JSON: json_schema_reader,
-    APICURIO_AVRO: avro_reader,
+    APICURIO_AVRO: AvroReader,
     APICURIO_JSON: connect_json_reader,
 }
 _APICURIO = (APICURIO_AVRO, APICURIO_JSON, APICURIO_PROTOBUF)

@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from headrace.core.arrays import DECIMAL
-from headrace.core.avro import avro_reader
+from headrace.core.avro import AvroReader
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.errors import BadRecord
 from headrace.core.registered import RegisteredSchema
@@ -28,7 +28,7 @@ def written(avro: Any, value: Any) -> bytes:
 
 def read(avro: Any, value: Any) -> SchemaAndValue:
     """What a reader of the schema makes of a value that was written by it."""
-    return avro_reader(RegisteredSchema(json.dumps(avro)))(written(avro, value))
+    return AvroReader(RegisteredSchema(json.dumps(avro)))(written(avro, value))
 
 
 def record(*fields: tuple[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def test_logical_types_are_names_over_physical_values(kind: str, logical: str, n
     """Those that Connect has; of the others only what they are made of counts."""
     value = "01a1fd14-7474-7aa6-901a-3243b26be8a7" if kind == "string" else 3
     avro = {"type": kind, "logicalType": logical}
-    data = avro_reader(RegisteredSchema(json.dumps(avro)))(written(kind, value))
+    data = AvroReader(RegisteredSchema(json.dumps(avro)))(written(kind, value))
     assert data.value == value
     assert data.schema is not None
     assert data.schema.name == name
@@ -100,7 +100,7 @@ def test_decimals_are_unscaled_bytes(kind: dict[str, Any]) -> None:
     """The precision is told where it is one; 64 is what Connect writes for none."""
     for precision, told in ((10, (("connect.decimal.precision", "10"),)), (64, ())):
         avro = {**kind, "logicalType": "decimal", "precision": precision, "scale": 2}
-        data = avro_reader(RegisteredSchema(json.dumps(avro)))(written(kind, b"\x04\xd2"))
+        data = AvroReader(RegisteredSchema(json.dumps(avro)))(written(kind, b"\x04\xd2"))
         assert data == SchemaAndValue(Schema("bytes", name=DECIMAL, parameters=(*told, ("scale", "2"))), b"\x04\xd2")
 
 
@@ -143,7 +143,7 @@ def test_schemas_of_other_subjects_are_read() -> None:
     """A reference has the name by which it is used."""
     part = RegisteredSchema(json.dumps({"type": "record", "name": "n.Part", "fields": [{"name": "a", "type": "int"}]}))
     whole = record(("part", "n.Part"))
-    reader = avro_reader(RegisteredSchema(json.dumps(whole), references={"n.Part": part}))
+    reader = AvroReader(RegisteredSchema(json.dumps(whole), references={"n.Part": part}))
     assert reader(b"\x02").value == {"part": {"a": 1}}
 
 
@@ -165,13 +165,13 @@ def test_not_a_number_stays_one() -> None:
 def test_schemas_that_no_column_has_are_bad_records(avro: Any, message: str) -> None:
     """The message says what it is."""
     with pytest.raises(BadRecord, match=message):
-        avro_reader(RegisteredSchema(json.dumps(avro)))
+        AvroReader(RegisteredSchema(json.dumps(avro)))
 
 
 def test_a_schema_of_another_kind_is_a_bad_record() -> None:
     """A Protobuf topic with the Avro converter."""
     with pytest.raises(BadRecord, match="PROTOBUF"):
-        avro_reader(RegisteredSchema("syntax", "PROTOBUF"))
+        AvroReader(RegisteredSchema("syntax", "PROTOBUF"))
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x02", b"\x02\x06ab", b"\x02\x02a\x00", b"\x04\x02a"])
@@ -179,4 +179,4 @@ def test_bytes_that_are_not_what_the_schema_says_are_a_bad_record(payload: bytes
     """Too few, too many, or a branch that the union has not."""
     avro = record(("a", ["null", "string"]))
     with pytest.raises(BadRecord, match="Avro schema"):
-        avro_reader(RegisteredSchema(json.dumps(avro)))(payload)
+        AvroReader(RegisteredSchema(json.dumps(avro)))(payload)

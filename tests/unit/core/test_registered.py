@@ -162,3 +162,23 @@ def test_the_last_schema_is_known_by_the_bytes_before_the_document() -> None:
     assert [converter.to_connect_data(document, headers).value for document, headers, _ in documents] == [
         expected for _, _, expected in documents
     ]
+
+
+def test_readers_without_blocks_are_not_asked_for_them() -> None:
+    """Nor are documents whose schema a header names, since it may be another one for each."""
+    registry = Registry()
+    for reads_blocks, header, told in ((True, False, True), (False, False, False), (True, True, False)):
+
+        class Reader:
+            def __init__(self, _: RegisteredSchema, reads_blocks: bool = reads_blocks) -> None:
+                self.reads_blocks = reads_blocks
+
+            def __call__(self, payload: bytes) -> SchemaAndValue:
+                return SchemaAndValue(None, payload)
+
+        converter = RegistryConverter(registry, confluent_framing("value"), Reader)
+        named = b"\0\0\0\0\1"
+        converter.to_connect_data(b"a" if header else named, (("__value_schema_id", named),) if header else ())
+        assert converter.reads_blocks is told
+        assert (converter.reader_of([named + b"a"], set()) is not None) is told
+        assert converter.reader_of([named + b"a"], {"__value_schema_id"}) is None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.avro import avro_reader
+from headrace.core.avro import AvroReader
 from headrace.core.errors import BadRecord
 from headrace.core.json_schema import connect_json_reader, json_schema_reader
 from headrace.core.protobuf import named_protobuf_reader
@@ -28,8 +28,8 @@ RECORDED = json.loads((Path(__file__).parents[2] / "fixtures" / "serializers" / 
 CASES = {case["name"]: case for case in RECORDED["cases"]}
 ROW = {"id": 7, "name": "Zange ä", "at": 1709209815250}
 READERS: dict[str, Callable[[RegisteredSchema], Read]] = {
-    "avro": avro_reader,
-    "avro converter": avro_reader,
+    "avro": AvroReader,
+    "avro converter": AvroReader,
     "json converter": connect_json_reader,
     "json": lambda registered: json_schema_reader(RegisteredSchema(registered.text, "JSON")),
     "protobuf": named_protobuf_reader,
