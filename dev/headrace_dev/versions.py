@@ -47,6 +47,7 @@ _LOGGING = tuple(
 BUNDLES: dict[str, tuple[Artifact, ...]] = {
     "kafka": (Artifact("org.apache.kafka", "kafka_2.13", KAFKA), *_LOGGING),
     "connect": (Artifact("org.apache.kafka", "connect-runtime", KAFKA), *_LOGGING),
+    "connect-jdbc": (_single("io.debezium:debezium-connector-jdbc:3.6.0.Final"),),  # its transforms, for recorders
     "connect-file": (_single(f"org.apache.kafka:connect-file:{KAFKA}"),),  # FileStreamSink, for recorders
     "debezium-postgres": (Artifact("io.debezium", "debezium-connector-postgres", DEBEZIUM, False, "tar.gz", "plugin"),),
     "apicurio": (Artifact("io.apicurio", "apicurio-registry-app", APICURIO, False, "tar.gz", "all"),),

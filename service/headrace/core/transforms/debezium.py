@@ -1,4 +1,4 @@
-"""Debezium's transforms with their options (``connect.md`` section 14.2)."""
+"""Debezium's transforms of change events with their options (``connect.md`` section 14.2)."""
 
 from __future__ import annotations
 
@@ -33,13 +33,9 @@ SCRIPTS = {
 _AT_THE_SOURCE = "it is for source connectors and says nothing about rows in a table: take it out here"
 _JDBC = "io.debezium.connector.jdbc.transforms."
 OF_THE_JDBC_SINK = {
-    f"{_JDBC}CollectionNameTransformation": (
-        "tables are named by collection.name.format, which takes a prefix and a suffix; use RegexRouter for more"
-    ),
-    f"{_JDBC}FieldNameTransformation": "columns keep the source's names; use ReplaceField with renames for single ones",
     f"{_JDBC}ConvertCloudEventToSaveableForm": "CloudEvents are not read; use Debezium's own converter for the topic",
 }
-"""Transforms that come with Debezium's JDBC sink, and what stands in their place."""
+"""A transform that comes with Debezium's JDBC sink, and what stands in its place."""
 
 NOT_FOR_SINKS = {
     f"{_PACKAGE}{name}": _AT_THE_SOURCE
@@ -51,13 +47,6 @@ NOT_FOR_SINKS = {
         "tracing.ActivateTracingSpan",
         "openlineage.OpenLineage",
         "ReadToInsertEvent",
-    )
-} | {
-    f"{_PACKAGE}{name}": "it is not here yet: apply it at the source connector"
-    for name in (
-        "VectorToJsonConverter",
-        "SwapGeometryCoordinates",
-        "GeometryFormatTransformer",
         "Neo4jCudConverter",
     )
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.core.config_def import parse_list
 from headrace.core.errors import ConfigError
-from headrace.core.transforms import apache, debezium
+from headrace.core.transforms import apache, debezium, debezium_columns
 from headrace.core.transforms.chain import Chain, Link
 from headrace.core.transforms.options import REPLACE_NULL, PluginClass
 from headrace.core.transforms.record import Predicate
@@ -17,7 +17,7 @@ def _by_name(classes: Iterable[PluginClass]) -> dict[str, PluginClass]:
     return {each.class_name: each for each in sorted(classes, key=lambda each: each.class_name)}
 
 
-TRANSFORMS = _by_name((*apache.transforms(), *debezium.transforms()))
+TRANSFORMS = _by_name((*apache.transforms(), *debezium.transforms(), *debezium_columns.transforms()))
 PREDICATES = _by_name(apache.predicate_classes())
 REFUSED = debezium.SCRIPTS | debezium.NOT_FOR_SINKS | debezium.OF_THE_JDBC_SINK
 """Classes that a configuration may bring along and that are refused, with the next step."""

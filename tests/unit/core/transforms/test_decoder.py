@@ -108,6 +108,22 @@ def test_a_key_that_is_no_struct_is_the_column_that_is_named() -> None:
     assert changes.key[0] == changes.key[1]
 
 
+@pytest.mark.parametrize("links", [(), (UNWRAP,)], ids=["envelopes", "rows"])
+def test_columns_of_another_name_are_so_in_keys_too(links: tuple[dict[str, str], ...]) -> None:
+    """So a delete, which says its key alone, is one of the renamed rows."""
+    names = {"type": "FieldNameTransformation", "column.naming.style": "UPPER_CASE"}
+    records = [
+        Record(0, key({"id": 1}), whole_change("c", None, ROW, 100)),
+        Record(1, key({"id": 1}), whole_change("d", ROW, None, 110)),
+        Record(2, key({"id": 1}), None),
+    ]
+    changes = only(decoded(records, *links, names))
+    assert changes.key_fields == ("ID",)
+    assert changes.operation.tolist() == [Operation.CREATE, Operation.DELETE]
+    assert changes.key[0] == changes.key[1]
+    assert {name: values[0] for name, values in columns(changes).items()} == {"ID": 1, "NAME": "new"}
+
+
 def test_what_the_envelope_said_is_found_under_the_prefix_of_the_transform() -> None:
     """Another one than ``__``, too, and beside what the transform adds by itself."""
     unwrap = UNWRAP | {"add.headers.prefix": "h.", "add.fields": "op", "add.fields.prefix": "f_"}

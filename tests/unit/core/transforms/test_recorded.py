@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.transforms.cases import CASES, PARTITION, Case, places
+from fixtures.transforms.cases import CASES
+from fixtures.transforms.documents import PARTITION, Case, places
 
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.errors import BadRecord

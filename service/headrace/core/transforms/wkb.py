@@ -1,0 +1,122 @@
+"""Well-known binary, as databases write geometries: OGC's form, and PostGIS' extended one that carries its SRID."""
+
+from __future__ import annotations
+
+import struct
+
+_HAS_Z, _HAS_M, _HAS_SRID = 0x80000000, 0x40000000, 0x20000000
+_TYPE = 0xFF
+_POINT, _LINE, _POLYGON, _COLLECTION = 1, 2, 3, 7
+_MULTIPLE = {4: _POINT, 5: _LINE, 6: _POLYGON}
+_ORDINATE = 8
+_HEAD = 5
+"""Bytes of byte order and type, with which every geometry begins."""
+
+
+class MalformedGeometry(ValueError):
+    """Bytes that are no geometry."""
+
+
+def is_extended(wkb: bytes) -> bool:
+    """Whether a geometry carries its SRID. Bytes that are too few for a geometry do not."""
+    return len(wkb) >= _HEAD and bool(_type(wkb) & _HAS_SRID)
+
+
+def extended(wkb: bytes, srid: int) -> bytes:
+    """A plain geometry with its SRID. Raises MalformedGeometry."""
+    order = _order(wkb)
+    return wkb[:1] + struct.pack(f"{order}Ii", _type(wkb) | _HAS_SRID, srid) + wkb[_HEAD:]
+
+
+def plain(wkb: bytes) -> bytes:
+    """An extended geometry without its SRID."""
+    order = _order(wkb)
+    return wkb[:1] + struct.pack(f"{order}I", _type(wkb) & ~_HAS_SRID) + wkb[_HEAD + 4 :]
+
+
+def swapped(wkb: bytes) -> bytes:
+    """The geometry with the first two ordinates of each point exchanged. Raises MalformedGeometry."""
+    swap = _Swap(wkb)
+    try:
+        swap.geometry()
+    except (struct.error, IndexError, RecursionError) as error:
+        raise MalformedGeometry("the geometry ends too early") from error
+    return bytes(swap.data[: swap.at])
+
+
+def _order(wkb: bytes) -> str:
+    return "<" if wkb[:1] == b"\x01" else ">"
+
+
+def _type(wkb: bytes) -> int:
+    if len(wkb) < _HEAD:
+        raise MalformedGeometry("the geometry ends too early")
+    found: int = struct.unpack_from(f"{_order(wkb)}I", wkb, 1)[0]
+    return found
+
+
+class _Swap:
+    """Walks along a copy of the bytes and exchanges the ordinates in it."""
+
+    def __init__(self, wkb: bytes) -> None:
+        self.data = bytearray(wkb)
+        self.at = 0
+        self._order = ">"
+
+    def geometry(self) -> None:
+        kind = self._head()
+        ordinates = 2 + bool(kind & _HAS_Z) + bool(kind & _HAS_M)
+        if kind & _HAS_SRID:
+            self._number("i")
+        base = kind & _TYPE
+        if base in _MULTIPLE:
+            self._parts(_MULTIPLE[base], ordinates)
+        elif base == _COLLECTION:
+            self._collection()
+        else:
+            self._shape(base, ordinates)
+
+    def _collection(self) -> None:
+        order = self._order
+        for _ in range(self._number("i")):
+            self.geometry()
+            self._order = order
+
+    def _parts(self, base: int, ordinates: int) -> None:
+        order = self._order
+        for _ in range(self._number("i")):
+            self._head()
+            self._shape(base, ordinates)
+            self._order = order
+
+    def _shape(self, base: int, ordinates: int) -> None:
+        if base == _POINT:
+            self._point(ordinates)
+        elif base == _LINE:
+            self._points(ordinates)
+        elif base == _POLYGON:
+            for _ in range(self._number("i")):
+                self._points(ordinates)
+        else:
+            raise MalformedGeometry(f"there is no geometry of type {base}")
+
+    def _points(self, ordinates: int) -> None:
+        for _ in range(self._number("i")):
+            self._point(ordinates)
+
+    def _point(self, ordinates: int) -> None:
+        first, second, end = self.at, self.at + _ORDINATE, self.at + 2 * _ORDINATE
+        self.at += ordinates * _ORDINATE
+        if self.at > len(self.data):
+            raise IndexError
+        self.data[first:end] = self.data[second:end] + self.data[first:second]
+
+    def _head(self) -> int:
+        self._order = "<" if self.data[self.at] == 1 else ">"
+        self.at += 1
+        return self._number("I")
+
+    def _number(self, form: str) -> int:
+        found: int = struct.unpack_from(f"{self._order}{form}", self.data, self.at)[0]
+        self.at += 4
+        return found
