@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -143,6 +144,36 @@ def test_what_confluent_notes_of_a_field(noted: str) -> None:
             read(body, {"a": {"value": "DA==", "scale": scale}}, head=head)
 
 
+@given(st.integers(-(10**40), 10**40), st.integers(-5, 8))
+def test_a_decimal_keeps_its_number_or_is_refused(number: int, scale: int) -> None:
+    """Its own scale may differ from the schema's; no digit is lost on the way."""
+    octets = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+    content = b"\x0a" + bytes((len(octets),)) + octets + b"\x18" + _varint(scale)
+    document = b"\0\x0a" + bytes((len(content),)) + content
+    if number % 10 ** max(scale - 4, 0):
+        with pytest.raises(BadRecord):
+            DECIMALS(document)
+    else:
+        unscaled = int.from_bytes(DECIMALS(document).value["a"], "big", signed=True)
+        assert Fraction(unscaled, 10**4) == Fraction(number) / Fraction(10) ** scale
+
+
+def _varint(number: int) -> bytes:
+    octets, number = bytearray(), number & (1 << 64) - 1
+    while number > 0x7F:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*octets, number))
+
+
+DECIMALS = protobuf_reader(
+    registered(
+        f'syntax = "proto3"; {META} import "confluent/type/decimal.proto"; '
+        'message M { confluent.type.Decimal a = 1 [(confluent.field_meta).params = { key: "scale", value: "4" }]; }'
+    )
+)
+
+
 @pytest.mark.parametrize("narrow", ["int8", "int16"])
 def test_narrow_numbers(narrow: str) -> None:
     """Connect's types that the language does not have."""
@@ -270,22 +301,16 @@ def test_documents_name_their_message_by_its_place(place: bytes, name: str, path
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=6))
 def test_places_are_read_as_confluents_client_writes_them(place: list[int]) -> None:
     """A message that is not there is named as missing, and no other one is taken for it."""
-    written = bytearray()
-    for number in (len(place), *place):
-        zigzag = number << 1
-        while zigzag > 0x7F:
-            written.append(zigzag & 0x7F | 0x80)
-            zigzag >>= 7
-        written.append(zigzag)
+    written = b"".join(_varint(number << 1) for number in (len(place), *place))
     there = {(0,): "A", (1,): "E", (0, 0): "B", (0, 1): "D", (0, 0, 0): "C"}
     read = protobuf_reader(registered(NESTED))
     if tuple(place) in there:
-        schema = read(bytes(written)).schema
+        schema = read(written).schema
         assert schema is not None
         assert schema.name == there[tuple(place)]
     else:
         with pytest.raises(BadRecord, match="does not have"):
-            read(bytes(written))
+            read(written)
 
 
 def test_documents_name_their_message_as_apicurio_does() -> None:
