@@ -2,7 +2,7 @@
 
 proto-schema-parser reads the grammar. Names of types stay as they are written, since the descriptor pool resolves them
 by the language's rules. Of options those are kept that say how messages are read: Confluent's ``field_meta``,
-``allow_alias`` and defaults; services and extensions say nothing of it.
+``map_entry`` and defaults; services and extensions say nothing of it.
 """
 
 from __future__ import annotations
@@ -189,8 +189,6 @@ def _enum(parsed: ast.Enum) -> EnumDescriptorProto:
     for element in parsed.elements:
         if isinstance(element, ast.EnumValue):
             enum.value.add(name=element.name, number=element.number)
-        elif isinstance(element, ast.Option) and element.name == "allow_alias":
-            enum.options.allow_alias = bool(element.value)
     return enum
 
 
