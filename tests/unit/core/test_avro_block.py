@@ -202,6 +202,21 @@ def test_lengths_that_are_not_true_cost_no_memory() -> None:
         tracemalloc.stop()
 
 
+def test_large_texts_cost_little_more_than_themselves() -> None:
+    """Whatever is polled at once is bounded by bytes, and so must be what becomes of it."""
+    avro = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "string"]}]}
+    values = [{"a": "ä" * 5000 if number % 3 else None} for number in range(300)]
+    documents = written(avro, values)
+    reader = AvroReader(RegisteredSchema(json.dumps(avro)))
+    tracemalloc.start()
+    try:
+        told = reader.block(documents, len(PREFIX), {"a": None})
+        assert tracemalloc.get_traced_memory()[1] < 3 * sum(map(len, documents))
+    finally:
+        tracemalloc.stop()
+    assert told.columns["a"].to_pylist() == [each["a"] for each in values]  # type: ignore[union-attr] # text is in Arrow
+
+
 def test_a_schema_of_no_record_has_no_blocks() -> None:
     """Its documents are read one by one."""
     reader = AvroReader(RegisteredSchema('"long"'))
