@@ -13,20 +13,50 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import psycopg
 from chaos.lane import SETTLE_SECONDS, Lane
+from confluent_kafka.admin import AdminClient
 from pyiceberg.table import StaticTable
 
 from headrace_dev import Stack, jars
 from headrace_dev.demo.compare import data_rows
 from headrace_dev.demo.load import TABLES
-from headrace_dev.postgres import SUPERUSER
+from headrace_dev.postgres import SUPERUSER, Postgres
 from headrace_dev.server import LOOPBACK, free_ports, wait_until
 from headrace_dev.worker import Worker
 
 _CATALOG = "spark.sql.catalog.lake"
+
+
+def cluster_properties(postgres: Postgres, name: str, session_seconds: int) -> dict[str, str]:
+    """Properties of every worker of a cluster, whose catalog is the database ``<name>_catalog``."""
+    [driver] = jars.unpacked("debezium-postgres").glob("*/postgresql-*.jar")
+    return {
+        "group.id": name,
+        "config.storage.topic": f"{name}-configs",
+        "status.storage.topic": f"{name}-status",
+        "session.timeout.ms": str(1000 * session_seconds),
+        "spark.driver.memory": "1g",
+        "spark.driver.extraClassPath": str(driver),
+        f"{_CATALOG}.type": "jdbc",
+        f"{_CATALOG}.uri": f"jdbc:postgresql://{LOOPBACK}:{postgres.port}/{name}_catalog",
+        f"{_CATALOG}.jdbc.user": SUPERUSER,
+        f"{_CATALOG}.jdbc.password": "unused",
+        f"{_CATALOG}.jdbc.schema-version": "V1",
+    }
+
+
+def cluster_rows(postgres: Postgres, name: str, table: str) -> Sequence[dict[str, Any]]:
+    """The rows of a table of the lake, at the place that the cluster's catalog names."""
+    wanted = "SELECT metadata_location FROM iceberg_tables WHERE table_name = %s"
+    with postgres.connect(f"{name}_catalog") as catalog:
+        try:
+            found = catalog.execute(wanted, (f"{name}_public_{table}",)).fetchone()
+        except psycopg.errors.UndefinedTable:  # nobody has used the catalog yet
+            found = None
+    return data_rows(StaticTable.from_metadata(found[0])) if found else []
 
 
 class ClusterLane(Lane):
@@ -122,44 +152,27 @@ class ClusterLane(Lane):
         return len(self.owners(worker)) == len(self.workers)
 
     def rows(self, table: str, warehouse: Path | None = None) -> Sequence[dict[str, Any]]:
-        """The rows in the lake, at the place that the catalog names."""
-        wanted = "SELECT metadata_location FROM iceberg_tables WHERE table_name = %s"
-        with self._stack.postgres.connect(f"{self.name}_catalog") as catalog:
-            try:
-                found = catalog.execute(wanted, (f"{self.name}_public_{table}",)).fetchone()
-            except psycopg.errors.UndefinedTable:  # nobody has used the catalog yet
-                found = None
-        return data_rows(StaticTable.from_metadata(found[0])) if found else []
+        """The rows in the lake."""
+        return cluster_rows(self._stack.postgres, self.name, table)
 
     def _worker(self, number: int, port: int) -> Worker:
-        [driver] = jars.unpacked("debezium-postgres").glob("*/postgresql-*.jar")
-        postgres = self._stack.postgres
-        return Worker(
-            self._folder,
-            self._stack.kafka,
-            self.warehouse,
-            name=f"worker-{number}",
-            port=port,
-            properties={
-                "group.id": self.name,
-                "config.storage.topic": f"{self.name}-configs",
-                "status.storage.topic": f"{self.name}-status",
-                "session.timeout.ms": str(1000 * self.session_seconds),
-                "spark.driver.memory": "1g",
-                "spark.driver.extraClassPath": str(driver),
-                f"{_CATALOG}.type": "jdbc",
-                f"{_CATALOG}.uri": f"jdbc:postgresql://{LOOPBACK}:{postgres.port}/{self.name}_catalog",
-                f"{_CATALOG}.jdbc.user": SUPERUSER,
-                f"{_CATALOG}.jdbc.password": "unused",
-                f"{_CATALOG}.jdbc.schema-version": "V1",
-            },
-        )
+        properties = cluster_properties(self._stack.postgres, self.name, self.session_seconds)
+        kafka, name = self._stack.kafka, f"worker-{number}"
+        return Worker(self._folder, kafka, self.warehouse, name=name, port=port, properties=properties)
+
+
+class Watched(Protocol):
+    """What has a connector ``name``, and a client of its broker."""
+
+    name: str
+
+    def admin(self) -> AdminClient: ...
 
 
 class Twins:
     """Watches the connector's consumer group for a task that is there twice, and says for how long at most."""
 
-    def __init__(self, lane: ClusterLane) -> None:
+    def __init__(self, lane: Watched) -> None:
         self.longest = 0.0
         self._lane = lane
         self._since: dict[str, float] = {}

@@ -1,74 +1,154 @@
-"""Two worker processes of one cluster: tasks are shared, either answers for both, and a dead one's tasks move."""
+"""Two worker processes of one cluster under load: either answers for both, and the other one goes on for a dead one.
+
+The long forms stand in ``tests/chaos/test_workers.py``, with a database and Debezium.
+"""
 
 from __future__ import annotations
 
+import itertools
+import random
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
+from chaos.cluster import Twins, cluster_properties, cluster_rows
+from confluent_kafka.admin import AdminClient
+from contracts.kafka_harness import producer
+from envelopes import change, key
 
 from headrace_dev.kafka import Kafka
+from headrace_dev.postgres import Postgres
 from headrace_dev.server import wait_until
 from headrace_dev.worker import Worker
 
-pytestmark = pytest.mark.stack
-SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders", "tasks.max": "2"}
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
+TABLES = ("customers", "orders")
 SESSION_SECONDS = 6
+SLACK_SECONDS = 6
+"""For noticing, on a busy machine."""
+QUICK_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Two that start side by side and end soon: what they run is worth no long compilation."""
+CHANGES_PER_SECOND = 200
+ROWS = 100
+Row = dict[str, Any]
+
+
+class Load:
+    """Changes rows of all tables meanwhile, and knows what they have become."""
+
+    def __init__(self, kafka: Kafka, topics: Sequence[str]) -> None:
+        self.rows: Mapping[str, dict[int, Row]] = {topic: {} for topic in topics}
+        self.written = dict.fromkeys(topics, 0)
+        self._kafka = kafka
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        """Insert, update and delete in a random order, which the numbers of the log tell."""
+        chance = random.Random(1)
+        with producer(self._kafka) as out:
+            for number in itertools.count(1):
+                topic, row = chance.choice(list(self.rows)), {"id": chance.randrange(ROWS), "number": number}
+                known = self.rows[topic].pop(row["id"], None)
+                gone = known is not None and chance.random() < 0.2
+                if not gone:
+                    self.rows[topic][row["id"]] = row
+                op = "d" if gone else "c" if known is None else "u"
+                event = change(op, None if gone else row, number, columns=row, table=topic.rpartition(".")[2])
+                out.produce(topic, event, key({"id": row["id"]}))
+                self.written[topic] += 1
+                if self._ended.wait(1 / CHANGES_PER_SECOND):
+                    return
+
+
+class Pair:
+    """Two workers, and a load on the topics of their connector ``name``."""
+
+    def __init__(self, kafka: Kafka, postgres: Postgres, folder: Path, name: str) -> None:
+        self.name = name
+        self.topics = [f"{name}.public.{table}" for table in TABLES]
+        self.load = Load(kafka, self.topics)
+        self._kafka, self._postgres = kafka, postgres
+        properties = cluster_properties(postgres, name, SESSION_SECONDS) | QUICK_JVM
+        self.workers = [
+            Worker(folder, kafka, folder / "warehouse", name=f"worker-{number}", properties=properties)
+            for number in range(2)
+        ]
+
+    def start(self) -> None:
+        """Make topics and catalog, and start the workers side by side."""
+        for topic in self.topics:
+            self._kafka.create_topic(topic)
+        self._postgres.create_database(f"{self.name}_catalog")
+        with ThreadPoolExecutor(2) as starting:
+            list(starting.map(Worker.start, self.workers))
+
+    def admin(self) -> AdminClient:
+        """A client of the broker."""
+        return self._kafka.admin()
+
+    def rows(self, table: str) -> list[Row]:
+        """The rows in the lake, sorted."""
+        return sorted(cluster_rows(self._postgres, self.name, table), key=lambda row: row["id"])
+
+    def owners(self, worker: Worker) -> set[str]:
+        """The workers on which the tasks are, as one of them says."""
+        return {task["worker_id"] for task in worker.call("GET", f"/connectors/{self.name}/status")["tasks"]}
+
+    def all_are(self, state: str) -> bool:
+        """Whether connector and tasks are in one state, as both workers say."""
+        return all(set(worker.states(self.name)) == {state} for worker in self.workers)
 
 
 @pytest.fixture
-def workers(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> Iterator[list[Worker]]:
-    """Two of them, that run."""
-    name = unique("pair")
-    properties = {
-        "group.id": name,
-        "config.storage.topic": f"{name}-configs",
-        "status.storage.topic": f"{name}-status",
-        "session.timeout.ms": str(1000 * SESSION_SECONDS),
-    }
-    workers = [
-        Worker(tmp_path, stack_kafka, tmp_path / "warehouse", name=f"worker-{number}", properties=properties)
-        for number in range(2)
-    ]
-    for worker in workers:
-        worker.start()
-    yield workers
-    for worker in workers:
+def pair(stack_kafka: Kafka, stack_postgres: Postgres, tmp_path: Path, unique: Callable[[str], str]) -> Iterator[Pair]:
+    """Two workers that run."""
+    pair = Pair(stack_kafka, stack_postgres, tmp_path, unique("pair"))
+    pair.start()
+    yield pair
+    for worker in pair.workers:
         worker.kill()
 
 
-def test_a_pair(workers: list[Worker]) -> None:
-    """One life of a cluster, told by either worker."""
-    first, second = workers
-    began = time.monotonic()
-    second.put_connector("shop", SHOP)
-    print(f"running after {time.monotonic() - began:.1f} s")
-    wait_until(lambda: owners(first) == owners(second) == {address(first), address(second)}, "a task on each", 30)
-    print(f"spread after {time.monotonic() - began:.1f} s")
-    for verb, state in (("pause", "PAUSED"), ("resume", "RUNNING")):
-        for worker in workers:
-            worker.call("PUT", f"/connectors/shop/{verb}")
-        wait_until(partial(all_are, workers, state), state, 30)
-    for number in range(2):
-        assert httpx.post(f"{second.url}/connectors/shop/tasks/{number}/restart").status_code == 204
-    wait_until(lambda: set(first.states("shop")) == {"RUNNING"}, "running again", 30)
-    first.kill()
-    began = time.monotonic()
-    wait_until(lambda: owners(second) == {address(second)}, "all tasks on the other", 3 * SESSION_SECONDS)
-    print(f"moved after {time.monotonic() - began:.1f} s")
-    wait_until(lambda: second.states("shop") == ["RUNNING"] * 3, "running", 30)
-    second.call("PUT", "/connectors/shop/pause")
-    first.start()
-    wait_until(lambda: owners(first) == {address(first), address(second)}, "a task on each", 30)
-    assert first.states("shop") == ["PAUSED"] * 3
-
-
-def all_are(workers: list[Worker], state: str) -> bool:
-    """Whether connector and tasks are in one state, as every worker says."""
-    return all(set(worker.states("shop")) == {state} for worker in workers)
+def test_one_of_two_workers_is_killed(pair: Pair) -> None:
+    """A task on each, either takes orders for both; the tasks of the dead one move, never two at once; equal tables."""
+    first, second = pair.workers
+    both = {address(worker) for worker in pair.workers}
+    config = {"connector.class": "LakehouseSink", "topics": ",".join(pair.topics), "tasks.max": "2"}
+    session = {"consumer.override.session.timeout.ms": str(1000 * SESSION_SECONDS), "batch.linger.ms": "200"}
+    second.put_connector(pair.name, config | session)
+    wait_until(lambda: pair.owners(first) == pair.owners(second) == both, "a task on each", 30)
+    assert [counted(worker) for worker in pair.workers] == [1, 1]
+    for worker, verb, state in ((first, "pause", "PAUSED"), (second, "resume", "RUNNING")):
+        worker.call("PUT", f"/connectors/{pair.name}/{verb}")
+        wait_until(partial(pair.all_are, state), state, 60)
+    with pair.load, Twins(pair) as twins:
+        wait_until(lambda: all(map(pair.rows, TABLES)), "rows in every table", 120)
+        began = time.monotonic()
+        first.kill()
+        wait_until(lambda: pair.owners(second) == {address(second)}, "all tasks on the other", SESSION_SECONDS + 20)
+        moved = time.monotonic() - began
+        wait_until(lambda: set(second.states(pair.name)) == {"RUNNING"}, "running", 60)
+    print(f"tasks moved after {moved:.1f} s; one stood twice in its group for {twins.longest:.1f} s at most")
+    assert moved < SESSION_SECONDS + SLACK_SECONDS
+    assert twins.longest < SESSION_SECONDS + SLACK_SECONDS
+    assert counted(second) == 2
+    ends = {(topic, 0): count for topic, count in pair.load.written.items()}
+    wait_until(lambda: second.committed(pair.name) == ends, "end of the lag", 120)
+    for table, topic in zip(TABLES, pair.topics, strict=True):
+        assert pair.rows(table) == [row for _, row in sorted(pair.load.rows[topic].items())]
 
 
 def address(worker: Worker) -> str:
@@ -76,6 +156,6 @@ def address(worker: Worker) -> str:
     return worker.url.removeprefix("http://")
 
 
-def owners(worker: Worker) -> set[str]:
-    """The workers on which the connector's tasks are, as ``worker`` says."""
-    return {task["worker_id"] for task in worker.call("GET", "/connectors/shop/status")["tasks"]}
+def counted(worker: Worker) -> float:
+    """The number of tasks that a worker runs, as its metrics say."""
+    return worker.metrics()["kafka_connect_worker_task_count", frozenset()]
