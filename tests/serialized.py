@@ -270,37 +270,41 @@ _NOTED = {"size": {"connect.type": "int16"}, "price": {"precision": "10", "scale
 
 
 def protobuf(registry: SchemaRegistryClient) -> tuple[Serializer, Serializer]:
-    """Confluent's serializer; its schemas go to the registry as serialized descriptors."""
-    pool = Default()  # the serializer looks for imports where protoc's modules have put them
-    messages = []
-    for each in (_protobuf_file("key", [_protobuf_message("Key", {"id": "int64"})]), _protobuf_envelope()):
-        pool.Add(each)
-        messages.append(GetMessageClass(pool.FindMessageTypeByName(f"{each.package}.{each.message_type[0].name}")))
-    key, envelope = messages
-    of_key, of_value = (ProtobufSerializer(each, registry, {}) for each in messages)
+    """Confluent's serializer; its schemas go to the registry as serialized descriptors, one refers to another."""
+    source = _protobuf_message("Source", {name: kind.replace("long", "int64") for name, kind in _SOURCE.items()})
+    key = _protobuf_class(_protobuf_file("key", _protobuf_message("Key", {"id": "int64"})))
+    part = _protobuf_file("part", source)
+    _protobuf_class(part)
+    envelope = _protobuf_class(_protobuf_file("value", _protobuf_envelope(), part.name))
+    of_key, of_value = (ProtobufSerializer(each, registry, {}) for each in (key, envelope))
     return (
         lambda document, context: of_key(key(**document), context),
         lambda document, context: of_value(_filled(envelope(), document), context),
     )
 
 
-def _protobuf_envelope() -> FileDescriptorProto:
-    source = {name: "int64" if kind == "long" else kind for name, kind in _SOURCE.items()}
-    members = {"before": "Value", "after": "Value", "source": "Source", "op": "string", "ts_ms": "int64?"}
+def _protobuf_envelope() -> DescriptorProto:
+    members = {"before": "Value", "after": "Value", "source": ".shop.part.Source", "op": "string", "ts_ms": "int64?"}
     envelope = _protobuf_message("Envelope", members)
     row = _protobuf_message("Value", _ROW, _NOTED)
     entry = _protobuf_message("StockEntry", {"key": "string", "value": "int64"})
     entry.options.map_entry = True
     row.nested_type.extend((entry, _protobuf_message("Place", {"lat": "double", "note": "string?"})))
-    envelope.nested_type.extend((row, _protobuf_message("Source", source)))
-    return _protobuf_file("value", [envelope])
+    envelope.nested_type.append(row)
+    return envelope
 
 
-def _protobuf_file(name: str, messages: list[DescriptorProto]) -> FileDescriptorProto:
-    imports = [each.DESCRIPTOR.name for each in _IMPORTS]
-    return FileDescriptorProto(
-        name=f"shop/{name}.proto", package=f"shop.{name}", syntax="proto3", dependency=imports, message_type=messages
-    )
+def _protobuf_file(name: str, message: DescriptorProto, *imports: str) -> FileDescriptorProto:
+    file = FileDescriptorProto(name=f"shop/{name}.proto", package=f"shop.{name}", syntax="proto3")
+    file.dependency.extend((*(each.DESCRIPTOR.name for each in _IMPORTS), *imports))
+    file.message_type.append(message)
+    return file
+
+
+def _protobuf_class(file: FileDescriptorProto) -> Any:
+    """As protoc's modules have it: in the pool in which the serializer looks for imports."""
+    Default().Add(file)
+    return GetMessageClass(Default().FindMessageTypeByName(f"{file.package}.{file.message_type[0].name}"))
 
 
 def _protobuf_message(name: str, members: dict[str, str], noted: dict[str, dict[str, str]] | None = None) -> Any:
