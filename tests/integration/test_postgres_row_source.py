@@ -17,7 +17,7 @@ from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect_rows import RowRequest
 from headrace.core.schema import Schema
 from headrace.ports import Connections
-from headrace_connectors.sql import PostgresRowSource
+from headrace_connectors.sql import PostgresRowSource, postgres_server
 from headrace_dev.postgres import Postgres
 
 pytestmark = pytest.mark.stack
@@ -230,9 +230,10 @@ def reader(stack_postgres: Postgres, database: str) -> str:
 
 
 def test_wrong_password_is_told_without_the_password(
-    options: ReselectOptions, reader: str, open_source: Opener
+    options: ReselectOptions, reader: str, open_source: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong password is the operator's to correct; the message names the user and never the password."""
+    monkeypatch.setattr(postgres_server, "CONNECT_SECONDS", 2)  # for which a pool tries, and libpq's least
     source = open_source(_as(options, reader, "guess"))
     with pytest.raises(ConfigError, match="password authentication failed") as caught:
         source.check()
