@@ -14,6 +14,9 @@ from headrace_dev import jars
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, Server, free_ports, wait_until
 
+SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Properties of a worker that is killed before optimised code would pay: its first merges take less CPU time."""
+
 
 class Worker:
     """A distributed worker; ``kill`` and ``start`` keep its connectors, which live in topics of ``kafka``."""

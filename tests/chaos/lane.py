@@ -28,7 +28,7 @@ from headrace_dev.demo.compare import database_rows, differences, key_columns, l
 from headrace_dev.demo.load import TABLES, Connection, Load, Shop
 from headrace_dev.postgres import SUPERUSER
 from headrace_dev.server import LOOPBACK, free_ports, wait_until
-from headrace_dev.worker import Worker
+from headrace_dev.worker import SHORT_LIVED, Worker
 
 PLACEHOLDER = "__debezium_unavailable_value"
 SETTLE_SECONDS = 180
@@ -108,6 +108,7 @@ class Lane:
             name=f"worker-{next(self._starts)}",
             port=self._port,
             properties={
+                **SHORT_LIVED,
                 "group.id": self.name,
                 "config.storage.topic": f"{self.name}-configs",
                 "status.storage.topic": f"{self.name}-status",
@@ -194,6 +195,7 @@ class Lane:
             warehouse,
             name=f"worker-{next(self._starts)}",
             properties={
+                **SHORT_LIVED,
                 "group.id": f"{self.name}-{name}",
                 "config.storage.topic": f"{self.name}-{name}-configs",
                 "status.storage.topic": f"{self.name}-{name}-status",

@@ -27,7 +27,7 @@ from headrace_dev.demo.compare import data_rows, lake_table
 from headrace_dev.kafka import Kafka
 from headrace_dev.registry import Registry
 from headrace_dev.server import wait_until
-from headrace_dev.worker import Worker
+from headrace_dev.worker import SHORT_LIVED, Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 VARYING = ("public.all_types", "public.array_types", "public.toast_t", "public.toast_life", "public.key_num")
@@ -42,6 +42,7 @@ def worker(stack_kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """One worker for all recordings."""
     folder = tmp_path_factory.mktemp("recordings")
     names = {
+        **SHORT_LIVED,
         "group.id": "recordings",
         "config.storage.topic": "recordings-configs",
         "status.storage.topic": "recordings-status",
