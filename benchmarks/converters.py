@@ -13,8 +13,8 @@ from dataclasses import replace
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, recording, variant
 
-from headrace.core.cassandra_decoder import ConnectorDecoder
-from headrace.core.converter import JsonConverter
+from headrace.core.cassandra.decoder import ConnectorDecoder
+from headrace.core.converters.json_types import JsonConverter
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.envelope_events import KafkaRecord
 

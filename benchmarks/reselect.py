@@ -25,7 +25,7 @@ from benchmarks.cpu import cpu_of
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.events import Changes
 from headrace.core.fold import fold
-from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.runtime.cycles import look_for_cycles_seldom
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace_connectors.sql import PostgresRowSource

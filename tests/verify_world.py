@@ -16,7 +16,7 @@ import pyarrow as pa
 from contracts.lake_actions import SOURCE, TOPIC, Row, actions, commit, delete
 
 from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
-from headrace.core.reselect_rows import RowAnswer, RowRequest
+from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.core.verification import comparison
 from headrace.ports import LogPosition, TableOptions, TopicPartition

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from headrace.core.cache_rows import CacheLimits, RowStore
+from headrace.core.cache.rows import CacheLimits, RowStore
 from headrace.core.catalog import CatalogTable
-from headrace.core.converter import Document
+from headrace.core.converters.json_types import Document
 from headrace.core.envelope_events import KafkaRecord
 from headrace.core.errors import Stage
 from headrace.core.events import Actions, RowVersion, TableId
 from headrace.core.history import History
-from headrace.core.reselect_rows import RowAnswer, RowRequest
+from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.core.table_layout import TableLayout
 from headrace.core.work import Assignment, Task

@@ -22,7 +22,7 @@ from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.errors import ConfigError, HeadraceError
 from headrace.core.events import TableId
 from headrace.core.naming import TableNaming, table_of_topic
-from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.verification import Verdict, comparison
 from headrace.ports import Lakehouse, Stores, TableSource, TopicPartition
 from headrace.runtime import plugins

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from headrace.core.converter import Document, JsonConverter
+from headrace.core.converters.json_types import Document, JsonConverter
 from headrace.core.errors import BadRecord, Stage
 from headrace.ports import DeadLetterQueue, ErrantRecord
 from headrace_connectors.memory import MemoryRecord

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from headrace.core.converter import Document
+from headrace.core.converters.json_types import Document
 from headrace.core.errors import ConfigError, Fatal, Fenced
 from headrace.core.sequence import ChunkSequence
 from headrace.ports import Chunk, Feed, TopicPartition

@@ -19,7 +19,7 @@ from properties.reference_model import Event
 
 from headrace.core.errors import Fatal
 from headrace.core.events import CellState, Changes, Column, Operation, RowVersion, Truncate, Versions
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.schema import Schema
 from headrace.ports import TopicPartition
 from headrace.runtime.history_pipeline import HistoryPipeline

@@ -18,7 +18,7 @@ from properties.reference_model import Event
 
 from headrace.core.combine import combine
 from headrace.core.events import Actions, CellState, Changes, Operation, RowVersion
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor

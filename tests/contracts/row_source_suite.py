@@ -14,7 +14,7 @@ from headrace.core.arrays import build_array
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import Fatal
 from headrace.core.events import Column, TableId
-from headrace.core.reselect_rows import UNREADABLE, RowAnswer, RowRequest
+from headrace.core.reselect.rows import UNREADABLE, RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.ports import RowSource, TableSource
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from headrace.core.converters.registered import IdKind, RegisteredSchema, SchemaId, SchemaRegistry
 from headrace.core.errors import BadRecord, Retriable
-from headrace.core.registered import IdKind, RegisteredSchema, SchemaId, SchemaRegistry
 
 PART = '{"type":"record","name":"n.Part","fields":[]}'
 WHOLE = '{"type":"record","name":"n.Whole","fields":[{"name":"part","type":"n.Part"}]}'

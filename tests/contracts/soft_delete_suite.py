@@ -18,7 +18,7 @@ from properties.columns import changes_of
 
 from headrace.core.errors import Fatal
 from headrace.core.events import Operation, RowVersion
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import LakeTable
 from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor

@@ -9,7 +9,7 @@ import pytest
 from contracts.feed_suite import FeedHarness, FeedSuite, Recorder, until
 from contracts.kafka_harness import QUICK, KafkaHarness
 
-from headrace.core.converter import Document, JsonConverter, whole
+from headrace.core.converters.json_types import Document, JsonConverter, whole
 from headrace_dev.kafka import Kafka
 
 

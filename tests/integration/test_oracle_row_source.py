@@ -21,7 +21,7 @@ from unit.sql.oracle_tables import request
 
 from headrace.core.arrays import build_array
 from headrace.core.events import TableId
-from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.schema import Schema
 from headrace_connectors.sql import OracleRowSource
 

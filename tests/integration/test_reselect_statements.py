@@ -9,7 +9,7 @@ import pytest
 from unit.runtime.reselect_harness import TABLE, Event, Lake, P, u
 
 from headrace.core.events import TableId
-from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.postgres import Postgres
 

@@ -11,11 +11,17 @@ from typing import Any
 import fastavro
 import pytest
 
-from headrace.core.avro import AvroReader
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.conversion import Headers
+from headrace.core.converters.avro import AvroReader
+from headrace.core.converters.conversion import Headers
+from headrace.core.converters.registered import (
+    Framing,
+    RegistryConverter,
+    SchemaRegistry,
+    apicurio_framing,
+    confluent_framing,
+)
 from headrace.core.errors import BadRecord, ConfigError, Retriable
-from headrace.core.registered import Framing, RegistryConverter, SchemaRegistry, apicurio_framing, confluent_framing
 from headrace.core.schema import Field, Schema
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 from headrace_dev.registry import Registry

@@ -10,7 +10,7 @@ from properties.columns import changes_of
 from properties.reference_model import Event
 
 from headrace.core.events import CellState, Operation, RowVersion
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline_parts import PipelineOptions

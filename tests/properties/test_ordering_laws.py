@@ -15,7 +15,7 @@ from properties.searching import examples
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.events import CellState, Operation, RowVersion
 from headrace.core.ordering import ordering
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from properties.searching import examples
 from unit.runtime.reselect_harness import DOUBT, TABLE, Event, Lake, P, c, d, database, u
 
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 
 KEYS = st.integers(1, 3)
 TEXTS = st.sampled_from(["A", "B", None])

@@ -14,7 +14,7 @@ from properties.reference_model import Model, Rows
 
 from headrace.core.batch import BatchManager, BatchPolicy
 from headrace.core.events import Actions, RowVersion
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, Lakehouse, LakeTable, MergeCounts, TableOptions, TopicPartition
 from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor

@@ -17,11 +17,11 @@ from typing import Any
 
 from recordings.records import RecordedRecord
 
-from headrace.core.avro import AvroReader
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.conversion import Conversion
+from headrace.core.converters.avro import AvroReader
+from headrace.core.converters.conversion import Conversion
+from headrace.core.converters.registered import IdKind, RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
 from headrace.core.errors import BadRecord
-from headrace.core.registered import IdKind, RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
 from headrace.core.schema import Schema
 from headrace_dev.registry import Registry
 

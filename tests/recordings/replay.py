@@ -15,11 +15,11 @@ from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic_of
 
 from headrace.core.batch import BatchManager, BatchPolicy
-from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.cassandra.decoder import ConnectorDecoder
 from headrace.core.catalog import HandlingModes
 from headrace.core.column_defaults import ColumnDefaults
 from headrace.core.envelope import EnvelopeOptions
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.unavailable import Placeholder
 from headrace.ports import Commit, RowSource, TableOptions, TopicPartition
 from headrace.runtime.pipeline_parts import PipelineOptions

@@ -18,15 +18,15 @@ import pytest
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, RecordedRecord, recording, variant
 
-from headrace.core.avro import AvroReader
-from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.cassandra.decoder import ConnectorDecoder
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.conversion import Conversion, Converter, Headers
+from headrace.core.converters.avro import AvroReader
+from headrace.core.converters.conversion import Conversion, Converter, Headers
+from headrace.core.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
+from headrace.core.converters.simple import StringConverter
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.errors import Retriable, Stage
 from headrace.core.events import Changes, Truncate
-from headrace.core.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
-from headrace.core.simple_converters import StringConverter
 
 LONG = 256
 """Records of a topic: a few that are looked at one by one, and blocks."""

@@ -10,9 +10,9 @@ import pytest
 from recordings.records import recording, variant
 
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.json_data import JsonData
 from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
 from headrace.core.events import Changes
-from headrace.core.json_data import JsonData
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c3", "my"])

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.cassandra import CassandraTable, Key, Write
-from headrace.core.cassandra_envelope import write_of
-from headrace.core.cassandra_losses import Loss, Losses
+from headrace.core.cassandra.envelope import write_of
+from headrace.core.cassandra.losses import Loss, Losses
+from headrace.core.cassandra.writes import CassandraTable, Key, Write
 from headrace.core.schema import schema_from_json
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "cassandra"

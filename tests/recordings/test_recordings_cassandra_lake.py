@@ -20,8 +20,8 @@ from fix_spark import Warehouse
 
 from headrace.core.arrays import build_array
 from headrace.core.batch import BatchManager, BatchPolicy
-from headrace.core.cassandra import CassandraTable, Key
-from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.cassandra.decoder import ConnectorDecoder
+from headrace.core.cassandra.writes import CassandraTable, Key
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.schema import Schema
 from headrace.ports import Commit, Lakehouse, TableOptions, TopicPartition

@@ -23,8 +23,8 @@ from headrace.core.arrays import build_array
 from headrace.core.catalog import HandlingModes
 from headrace.core.errors import BadRecord
 from headrace.core.events import Column, TableId
-from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
-from headrace.core.reselect_rows import UNREADABLE, RowRequest
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.rows import UNREADABLE, RowRequest
 from headrace.core.schema import Schema, schema_from_json
 from headrace.core.unavailable import Placeholder
 from headrace_connectors.sql import PostgresRowSource

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CACHE = "service/headrace/core/cache.py"
-CACHE_BATCH = "service/headrace/core/cache_batch.py"
-RESELECT_CACHE = "service/headrace/core/reselect_cache.py"
-GUARDED_ROWS = "service/headrace/core/guarded_rows.py"
-IDENTITY = "service/headrace/core/reselect_identity.py"
-OPTIONS = "service/headrace/core/reselect_options.py"
-PLAN = "service/headrace/core/reselect.py"
-COMPLETION = "service/headrace/core/reselect_completion.py"
-READ_ROWS = "service/headrace/core/reselect_rows.py"
+CACHE = "service/headrace/core/cache/column_cache.py"
+CACHE_BATCH = "service/headrace/core/cache/batch.py"
+RESELECT_CACHE = "service/headrace/core/reselect/cache.py"
+GUARDED_ROWS = "service/headrace/core/cache/guarded_rows.py"
+IDENTITY = "service/headrace/core/reselect/identity.py"
+OPTIONS = "service/headrace/core/reselect/options.py"
+PLAN = "service/headrace/core/reselect/plan.py"
+COMPLETION = "service/headrace/core/reselect/completion.py"
+READ_ROWS = "service/headrace/core/reselect/rows.py"
 PLACEHOLDER = "service/headrace/core/unavailable.py"
 POST_PROCESSOR = "service/headrace/runtime/post_processor.py"
-RULES = "service/headrace/core/reselect_rules.py"
+RULES = "service/headrace/core/reselect/rules.py"
 CHUNK_DECODER = "service/headrace/runtime/chunk_decoder.py"
 STATES = "service/headrace/core/envelope_columns.py"
 FOLD = "service/headrace/core/fold.py"
@@ -278,7 +278,7 @@ RULES_OF_CASES = (
         "a table has a quota",
         (
             Edit(
-                "service/headrace/core/cache_rows.py",
+                "service/headrace/core/cache/rows.py",
                 "while quota and self._table_bytes",
                 "while False and self._table_bytes",
             ),

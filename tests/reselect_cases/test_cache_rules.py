@@ -16,14 +16,14 @@ import pytest
 from unit.core.cache_harness import OTHER, P0, P1, TABLE, BreakableStore, Clock, begin, drop, get, make, put
 from unit.runtime.reselect_harness import Lake, database, u
 
-from headrace.core.cache import ReselectColumnCache
-from headrace.core.cache_rows import CacheLimits, Hit, MemoryRowStore, Origin, Stamp
+from headrace.core.cache.column_cache import ReselectColumnCache
+from headrace.core.cache.rows import CacheLimits, Hit, MemoryRowStore, Origin, Stamp
 from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.events import Column, TableId
 from headrace.core.keys import canonical_keys
-from headrace.core.reselect_cache import from_cache, put_answers
-from headrace.core.reselect_options import ReselectOptions
-from headrace.core.reselect_rules import table_rules
+from headrace.core.reselect.cache import from_cache, put_answers
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.rules import table_rules
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor

@@ -17,8 +17,8 @@ from unit.core.cache_harness import P, get, make, put
 
 from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
 from headrace.core.events import CellState, Changes, Column, TableId
-from headrace.core.reselect_options import ReselectOptions
-from headrace.core.reselect_rules import table_rules
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.rules import table_rules
 from headrace.core.schema import Schema
 from headrace.ports import TableOptions
 from headrace_connectors.memory import MemoryLakehouse

@@ -17,7 +17,7 @@ from unit.sql.oracle_tables import DATABASE, orders_request, orders_server, row_
 
 from headrace.core.catalog import Dialect, HandlingModes, SqlType
 from headrace.core.errors import Retriable
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace_connectors.memory import MemoryRowSource
 from headrace_connectors.sql import OracleRowSource
 

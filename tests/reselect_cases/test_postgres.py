@@ -18,8 +18,8 @@ from psycopg import sql
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import Column, TableId
-from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
-from headrace.core.reselect_rows import RowRequest
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.rows import RowRequest
 from headrace.core.schema import Schema
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.postgres import Postgres

@@ -29,7 +29,7 @@ from unit.runtime.reselect_harness import (
 from headrace.core.catalog import KeyColumn
 from headrace.core.errors import Fatal, Retriable
 from headrace.core.events import CellState
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.schema import Field, Schema
 
 NO_CACHE = ReselectOptions(null_values=False)

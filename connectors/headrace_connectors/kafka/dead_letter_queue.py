@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from headrace.core.converter import whole
+from headrace.core.converters.json_types import whole
 from headrace.core.errors import Fatal
 from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import context_headers

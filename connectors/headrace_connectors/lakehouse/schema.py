@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.core.cassandra_rows import CELLS
+from headrace.core.cassandra.rows import CELLS
 from headrace.core.errors import Fatal
 from headrace.core.events import OWN_PREFIX
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, field
 
 from headrace.core.assignment import assign_topics
-from headrace.core.converter import Document, whole
+from headrace.core.converters.json_types import Document, whole
 from headrace.core.errors import ConfigError, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, Record, TopicPartition
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue

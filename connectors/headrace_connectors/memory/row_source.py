@@ -12,7 +12,7 @@ from headrace.core.catalog import CatalogTable
 from headrace.core.errors import Fatal, HeadraceError
 from headrace.core.events import TableId
 from headrace.core.keys import canonical_keys
-from headrace.core.reselect_rows import UNREADABLE, RowAnswer, RowRequest
+from headrace.core.reselect.rows import UNREADABLE, RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.ports import Connections, LogPosition
 

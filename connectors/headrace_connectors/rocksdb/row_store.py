@@ -1,6 +1,6 @@
 """The rows of the reselect cache in RocksDB (``reselect.md`` section 5): a ``core.cache_rows.RowStore`` on disk.
 
-    r <table> <key>    a row: its place in the order of use, then the row as ``core/cache_codec.py`` writes it
+    r <table> <key>    a row: its place in the order of use, then the row as ``core/cache/codec.py`` writes it
     o <table> <place>  the key of the row that has this place
     s                  the cache's state and the sizes of tables; only there between two processes
 
@@ -20,8 +20,8 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 import rocksdict
 
-from headrace.core.cache_codec import decode_row, encode_row
-from headrace.core.cache_rows import CacheLimits, Row, RowKey, StoreFailed
+from headrace.core.cache.codec import decode_row, encode_row
+from headrace.core.cache.rows import CacheLimits, Row, RowKey, StoreFailed
 from headrace.core.errors import ConfigError, Retriable
 from headrace.ports import RowStoreOptions
 

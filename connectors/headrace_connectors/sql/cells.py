@@ -15,7 +15,7 @@ import numpy as np
 from headrace.core.catalog import CatalogColumn, CatalogTable, HandlingModes
 from headrace.core.errors import Fatal
 from headrace.core.events import TableId
-from headrace.core.reselect_rows import UNREADABLE
+from headrace.core.reselect.rows import UNREADABLE
 from headrace.core.schema import Schema
 
 Reader = Callable[[Any], Any]

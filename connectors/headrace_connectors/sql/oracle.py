@@ -16,8 +16,8 @@ import oracledb
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
-from headrace.core.reselect_options import ReselectOptions
-from headrace.core.reselect_rows import RowAnswer, RowRequest
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.core.schema import Field, Schema
 from headrace.ports import Connections, LogPosition
 from headrace_connectors.sql.cells import FoundRows

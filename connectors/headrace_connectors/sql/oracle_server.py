@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.core.errors import ConfigError, Retriable
-from headrace.core.reselect_options import DatabaseOptions
+from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
 from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State
 from headrace_connectors.sql.oracle_errors import connection_lost, translated

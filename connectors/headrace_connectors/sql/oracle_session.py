@@ -13,7 +13,7 @@ from typing import Any
 import oracledb
 
 from headrace.core.errors import ConfigError
-from headrace.core.reselect_options import DatabaseOptions
+from headrace.core.reselect.options import DatabaseOptions
 
 CONNECT_SECONDS = 10
 IDLE_SECONDS, LIFETIME_SECONDS = 300, 3600

@@ -19,14 +19,14 @@ from headrace.core.config_def import (
     at_least,
     one_of,
 )
-from headrace.core.errors import BadRecord
-from headrace.core.schema import schema_from_json
-from headrace.core.simple_converters import (
+from headrace.core.converters.simple import (
     BOOLEAN_CONVERTER,
     BYTE_ARRAY_CONVERTER,
     NUMBER_CONVERTERS,
     STRING_CONVERTER,
 )
+from headrace.core.errors import BadRecord
+from headrace.core.schema import schema_from_json
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 SIMPLE_HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"

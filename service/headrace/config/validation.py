@@ -51,12 +51,12 @@ from headrace.core.config_def import (
     parse_list,
     suggestion,
 )
+from headrace.core.converters.simple import STRING_CONVERTER
 from headrace.core.errors import ConfigError
 from headrace.core.field_selection import FIELD_LISTS, field_selection
 from headrace.core.ordering import OPTION as ORDERING_FIELD
 from headrace.core.ordering import ordering
-from headrace.core.reselect_options import ERROR_MODE, INSERT_MODE, ReselectOptions
-from headrace.core.simple_converters import STRING_CONVERTER
+from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE, ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.version_range import InvalidVersionSpecification, VersionRange
 

@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headrace.core.cassandra_batch import CassandraBatch
-from headrace.core.cassandra_batch import joined as joined_writes
+from headrace.core.cassandra.batch import CassandraBatch
+from headrace.core.cassandra.batch import joined as joined_writes
 from headrace.core.column_defaults import ColumnDefaults
 from headrace.core.combine import combine, joined, split
 from headrace.core.echoes import Echoes, resumable

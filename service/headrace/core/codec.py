@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.core.arrays import build_array
 from headrace.core.column_rows import Cells, ColumnRows
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converter import parse_plain, row_type
+from headrace.core.converters.json_types import parse_plain, row_type
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import OWN_PREFIX, Column
 from headrace.core.inference import infer_schema

@@ -1,9 +1,9 @@
 """What converters give and transforms change: Kafka Connect's data, a value beside its schema.
 
-Values have the physical form that JsonConverter's payloads are decoded into (``core/converter.py: json_type``),
-whatever the converter, so that everything behind it sees one form: a struct is a dict by field name, a map with string
-keys a dict, any other map a list of pairs, a Decimal its unscaled big-endian bytes; Date, Time and Timestamp are
-integers.
+Values have the physical form that JsonConverter's payloads are decoded into (``core/converters/json_types.py:
+json_type``), whatever the converter, so that everything behind it sees one form: a struct is a dict by field name, a
+map with string keys a dict, any other map a list of pairs, a Decimal its unscaled big-endian bytes; Date, Time and
+Timestamp are integers.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.core.converter import Document
+from headrace.core.converters.json_types import Document
 from headrace.core.envelope_events import KafkaRecord
 
 PREFIX = "__connect.errors."

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, fields
 
 from cachetools import LRUCache
 
-from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.cassandra.batch import CassandraBatch
 from headrace.core.catalog import Catalog, HandlingModes, NoCatalog
 from headrace.core.codec import Codec, Names, Source, source_with
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converter import Document, JsonConverter
+from headrace.core.converters.json_types import Document, JsonConverter
 from headrace.core.envelope_block import Block, Unsuited, block_events
 from headrace.core.envelope_columns import ChangesBuilder
 from headrace.core.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run

@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.core.codec import Codec, Names, Source
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converter import Document, JsonConverter, parse_plain
+from headrace.core.converters.json_types import Document, JsonConverter, parse_plain
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import Operation
 from headrace.core.payload import Payload

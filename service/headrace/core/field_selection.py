@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.cassandra.batch import CassandraBatch
 from headrace.core.errors import ConfigError
 from headrace.core.events import Changes, Column, Truncate
 from headrace.core.history import OPERATIONS

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.codec import Codec, Names, Source, source_with
-from headrace.core.converter import parse_plain, row_type
+from headrace.core.converters.json_types import parse_plain, row_type
 from headrace.core.envelope_events import OLD_KEY_HEADER, TOMBSTONE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import NO_POSITION, Changes, Operation

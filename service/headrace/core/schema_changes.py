@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.core.column_defaults import NUMBER, TEXT, ColumnDefault
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converter import parse_plain
+from headrace.core.converters.json_types import parse_plain
 from headrace.core.ddl import Added, altered
 from headrace.core.errors import BadRecord
 from headrace.core.events import TableId

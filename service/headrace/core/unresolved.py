@@ -16,8 +16,8 @@ import numpy.typing as npt
 from headrace.core.errors import BadRecord
 from headrace.core.events import Changes, Column, RowVersion
 from headrace.core.fold import OPEN, standing_events
-from headrace.core.reselect import ReselectPlan
-from headrace.core.reselect_completion import Completed
+from headrace.core.reselect.completion import Completed
+from headrace.core.reselect.plan import ReselectPlan
 
 Ints = npt.NDArray[np.int64]
 

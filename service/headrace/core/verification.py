@@ -21,7 +21,7 @@ from headrace.core.arrays import arrow_type, build_array
 from headrace.core.digest import Digests, cell_digests, row_digests
 from headrace.core.errors import BadRecord, Fatal
 from headrace.core.events import OWN_PREFIX
-from headrace.core.reselect_rows import UNREADABLE
+from headrace.core.reselect.rows import UNREADABLE
 from headrace.core.schema import Field, Schema
 
 POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME = (

@@ -1,7 +1,7 @@
 """One Cassandra table's batches on their way into the lake: read what they touch -> join -> ledger -> merge.
 
 Cells have versions of their own, so no position can tell what applies: every batch reads the rows under its keys, and
-those that its deletes cover, and joins them (``core/cassandra_rows.py``). Whatever is read again joins to the same.
+those that its deletes cover, and joins them (``core/cassandra/rows.py``). Whatever is read again joins to the same.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from headrace.core.actions import lake_columns, table_schema
 from headrace.core.arrays import build_array
-from headrace.core.cassandra import Key
-from headrace.core.cassandra_batch import CassandraBatch
-from headrace.core.cassandra_rows import fold_writes
+from headrace.core.cassandra.batch import CassandraBatch
+from headrace.core.cassandra.rows import fold_writes
+from headrace.core.cassandra.writes import Key
 from headrace.core.errors import Fatal
 from headrace.core.events import RowVersion
 from headrace.ports import Commit, LakeTable

@@ -7,8 +7,8 @@ from functools import partial
 
 from tenacity import stop_after_delay
 
-from headrace.core.cassandra_decoder import ConnectorDecoder
-from headrace.core.conversion import Conversion
+from headrace.core.cassandra.decoder import ConnectorDecoder
+from headrace.core.converters.conversion import Conversion
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.field_selection import FieldSelection
 from headrace.core.notes import Note

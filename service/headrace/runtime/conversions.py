@@ -16,12 +16,11 @@ from headrace.config.registry_converters import (
     CONFLUENT_PROTOBUF,
     PROTOBUF_OPTIONS,
 )
-from headrace.core.avro import AvroReader
-from headrace.core.conversion import Conversion, Converter
-from headrace.core.errors import ConfigError, Stage
-from headrace.core.json_data import FixedSchema
-from headrace.core.json_schema import connect_json_reader, json_schema_reader
-from headrace.core.registered import (
+from headrace.core.converters.avro import AvroReader
+from headrace.core.converters.conversion import Conversion, Converter
+from headrace.core.converters.json_data import FixedSchema
+from headrace.core.converters.json_schema import connect_json_reader, json_schema_reader
+from headrace.core.converters.registered import (
     Framing,
     IdKind,
     Read,
@@ -32,7 +31,8 @@ from headrace.core.registered import (
     confluent_framing,
     wrapped_framing,
 )
-from headrace.core.simple_converters import SIMPLE_CONVERTERS
+from headrace.core.converters.simple import SIMPLE_CONVERTERS
+from headrace.core.errors import ConfigError, Stage
 
 Compile = Callable[[RegisteredSchema], Read]
 
@@ -84,8 +84,8 @@ def _compile(name: str, options: Mapping[str, str]) -> Compile:
 
 def _protobuf(name: str, options: Mapping[str, str]) -> Compile:
     """Loaded by those who need it: the language's grammar takes half a second."""
-    from headrace.core.protobuf import named_protobuf_reader, protobuf_reader
-    from headrace.core.protobuf_data import ProtobufOptions
+    from headrace.core.converters.protobuf import named_protobuf_reader, protobuf_reader
+    from headrace.core.converters.protobuf_data import ProtobufOptions
 
     if name == APICURIO_PROTOBUF:
         return named_protobuf_reader

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import Fatal
 from headrace.core.events import TableId
-from headrace.core.reselect_options import DatabaseOptions
-from headrace.core.reselect_rows import RowAnswer, RowRequest
+from headrace.core.reselect.options import DatabaseOptions
+from headrace.core.reselect.rows import RowAnswer, RowRequest
 from headrace.core.schema import Schema
 from headrace.ports import Connections, RowSource
 

@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 
 from headrace import __version__
 from headrace.core.batch import Batch
-from headrace.core.cache_rows import CacheUse
+from headrace.core.cache.rows import CacheUse
 from headrace.core.events import Barrier, Changes, TableId
 from headrace.core.lifecycle import State
 from headrace.ports import Connections, TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from headrace.core.batch import Batch
-from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.cassandra.batch import CassandraBatch
 from headrace.core.errors import Fatal
 from headrace.ports import Lakehouse, TableOptions
 from headrace.runtime.cassandra_pipeline import CassandraPipeline

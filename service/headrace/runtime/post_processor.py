@@ -1,4 +1,4 @@
-"""The reselect post-processor at work: rules, cache and database behind the pure plan of ``core/reselect.py``.
+"""The reselect post-processor at work: rules, cache and database behind the pure plan of ``core/reselect/plan.py``.
 
 One per task; each table's thread calls ``resolve`` for its own batches, so everything shared stands behind a lock,
 which is never held while the database is asked. A table's batch ends with ``committed`` or ``failed``: only then do
@@ -13,17 +13,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.core.cache import ReselectColumnCache
-from headrace.core.cache_batch import CacheBatch
-from headrace.core.cache_rows import MemoryRowStore, Origin, Partition, RowStore
+from headrace.core.cache.batch import CacheBatch
+from headrace.core.cache.column_cache import ReselectColumnCache
+from headrace.core.cache.rows import MemoryRowStore, Origin, Partition, RowStore
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
 from headrace.core.events import Actions, Changes, TableId
-from headrace.core.reselect import ReselectPlan, decided_by_fold, plan
-from headrace.core.reselect_completion import Completed, check_no_placeholder, complete
-from headrace.core.reselect_options import ReselectOptions
-from headrace.core.reselect_rows import ReadRows
-from headrace.core.reselect_rules import TableRules, table_rules
+from headrace.core.reselect.completion import Completed, check_no_placeholder, complete
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.plan import ReselectPlan, decided_by_fold, plan
+from headrace.core.reselect.rows import ReadRows
+from headrace.core.reselect.rules import TableRules, table_rules
 from headrace.core.schema import Schema
 from headrace.core.unavailable import Placeholder
 from headrace.core.unresolved import UnresolvedRows, unanswered

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
 from headrace.core.column_defaults import ColumnDefaults
-from headrace.core.conversion import Conversion
+from headrace.core.converters.conversion import Conversion
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.envelope_events import Errant
 from headrace.core.errors import Stage

@@ -21,14 +21,14 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from headrace.core.cache_rows import CacheUse
+from headrace.core.cache.rows import CacheUse
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import Retriable, TimedOut
 from headrace.core.events import TableId
-from headrace.core.reselect_options import ReselectOptions
-from headrace.core.reselect_rows import ReadRows, RowAnswer, RowRequest
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.rows import ReadRows, RowAnswer, RowRequest
+from headrace.core.reselect.select_size import SelectSize
 from headrace.core.schema import Schema
-from headrace.core.select_size import SelectSize
 from headrace.ports import Connections, RowSource
 
 

@@ -24,7 +24,7 @@ from headrace.core.checksums import differing_ranges, portions, unmatched
 from headrace.core.digest import row_digests
 from headrace.core.events import Column, TableId
 from headrace.core.positions import position_format, positions
-from headrace.core.reselect_rows import RowRequest
+from headrace.core.reselect.rows import RowRequest
 from headrace.core.verification import (
     Comparison,
     Rows,

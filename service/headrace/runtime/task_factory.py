@@ -11,14 +11,14 @@ from typing import Protocol
 from headrace.config import SinkConnectorConfig
 from headrace.config.connector import TABLE_PROPERTIES
 from headrace.core.batch import BatchPolicy
-from headrace.core.cache_rows import MemoryRowStore, RowStore
-from headrace.core.converter import JsonConverter
+from headrace.core.cache.rows import MemoryRowStore, RowStore
+from headrace.core.converters.json_types import JsonConverter
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.field_selection import field_selection
 from headrace.core.flattened import MetadataNames
 from headrace.core.naming import TableNaming
 from headrace.core.ordering import ordering
-from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.core.transforms import registry
 from headrace.core.unavailable import Placeholder

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS, LATER, TABLE_PROPERTIES
 from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 DEFAULTS = WorkerDefaults(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from headrace.core.cache import ReselectColumnCache
-from headrace.core.cache_batch import CacheBatch
-from headrace.core.cache_rows import (
+from headrace.core.cache.batch import CacheBatch
+from headrace.core.cache.column_cache import ReselectColumnCache
+from headrace.core.cache.rows import (
     CacheLimits,
     Hit,
     MemoryRowStore,

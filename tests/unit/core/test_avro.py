@@ -11,10 +11,10 @@ import fastavro
 import pytest
 
 from headrace.core.arrays import DECIMAL
-from headrace.core.avro import AvroReader
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.avro import AvroReader
+from headrace.core.converters.registered import RegisteredSchema
 from headrace.core.errors import BadRecord
-from headrace.core.registered import RegisteredSchema
 from headrace.core.schema import Field, Schema
 
 CONNECT = "org.apache.kafka.connect.data."

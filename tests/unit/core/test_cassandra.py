@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.cassandra import (
+from headrace.core.cassandra.writes import (
     MARKED,
     Bound,
     CassandraTable,

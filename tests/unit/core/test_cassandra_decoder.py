@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from envelopes import change, key
 
-from headrace.core.cassandra import CellWrites
-from headrace.core.cassandra_batch import CassandraBatch
-from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.cassandra.batch import CassandraBatch
+from headrace.core.cassandra.decoder import ConnectorDecoder
+from headrace.core.cassandra.writes import CellWrites
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.errors import Stage
 from headrace.core.events import Changes

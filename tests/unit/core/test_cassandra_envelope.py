@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.cassandra import MARKED, SNAPSHOT_TIME, Bound, Cell, CellWrites, Delete, Range
-from headrace.core.cassandra_envelope import write_of
-from headrace.core.cassandra_losses import TEXTS, Loss, Losses
+from headrace.core.cassandra.envelope import write_of
+from headrace.core.cassandra.losses import TEXTS, Loss, Losses
+from headrace.core.cassandra.writes import MARKED, SNAPSHOT_TIME, Bound, Cell, CellWrites, Delete, Range
 from headrace.core.errors import BadRecord
 
 KEY = ("p", "c")

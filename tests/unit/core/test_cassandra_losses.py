@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.cassandra_losses import TEXTS, Loss, Losses, losses_of
+from headrace.core.cassandra.losses import TEXTS, Loss, Losses, losses_of
 from headrace.core.notes import Note
 from headrace.core.schema import Schema
 

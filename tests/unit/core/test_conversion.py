@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.core.cassandra_decoder import ConnectorDecoder
-from headrace.core.conversion import Conversion
+from headrace.core.cassandra.decoder import ConnectorDecoder
+from headrace.core.converters.conversion import Conversion
+from headrace.core.converters.simple import SIMPLE_CONVERTERS, STRING_CONVERTER, StringConverter
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.errors import Stage
 from headrace.core.events import Changes, Operation
-from headrace.core.simple_converters import SIMPLE_CONVERTERS, STRING_CONVERTER, StringConverter
 from headrace.core.transforms.decoder import TransformingDecoder
 from headrace.core.transforms.registry import chain
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headrace.core.arrays import DECIMAL
-from headrace.core.converter import Document, JsonConverter, row_type, whole
+from headrace.core.converters.json_types import Document, JsonConverter, row_type, whole
 from headrace.core.errors import BadRecord
 from headrace.core.schema import Field, Schema, schema_from_json
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converter import Document, JsonConverter
+from headrace.core.converters.json_types import Document, JsonConverter
 from headrace.core.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
 from headrace.core.errors import Stage
 from headrace.core.events import CellState, Changes, Operation, TableId, Truncate

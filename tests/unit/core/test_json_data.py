@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headrace.core.arrays import DECIMAL
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.json_data import JsonData, unscaled_bytes
 from headrace.core.errors import BadRecord
-from headrace.core.json_data import JsonData, unscaled_bytes
 
 PRICE = {"type": "bytes", "optional": True, "name": DECIMAL, "parameters": {"scale": "2"}, "field": "price"}
 

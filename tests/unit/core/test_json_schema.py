@@ -9,9 +9,9 @@ import pytest
 
 from headrace.core.arrays import DECIMAL
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.json_schema import connect_json_reader, json_schema_reader
+from headrace.core.converters.registered import RegisteredSchema
 from headrace.core.errors import BadRecord
-from headrace.core.json_schema import connect_json_reader, json_schema_reader
-from headrace.core.registered import RegisteredSchema
 from headrace.core.schema import Field, Schema
 
 

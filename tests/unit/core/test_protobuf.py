@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from headrace.core.arrays import DECIMAL
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.protobuf import named_protobuf_reader, protobuf_reader
+from headrace.core.converters.protobuf_data import ProtobufOptions
+from headrace.core.converters.protobuf_files import loaded
+from headrace.core.converters.registered import RegisteredSchema
 from headrace.core.errors import BadRecord
-from headrace.core.protobuf import named_protobuf_reader, protobuf_reader
-from headrace.core.protobuf_data import ProtobufOptions
-from headrace.core.protobuf_files import loaded
-from headrace.core.registered import RegisteredSchema
 from headrace.core.schema import Field, Schema
 
 CONNECT = "org.apache.kafka.connect.data."

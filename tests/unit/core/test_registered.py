@@ -7,9 +7,8 @@ import uuid
 import pytest
 
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.conversion import Headers
-from headrace.core.errors import BadRecord, Retriable
-from headrace.core.registered import (
+from headrace.core.converters.conversion import Headers
+from headrace.core.converters.registered import (
     IdKind,
     Read,
     RegisteredSchema,
@@ -18,6 +17,7 @@ from headrace.core.registered import (
     apicurio_framing,
     confluent_framing,
 )
+from headrace.core.errors import BadRecord, Retriable
 
 GUID = uuid.UUID("01a1fd14-7474-7aa6-901a-3243b26be8a7")
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.errors import ConfigError
 from headrace.core.events import TableId
-from headrace.core.reselect_options import ColumnFilter, ReselectOptions
+from headrace.core.reselect.options import ColumnFilter, ReselectOptions
 
 TABLE = TableId("shop", "inventory", "public", "orders")
 TYPE = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"

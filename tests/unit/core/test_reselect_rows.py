@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.events import Column, TableId
-from headrace.core.reselect_rows import UNREADABLE, ReadRows, RowAnswer, RowRequest
+from headrace.core.reselect.rows import UNREADABLE, ReadRows, RowAnswer, RowRequest
 from headrace.core.schema import Schema
 
 INTEGER = Schema("int32", optional=True)

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.core.catalog import CatalogColumn, CatalogTable, Dialect, HandlingModes, KeyColumn, SqlType, avro_name
 from headrace.core.events import Column, TableId
-from headrace.core.reselect_options import ReselectOptions
-from headrace.core.reselect_rules import ColumnRule, table_rules
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.rules import ColumnRule, table_rules
 from headrace.core.schema import Schema
 
 TABLE = TableId("shop", "inventory", "public", "orders")

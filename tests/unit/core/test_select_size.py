@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.select_size import FIRST_GUESS, SelectSize, value_bytes
+from headrace.core.reselect.select_size import FIRST_GUESS, SelectSize, value_bytes
 
 
 def test_keys_are_the_bound_of_small_rows() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.simple import SIMPLE_CONVERTERS, STRING_CONVERTER
 from headrace.core.errors import BadRecord
 from headrace.core.schema import Schema
-from headrace.core.simple_converters import SIMPLE_CONVERTERS, STRING_CONVERTER
 
 CONVERTERS = "org.apache.kafka.connect.converters."
 

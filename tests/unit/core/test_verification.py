@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.core.errors import Fatal
-from headrace.core.reselect_rows import UNREADABLE
+from headrace.core.reselect.rows import UNREADABLE
 from headrace.core.schema import Field, Schema
 from headrace.core.verification import (
     VERSION,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from contracts.row_store_suite import OpenRows, RowStoreSuite, row
 
-from headrace.core.cache_rows import CacheLimits, RowKey, StoreFailed
+from headrace.core.cache.rows import CacheLimits, RowKey, StoreFailed
 from headrace.core.errors import ConfigError, Retriable
 from headrace.ports import RowStoreOptions
 from headrace_connectors.rocksdb import RocksRowStore, open_rows

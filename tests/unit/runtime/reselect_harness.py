@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.core.arrays import build_array
-from headrace.core.cache_rows import CacheUse
+from headrace.core.cache.rows import CacheUse
 from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.events import Actions, CellState, Changes, Column, Operation, TableId, Versions
 from headrace.core.fold import fold
 from headrace.core.keys import canonical_keys
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.schema import Field, Schema
 from headrace.ports import Connections
 from headrace.runtime.post_processor import MAY_CACHE, ReselectColumnsPostProcessor

@@ -12,14 +12,14 @@ from typing import Any
 from envelopes import change, key
 
 from headrace.core.batch import BatchPolicy
-from headrace.core.cache_rows import RowStore
+from headrace.core.cache.rows import RowStore
 from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
-from headrace.core.conversion import Conversion
+from headrace.core.converters.conversion import Conversion
 from headrace.core.envelope import EnvelopeOptions
 from headrace.core.events import TableId
 from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.schema import Field, Schema
 from headrace.core.transforms.chain import Chain
 from headrace.ports import TableOptions, TopicPartition

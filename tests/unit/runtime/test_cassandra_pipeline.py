@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.cassandra import (
+from headrace.core.cassandra.batch import CassandraBatch
+from headrace.core.cassandra.writes import (
     MARKED,
     Bound,
     CassandraTable,
@@ -19,7 +20,6 @@ from headrace.core.cassandra import (
     Write,
     octets,
 )
-from headrace.core.cassandra_batch import CassandraBatch
 from headrace.core.events import RowVersion, TableId
 from headrace.core.schema import Field, Schema
 from headrace.ports import Commit, TableOptions

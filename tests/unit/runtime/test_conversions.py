@@ -8,8 +8,8 @@ import pytest
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config, validate
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.registered import RegisteredSchema, SchemaId
 from headrace.core.errors import BadRecord, ConfigError, Stage
-from headrace.core.registered import RegisteredSchema, SchemaId
 from headrace.core.schema import Schema
 from headrace.runtime.conversions import converter_classes, no_registries, open_conversion
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry

@@ -9,7 +9,7 @@ from unit.runtime.reselect_harness import TABLE, Lake, P, catalog, database, u
 
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
-from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.ports import Connections
 from headrace.runtime.database_router import DatabaseRouter
 from headrace_connectors.memory import MemoryRowSource

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.batch import Batch, Trigger
-from headrace.core.cache_rows import CacheUse
+from headrace.core.cache.rows import CacheUse
 from headrace.core.events import RowVersion, TableId, Truncate
 from headrace.core.lifecycle import State
 from headrace.ports import Connections, TopicPartition

@@ -16,7 +16,7 @@ from headrace.core.catalog import HandlingModes
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.events import Changes
 from headrace.core.fold import fold
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 
 EXAMPLE = {"ID": 1, "DOC": "text"}

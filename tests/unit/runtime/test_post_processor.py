@@ -22,9 +22,9 @@ from unit.runtime.reselect_harness import (
 from headrace.core.catalog import Dialect, HandlingModes, SqlType
 from headrace.core.errors import Fatal, Retriable, TimedOut
 from headrace.core.events import CellState
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.select_size import FIRST_GUESS
 from headrace.core.schema import Schema
-from headrace.core.select_size import FIRST_GUESS
 from headrace.core.unresolved import UnresolvedRows
 from headrace.ports import Connections
 from headrace.runtime.metrics import Metrics

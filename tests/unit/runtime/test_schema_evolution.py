@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from change_events import changes, create
 
-from headrace.core.cassandra import Cell, CellWrites, octets
-from headrace.core.cassandra_batch import CassandraBatch
+from headrace.core.cassandra.batch import CassandraBatch
+from headrace.core.cassandra.writes import Cell, CellWrites, octets
 from headrace.core.errors import Fatal
 from headrace.core.events import RowVersion, TableId
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.schema import Field, Schema
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.cassandra_pipeline import CassandraPipeline

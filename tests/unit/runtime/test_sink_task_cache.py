@@ -19,8 +19,8 @@ from unit.runtime.sink_task_harness import (
     running,
 )
 
-from headrace.core.cache_rows import CacheLimits
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.cache.rows import CacheLimits
+from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import TopicPartition
 from headrace.runtime import sink_task
 from headrace.runtime.metrics import Metrics

@@ -13,9 +13,9 @@ from unit.runtime.sink_task_harness import (
 )
 
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.conversion import Conversion, Headers
+from headrace.core.converters.conversion import Conversion, Headers
+from headrace.core.converters.json_data import JsonData
 from headrace.core.errors import BadRecord, Retriable, Stage
-from headrace.core.json_data import JsonData
 from headrace.core.transforms.registry import chain
 from headrace.runtime import retry, sink_task
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue

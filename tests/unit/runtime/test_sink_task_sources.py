@@ -16,7 +16,7 @@ from unit.runtime.sink_task_harness import (
     running,
 )
 
-from headrace.core.cassandra_losses import TEXTS, Loss
+from headrace.core.cassandra.losses import TEXTS, Loss
 from headrace.core.schema_changes import ADDED
 from headrace.core.transforms.registry import chain
 from headrace.ports import TopicPartition

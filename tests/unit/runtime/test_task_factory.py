@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.field_selection import AddedField, FieldSelection
 from headrace.core.ordering import Ordering
-from headrace.core.reselect_options import ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.table_layout import PartitionField, SortField, TableLayout
 from headrace.ports import TableOptions
 from headrace.runtime.sink_task import SinkTaskOptions

@@ -14,8 +14,8 @@ from fake_oracle.server import OracleColumn, OracleServer, OracleTable
 from headrace.core.arrays import build_array
 from headrace.core.catalog import HandlingModes
 from headrace.core.events import Column, TableId
-from headrace.core.reselect_options import DatabaseOptions, ReselectOptions
-from headrace.core.reselect_rows import RowRequest
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.core.reselect.rows import RowRequest
 from headrace.core.schema import Schema
 from headrace_connectors.sql import OracleRowSource
 

@@ -17,8 +17,8 @@ from unit.sql.oracle_tables import DATABASE, NOTE, ORDERS_KEY, orders_request, o
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.core.events import TableId
-from headrace.core.reselect_options import ReselectOptions
-from headrace.core.reselect_rows import UNREADABLE
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.rows import UNREADABLE
 from headrace.core.schema import Schema
 from headrace.ports import Connections
 from headrace_connectors.sql import OracleRowSource, oracle_catalog

@@ -17,15 +17,15 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.cassandra_decoder import ConnectorDecoder
+from headrace.core.cassandra.decoder import ConnectorDecoder
 from headrace.core.catalog import Catalog
 from headrace.core.codec import Source
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.conversion import Conversion, Converter, Headers
+from headrace.core.converters.conversion import Conversion, Converter, Headers
+from headrace.core.converters.json_data import JsonData
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.envelope_events import Errant, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
-from headrace.core.json_data import JsonData
 from headrace.core.transforms.chain import Chain
 from headrace.core.transforms.headers import header_bytes
 from headrace.core.transforms.key_columns import KeyColumns

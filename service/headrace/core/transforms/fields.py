@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.json_data import unscaled_bytes
+from headrace.core.converters.json_data import unscaled_bytes
 from headrace.core.schema import Field, Schema
 from headrace.core.transforms.record import Side, SinkRecord, unusable
 from headrace.core.transforms.structs import (

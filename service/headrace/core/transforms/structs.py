@@ -10,7 +10,7 @@ import msgspec
 from cachetools import LRUCache
 
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converter import json_type
+from headrace.core.converters.json_types import json_type
 from headrace.core.schema import Field, Schema
 from headrace.core.transforms.record import unusable
 

@@ -13,8 +13,8 @@ from fixtures.transforms.cases import CASES
 from fixtures.transforms.documents import PARTITION, Case, places
 
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.json_data import JsonData
 from headrace.core.errors import BadRecord
-from headrace.core.json_data import JsonData
 from headrace.core.schema import Schema
 from headrace.core.transforms.casting import as_float
 from headrace.core.transforms.headers import header_value

@@ -1,0 +1,1 @@
+"""Cassandra's tables: writes whose cells have times of their own."""

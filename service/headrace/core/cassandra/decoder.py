@@ -1,0 +1,183 @@
+"""Records of a Cassandra topic as batches of writes (``core/cassandra/envelope.py`` says what an event does).
+
+Which connector wrote a topic its records tell, and a topic has one: ``ConnectorDecoder`` looks until one has told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from headrace.core.cassandra.batch import CassandraBatch, joined
+from headrace.core.cassandra.envelope import write_of
+from headrace.core.cassandra.losses import Losses
+from headrace.core.catalog import Catalog
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.conversion import Conversion
+from headrace.core.converters.json_types import Document, JsonConverter, json_type, parse_plain
+from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.envelope_events import KEYLESS, Errant, KafkaRecord
+from headrace.core.errors import BadRecord, Retriable, Stage
+from headrace.core.events import RowVersion, TableId
+from headrace.core.inference import infer_schema
+from headrace.core.payload import Payload, PayloadDecoder
+from headrace.core.schema import Field, Schema
+
+_SMALLEST_BLOCK = 100
+"""Fewer records than these cost less when they are read one by one."""
+
+_TOLD = b'"connector":"cassandra"'
+
+
+class ConnectorDecoder:
+    """Decodes the records of one topic, as the connector that wrote them demands."""
+
+    def __init__(
+        self,
+        topic: str,
+        options: EnvelopeOptions,
+        catalog: Catalog | None = None,
+        conversion: Conversion | None = None,
+    ) -> None:
+        self._conversion = conversion or None
+        self._rows = TopicDecoder(topic, options, catalog)
+        self._cassandra = CassandraDecoder(topic, options)
+        self._is_cassandra: bool | None = None
+
+    def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
+        """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it.
+
+        Raises Retriable where a converter cannot reach its registry. The same records may then be given again.
+        """
+        if self._conversion is None:
+            return self._decode(records)
+        out = Decoded()
+        try:
+            self._decode_part(self._conversion, records, 0, out)
+        except Retriable:
+            self._rows.untold(out.notes)
+            raise
+        return out
+
+    def _decode_part(self, conversion: Conversion, records: Sequence[KafkaRecord], begin: int, out: Decoded) -> None:
+        """Decode records, the first of which is the chunk's ``begin``-th: as a block, else in halves, else each."""
+        in_blocks = self._reads_blocks(conversion) and len(records) >= _SMALLEST_BLOCK
+        block = conversion.block(records) if in_blocks else None
+        decoded = None if block is None else self._rows.decode_block(block)
+        if decoded is None and in_blocks and len(records) >= 2 * _SMALLEST_BLOCK:
+            half = len(records) // 2
+            self._decode_part(conversion, records[:half], begin, out)
+            self._decode_part(conversion, records[half:], begin + half, out)
+            return
+        decoded = decoded or self._decode_each(conversion, records)
+        decoded.errant = [replace(each, index=begin + each.index) for each in decoded.errant]
+        out.add(decoded)
+
+    def _reads_blocks(self, conversion: Conversion) -> bool:
+        return conversion.reads_blocks and self._rows.reads_blocks and not self._is_cassandra
+
+    def _decode_each(self, conversion: Conversion, records: Sequence[KafkaRecord]) -> Decoded:
+        converted = conversion.convert(records)
+        decoded = self._decode(converted.records)
+        errant = [replace(each, index=converted.indexes[each.index]) for each in decoded.errant]
+        decoded.errant = sorted(errant + converted.errant, key=lambda each: each.index)
+        return decoded
+
+    def _decode(self, records: Sequence[KafkaRecord]) -> Decoded:
+        if self._is_cassandra is None:
+            first = next((record.value for record in records if record.value is not None), None)
+            self._is_cassandra = None if first is None else _is_cassandra(first)
+        return self._cassandra.decode(records) if self._is_cassandra else self._rows.decode(records)
+
+
+def _is_cassandra(value: bytes | Document | SchemaAndValue) -> bool:
+    if isinstance(value, SchemaAndValue):
+        source = value.value.get("source") if isinstance(value.value, Mapping) else None
+        return isinstance(source, Mapping) and source.get("connector") == "cassandra"
+    return _TOLD in (value.payload if isinstance(value, Document) else value)
+
+
+class CassandraDecoder:
+    """Decodes the records of one Cassandra topic; one thread at a time."""
+
+    def __init__(self, topic: str, options: EnvelopeOptions) -> None:
+        self._losses = Losses()
+        self._topic = topic
+        self._values = JsonConverter(options.value_schemas)
+        self._keys = JsonConverter(options.key_schemas)
+        self._decoders: dict[int, tuple[Schema | None, Callable[[Payload], Any]]] = {}
+
+    def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
+        """Batches of writes in order of arrival; what cannot be used is reported by its index."""
+        out = Decoded()
+        batches: list[CassandraBatch] = []
+        for index, record in enumerate(records):
+            if record.value is None:
+                out.skipped += 1
+                continue
+            try:
+                batches.append(self._batch(record))
+            except BadRecord as error:
+                out.errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
+        out.pieces.extend(joined(batches))
+        out.notes, out.losses = self._losses.taken()
+        return out
+
+    def _batch(self, record: KafkaRecord) -> CassandraBatch:
+        """A batch of one event. Raises BadRecord."""
+        assert record.value is not None  # noqa: S101 - the caller has looked
+        schema, text = self._values.split(record.value)
+        payload = self._payload(schema, text)
+        after = None if schema is None else schema.field("after")
+        key_fields = self._key_fields(record)
+        write = write_of(payload, key_fields, self._losses, after)
+        source = payload["source"]
+        table = TableId(str(source.get("name")), "", str(source.get("keyspace")), str(source.get("table")))
+        version = RowVersion(b"", self._topic, record.partition, record.offset, int(source["ts_us"]))
+        cells = payload["after"]
+        names = [*key_fields, *(name for name in cells if name not in key_fields and not name.startswith("_range_"))]
+        fields = tuple(Field(name, _schema(name, cells.get(name), after)) for name in names)
+        return CassandraBatch(table, key_fields, fields, (write,), version, _size(text))
+
+    def _payload(self, schema: Schema | None, text: Payload) -> Mapping[str, Any]:
+        try:
+            payload = self._decoder(schema)(text)
+        except msgspec.DecodeError as error:
+            message = f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
+            raise BadRecord(message, stage=Stage.VALUE_CONVERTER) from error
+        except BadRecord as error:
+            error.stage = Stage.VALUE_CONVERTER
+            raise
+        if not isinstance(payload, Mapping):
+            raise BadRecord("a value that is no Debezium change event")
+        return payload
+
+    def _decoder(self, schema: Schema | None) -> Callable[[Payload], Any]:
+        if schema is None:
+            return parse_plain
+        if id(schema) not in self._decoders:
+            # Holding the schema keeps its id its own.
+            self._decoders[id(schema)] = (schema, PayloadDecoder(json_type(schema)).decode)
+        return self._decoders[id(schema)][1]
+
+    def _key_fields(self, record: KafkaRecord) -> tuple[str, ...]:
+        if record.key is None:
+            raise BadRecord(KEYLESS)
+        plain = parse_plain(self._keys.split(record.key)[1])
+        if not isinstance(plain, Mapping):
+            raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
+        return tuple(plain)
+
+
+def _schema(name: str, cell: Any, after: Schema | None) -> Schema:
+    told = None if after is None else after.field(name)
+    value = None if told is None else told.field("value")
+    return value or infer_schema([(cell or {}).get("value")])
+
+
+def _size(payload: Payload) -> int:
+    """About how much memory a payload takes."""
+    return len(repr(payload.value)) if isinstance(payload, SchemaAndValue) else len(payload)

@@ -1,0 +1,143 @@
+"""Keys and values through converters other than JsonConverter, before anything else looks at them.
+
+JsonConverter's documents stay what they are (``core/payload.py`` says why); a side without a converter here is its.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from headrace.core.column_rows import in_python, spread
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.json_types import Document, whole
+from headrace.core.envelope_block import Block
+from headrace.core.envelope_events import Errant, KafkaRecord
+from headrace.core.errors import BadRecord, Stage
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class Converter(Protocol):
+    """Makes Connect data of keys, or of values. Not thread-safe."""
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        """The data of one document, in the form that ``core/connect_data.py`` describes; like schemas are one object.
+
+        Raises BadRecord, or Retriable where something outside has to be asked and does not answer.
+        """
+
+
+class ConvertedRecord(msgspec.Struct, gc=False):
+    """A ``KafkaRecord`` whose key or value is Connect data."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | SchemaAndValue | None
+    value: bytes | Document | SchemaAndValue | None
+    headers: Headers
+
+
+@dataclass(slots=True)
+class Converted:
+    """Records that could be converted, their places among those that were given, and the others."""
+
+    records: list[KafkaRecord] = field(default_factory=list)
+    indexes: list[int] = field(default_factory=list)
+    errant: list[Errant] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """The converters of a connector, as far as they are not JsonConverters."""
+
+    key: Converter | None = None
+    value: Converter | None = None
+
+    def __bool__(self) -> bool:
+        return self.key is not None or self.value is not None
+
+    def convert(self, records: Sequence[KafkaRecord]) -> Converted:
+        """All records, in their order. Raises Retriable, and then nothing has been done."""
+        out = Converted()
+        for index, record in enumerate(records):
+            try:
+                converted = self.of(record)
+            except BadRecord as error:
+                out.errant.append(Errant(index, error.stage or Stage.VALUE_CONVERTER, error))
+            else:
+                out.records.append(converted)
+                out.indexes.append(index)
+        return out
+
+    def block(self, records: Sequence[KafkaRecord]) -> Block | None:
+        """The records as one block; None where their values have to be converted one by one."""
+        values = [record.value for record in records if record.value is not None]
+        if not self.reads_blocks or set(map(type, values)) != {bytes}:
+            return None
+        found = self.value.reader_of(values, _header_names(records))  # type: ignore[union-attr] # as was checked
+        if found is None:
+            return None
+        reader, offset = found
+        return Block(records, reader.schema, partial(reader.block, values, offset), partial(self._keys, records))
+
+    @property
+    def reads_blocks(self) -> bool:
+        """Whether the values' converter reads many records at once."""
+        return getattr(self.value, "reads_blocks", False)
+
+    def _keys(self, records: Sequence[KafkaRecord], places: Sequence[int], names: Sequence[str]) -> Sequence[Any]:
+        """The keys at ``places``. Raises BadRecord if any of the keys is bad."""
+        keys: list[Any] = [record.key for record in records]
+        if self.key is None:
+            return [keys[place] for place in places]
+        reader_of = getattr(self.key, "reader_of", None)
+        found = reader_of(keys, _header_names(records)) if reader_of and set(map(type, keys)) == {bytes} else None
+        if found is None:
+            converted = [_converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER) for record in records]
+            if None in converted:
+                raise BadRecord("a key that is null", stage=Stage.KEY_CONVERTER)
+            return [converted[place] for place in places]
+        reader, offset = found
+        columns = reader.block(keys, offset, dict.fromkeys(names)).columns
+        rows = np.array(places, np.int64)
+        cells = {name: in_python(spread(column, rows)) for name, column in columns.items()}
+        return [
+            SchemaAndValue(reader.schema, {name: each[row] for name, each in cells.items()})
+            for row in range(len(places))
+        ]
+
+    def of(self, record: KafkaRecord) -> ConvertedRecord:
+        """One record. Raises BadRecord, with its stage, or Retriable."""
+        return ConvertedRecord(
+            record.partition,
+            record.offset,
+            record.timestamp,
+            _converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER),
+            _converted(self.value, record.value, record.headers, Stage.VALUE_CONVERTER),
+            record.headers,
+        )
+
+
+def _header_names(records: Sequence[KafkaRecord]) -> set[str]:
+    return {name for record in records for name, _ in record.headers}
+
+
+def _converted(
+    converter: Converter | None, document: bytes | Document | SchemaAndValue | None, headers: Headers, stage: Stage
+) -> Any:
+    """What a converter makes of a document; null data is None, as a tombstone's value is."""
+    if converter is None or document is None or isinstance(document, SchemaAndValue):
+        return document
+    try:
+        data = converter.to_connect_data(whole(document) or b"", headers)
+    except BadRecord as error:
+        error.stage = stage
+        raise
+    return None if data.value is None else data

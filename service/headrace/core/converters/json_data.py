@@ -1,0 +1,101 @@
+"""JsonConverter's documents as Connect data: what transforms need of them.
+
+Where nothing stands between converter and table, documents are not taken apart like this
+(``core/converters/json_types.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from cachetools import LRUCache
+
+from headrace.core.arrays import DECIMAL
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.conversion import Headers
+from headrace.core.converters.json_types import Document, JsonConverter, json_type, parse_plain
+from headrace.core.errors import BadRecord
+from headrace.core.payload import PayloadDecoder
+from headrace.core.schema import Schema
+
+_Decoders = tuple[Schema, PayloadDecoder[Any], PayloadDecoder[Any]]
+
+
+class JsonData:
+    """Decodes keys or values that JsonConverter wrote. Not thread-safe. It remembers the last schemas."""
+
+    def __init__(self, schemas_enable: bool, remembered: int = 64) -> None:
+        self._converter = JsonConverter(schemas_enable, remembered)
+        self._decoders: LRUCache[int, _Decoders] = LRUCache(remembered)  # holding the schema keeps its id its own
+
+    def to_connect_data(self, document: bytes | Document, headers: Headers = ()) -> SchemaAndValue:
+        """A document's schema and value; equal schemas of like documents are one object. Raises BadRecord."""
+        schema, payload = self._converter.split(document)
+        if schema is None:
+            return SchemaAndValue(None, parse_plain(payload))
+        _, decoder, numeric = self._decoders_of(schema)
+        try:
+            return SchemaAndValue(schema, decoder.decode(payload))
+        except msgspec.DecodeError as error:
+            first = error
+        try:
+            return SchemaAndValue(schema, _unscaled(schema, numeric.decode(payload)))
+        except msgspec.DecodeError:
+            raise BadRecord(
+                f"Converting byte[] to Kafka Connect data failed due to serialization error: {first}"
+            ) from first
+
+    def _decoders_of(self, schema: Schema) -> _Decoders:
+        known = self._decoders.get(id(schema))
+        if known is None:
+            numeric = json_type(schema, numeric_decimals=True)
+            known = schema, PayloadDecoder[Any](json_type(schema)), PayloadDecoder[Any](numeric)
+            self._decoders[id(schema)] = known
+        return known
+
+
+class FixedSchema:
+    """A ``Converter`` of payloads that all have one schema, whose JSON is ``text`` (``schema.content``)."""
+
+    def __init__(self, text: bytes) -> None:
+        self._before = b'{"schema":' + text + b',"payload":'
+        self._data = JsonData(True)
+
+    def to_connect_data(self, document: bytes, headers: Headers = ()) -> SchemaAndValue:
+        """The data of one payload. Raises BadRecord."""
+        return self._data.to_connect_data(self._before + document + b"}")
+
+
+def _unscaled(schema: Schema, value: Any) -> Any:
+    """The value with its Decimals, which were numbers in JSON, as Connect has them."""
+    if value is None:
+        return None
+    if isinstance(value, Decimal):
+        return unscaled_bytes(value, int(schema.parameter("scale") or 0))
+    if schema.type == "struct":
+        return {each.name: _unscaled(each.schema, value[each.name]) for each in schema.fields if each.name in value}
+    if schema.items is not None:
+        return [_unscaled(schema.items, item) for item in value]
+    if schema.keys is not None and schema.values is not None:
+        return _unscaled_map(schema.keys, schema.values, value)
+    return value
+
+
+def _unscaled_map(keys: Schema, values: Schema, value: Mapping[str, Any] | Sequence[tuple[Any, Any]]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _unscaled(values, each) for key, each in value.items()}
+    return [(_unscaled(keys, key), _unscaled(values, each)) for key, each in value]
+
+
+def unscaled_bytes(value: Decimal, scale: int) -> bytes:
+    """A Decimal as Connect stores it: its digits as a big-endian two's complement. Raises BadRecord for more digits."""
+    sign, digits, exponent = value.as_tuple()
+    shift = scale + exponent if isinstance(exponent, int) else -1
+    if shift < 0 and any(digits[shift:]):
+        raise BadRecord(f"a number with more digits behind the point than the {scale} of its schema {DECIMAL}")
+    unsigned = "".join(map(str, digits)) + "0" * shift if shift >= 0 else "".join(map(str, digits[:shift]))
+    number = int(unsigned or "0") * (-1 if sign else 1)
+    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)

@@ -1,0 +1,1 @@
+"""Reselect: giving back the column values that a source left out."""

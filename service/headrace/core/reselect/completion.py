@@ -1,0 +1,179 @@
+"""Reselect's second half: decide the open cells of a plan, now that cache and source have answered.
+
+What the source had fills its cells; then come, cell by cell, keeping what the target row has, carrying it over from a
+row of another key, and the policy for cells that have nothing (``reselect.md`` sections 3.4 and 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.errors import Fatal, HeadraceError, Retriable
+from headrace.core.events import Actions, CellState, Column
+from headrace.core.reselect.cache import drop_rows, from_cache, put_answers
+from headrace.core.reselect.plan import OpenCells, ReselectPlan
+from headrace.core.reselect.rows import ReadRows
+from headrace.core.unavailable import Placeholder
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Actions without open cells, and which of their cells were read from the source: column number to rows."""
+
+    actions: Actions
+    read: Mapping[int, Rows] = field(default_factory=dict)
+
+
+def complete(plan: ReselectPlan, answer: ReadRows | None, failure: HeadraceError | None = None) -> Completed:
+    """The actions with every cell decided that cache, source and rules can decide: VALUE, NULL, CARRIED or UNCHANGED.
+
+    UNCHANGED means "keep the stored cell"; on a ``fresh`` row, which has none, it is still open, and the writer asks
+    the policy. ``failure`` is why there is no answer although the source was asked; it is raised when it is Retriable
+    and leaves cells open for which keeping is not known to be right.
+    """
+    if not plan.open:
+        return Completed(plan.actions)
+    columns, read = list(plan.actions.columns), {}
+    for cells in plan.open:
+        columns[cells.column], read[cells.column] = _complete_column(plan, cells, answer, failure)
+    if plan.batch is not None and answer is not None and answer.proven:
+        drop_rows(plan.actions, plan.rows[~answer.found], plan.batch)
+    return Completed(replace(plan.actions, columns=tuple(columns)), read)
+
+
+def _complete_column(
+    plan: ReselectPlan, cells: OpenCells, answer: ReadRows | None, failure: HeadraceError | None
+) -> tuple[Column, Rows]:
+    column = plan.actions.columns[cells.column]
+    filling, rows = _Filling(column), np.empty(0, np.int64)
+    if len(cells.hit_rows):
+        filling.fill(cells.hit_rows, from_cache(column.values.type, cells.hit_values))
+    if answer is not None and cells.column in plan.requested:
+        cells_read = answer.columns[plan.requested.index(cells.column)]
+        rows, values = plan.rows[cells_read.places], cells_read.values
+        plan.counts["resolved", "source", column.name] += len(rows)
+        plan.counts["resolved", "unreadable", column.name] += cells_read.unreadable
+        filling.fill(rows, values)
+        if plan.batch is not None and answer.proven and plan.rules.column(column.name).cacheable:
+            put_answers(plan.actions, column.name, rows, values, plan.batch)
+    _settle(plan, cells, filling, answer, failure)
+    return filling.column(), rows
+
+
+class _Filling:
+    """A column while its open cells are being filled."""
+
+    def __init__(self, column: Column) -> None:
+        self._column = column
+        self._values = column.values
+        nulls = np.asarray(column.values.is_null())
+        self.states = nulls.astype(np.uint8) if column.states is None else column.states.copy()
+
+    def fill(self, rows: Rows, values: pa.Array) -> None:
+        """Set the cells of ``rows``, which ascend, to real values and nulls."""
+        if len(rows) == 0:
+            return
+        self._values = values if len(rows) == len(self._values) else self._replaced(rows, values)
+        self.states[rows] = np.where(np.asarray(values.is_null()), CellState.NULL, CellState.VALUE)
+
+    def _replaced(self, rows: Rows, values: pa.Array) -> pa.Array:
+        old = self._values if self._values.type == values.type else self._values.cast(values.type)
+        place = np.arange(len(old), dtype=np.int64)
+        place[rows] = len(old) + np.arange(len(rows))
+        return pa.concat_arrays([old, values]).take(pa.array(place))
+
+    def set(self, cells: Mask, state: CellState) -> None:
+        """Decide cells without a value."""
+        self.states[cells] = state
+
+    def last_resort(self, cells: Mask) -> None:
+        """Let the values that came with doubtful cells stand."""
+        nulls = np.asarray(self._values.is_null())
+        self.states[cells] = np.where(nulls, CellState.NULL, CellState.VALUE)[cells]
+
+    def column(self) -> Column:
+        plain = (self.states == CellState.VALUE) | (self.states == CellState.NULL)
+        return replace(self._column, values=self._values, states=None if plain.all() else self.states)
+
+
+def check_no_placeholder(completed: Completed, placeholder: Placeholder) -> int:
+    """The last guard: an event's placeholder must never reach a table (section 2.4 rule 6).
+
+    Returns how many cells read from the source equal the placeholder: those are real values. Raises Fatal for others.
+    """
+    real = 0
+    for number, column in enumerate(completed.actions.columns):
+        mask = placeholder.mask(column.schema, column.values)
+        if mask is None:
+            continue
+        if column.states is not None:
+            mask &= column.states == CellState.VALUE
+        read = completed.read.get(number, np.empty(0, np.int64))
+        real += int(mask[read].sum())
+        mask[read] = False
+        if mask.any():
+            raise Fatal(
+                f"{int(mask.sum())} cell(s) of column {column.name} of {completed.actions.table.table} hold the "
+                "unavailable value placeholder; this is a defect of Headrace: report it with the column's type"
+            )
+    return real
+
+
+def _settle(
+    plan: ReselectPlan, cells: OpenCells, filling: _Filling, answer: ReadRows | None, failure: HeadraceError | None
+) -> None:
+    """Decide the cells that neither cache nor source had: last resort, keep, carry, or the policy."""
+    actions = plan.actions
+    doubtful = filling.states == CellState.DOUBTFUL
+    unknown = (filling.states == CellState.UNKNOWN) & cells.unknown
+    carried = (filling.states == CellState.CARRIED) & cells.unchanged
+    if (unknown.any() or doubtful.any() or carried.any()) and isinstance(failure, Retriable):
+        raise failure
+    filling.last_resort(doubtful)
+    if plan.rules.unknown_null_mode == "null" and not plan.rules.has_source:
+        filling.set(unknown, CellState.NULL)
+        unknown = np.zeros_like(unknown)
+    bare = unknown | ((filling.states == CellState.UNCHANGED) & cells.unchanged)
+    kept = bare & ~actions.fresh
+    carried = unknown & actions.fresh & (actions.carry_from >= 0)
+    filling.set(kept, CellState.UNCHANGED)
+    filling.set(carried, CellState.CARRIED)
+    name = actions.columns[cells.column].name
+    plan.counts["resolved", "target", name] += int(kept.sum())
+    plan.counts["resolved", "carry", name] += int((filling.states == CellState.CARRIED).sum())
+    _settle_inserts(plan, cells, filling, bare & ~kept & ~carried, answer, failure)
+
+
+def _settle_inserts(
+    plan: ReselectPlan,
+    cells: OpenCells,
+    filling: _Filling,
+    bare: Mask,
+    answer: ReadRows | None,
+    failure: HeadraceError | None,
+) -> None:
+    """Cells of new rows that have no value and nothing to keep (section 3.4, ``reselect.unresolved.insert.mode``).
+
+    ``auto`` lets a null stand where the source proved the row gone: a delete or key change must follow. All others stay
+    open, because the policy is asked only for actions that do apply, which the writer knows.
+    """
+    if not bare.any():
+        return
+    if isinstance(failure, Retriable):
+        raise failure
+    name = plan.actions.columns[cells.column].name
+    plan.counts["resolved", "unresolved", name] += int(bare.sum())
+    filling.set(bare, CellState.UNCHANGED)
+    rule = plan.rules.column(name)
+    if answer is not None and rule.nullable and plan.rules.unresolved_insert_mode == "auto":
+        gone = np.zeros(len(bare), np.bool_)
+        gone[plan.rows] = ~answer.found
+        filling.set(bare & gone, CellState.NULL)

@@ -1,0 +1,81 @@
+"""What identifies a row: for asking the source, and for sharing a cache entry (``reselect.md`` sections 1.4 and 5.1).
+
+The message key is not always it: ``message.key.columns`` at the source connector may name any columns, unique or not.
+Identity is the primary key that the catalog tells, or what ``reselect.key.columns`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.core.catalog import CatalogColumn, CatalogTable
+from headrace.core.events import Column, TableId
+from headrace.core.reselect.options import KeyColumns, ReselectOptions
+
+FLOATING = frozenset({"float", "double"})
+_EXACT = frozenset(
+    {"int2", "int4", "int8", "oid", "bool", "uuid", "bytea", "numeric"}
+    | {"text", "varchar", "bpchar", "char", "name", "inet", "cidr", "macaddr", "macaddr8"}
+    | {"date", "time", "timestamp", "timestamptz"}
+    | {"NUMBER", "CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "DATE", "TIMESTAMP"}
+)
+"""Key types of which equal values have equal canonical texts, and others different ones."""
+_MILLISECONDS = ("org.apache.kafka.connect.data.Time", "org.apache.kafka.connect.data.Timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """``columns`` identify a row, as far as known (``unique``); ``asked`` are those that the source is asked by."""
+
+    columns: tuple[str, ...]
+    asked: tuple[str, ...]
+    unique: bool
+
+
+def row_identity(
+    table: TableId,
+    names: Sequence[str],
+    key_fields: tuple[str, ...],
+    options: ReselectOptions,
+    catalog: CatalogTable | None,
+) -> Identity:
+    """The identity of a table's rows in the events' field names; ``names`` are those of the events' columns.
+
+    Without a catalog the message key has to be trusted. ``reselect.use.event.key`` asks by it in any case.
+    """
+    declared = KeyColumns(options.key_columns).of(table) or _catalog_key(names, catalog)
+    known = bool(declared) and set(declared) <= set(names)
+    columns = declared if known else key_fields
+    asked = key_fields if options.use_event_key and key_fields else columns
+    return Identity(columns, asked, unique=known or catalog is None)
+
+
+def _catalog_key(names: Sequence[str], catalog: CatalogTable | None) -> tuple[str, ...]:
+    """The catalog's key in the events' names (``field.name.adjustment.mode`` may have changed them)."""
+    if catalog is None:
+        return ()
+    spelled = {known.name: name for name in names if (known := catalog.column(name)) is not None}
+    return tuple(spelled.get(part.name, part.name) for part in catalog.key)
+
+
+def has_exact_key(table: TableId, key: Sequence[Column], catalog: CatalogTable | None) -> bool:
+    """Whether two rows that are equal to the database share one canonical key text, and no others do (section 5.1)."""
+    if any(column.schema.type in FLOATING for column in key):
+        return False
+    if catalog is None:
+        # MySQL, which has no schemas, compares texts by a collation that need not tell letters apart.
+        return bool(table.schema) or not any(column.schema.type == "string" for column in key)
+    deterministic = all(part.deterministic for part in catalog.key)
+    return deterministic and all(_is_exact(column, catalog.column(column.name)) for column in key)
+
+
+def _is_exact(column: Column, known: CatalogColumn | None) -> bool:
+    if known is None:
+        return False
+    kind = known.type.resolved()
+    if kind.name == "numeric" and column.schema.type == "string":
+        return False  # 1.5 and 1.50 are equal, their texts are not
+    if column.schema.name in _MILLISECONDS and not 0 <= known.typmod <= 3:
+        return False  # the event does not tell microseconds apart
+    return kind.name in _EXACT or kind.kind == "e"

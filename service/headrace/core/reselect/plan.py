@@ -1,0 +1,182 @@
+"""Reselect: give back the column values that the source left out.
+
+    reselect.plan(actions, rules, batch)          which cells are open; what the cache has; one request for the rest
+    reselect_completion.complete(plan, answer)    the actions with these cells decided
+
+Order of resolution (``reselect.md`` section 4): fold (before this) -> cache -> one SELECT -> keep what the target row
+has -> the policy for cells that have nothing. ``answer`` is what the edge read, or None when it was not asked or failed
+in a way that the error mode tolerates. The cache's overlay is refreshed by every action on the way.
+
+Nothing here runs per row unless a cell is open or its column is cached.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.cache.batch import CacheBatch
+from headrace.core.cache.rows import CellValue
+from headrace.core.events import Actions, CellState, Changes, Column, Operation
+from headrace.core.reselect.cache import cached_cells, has_state, refresh
+from headrace.core.reselect.rows import RowRequest
+from headrace.core.reselect.rules import TableRules
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCells:
+    """The open cells of one column, by action: what they are, and what the cache gave."""
+
+    column: int
+    unchanged: Mask
+    unknown: Mask
+    nulls: Mask
+    hit_rows: Rows
+    hit_values: Sequence[CellValue | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReselectPlan:
+    """What is open in a batch of actions. ``rows`` are the actions of ``request``; ``counts`` are for metrics."""
+
+    actions: Actions
+    rules: TableRules
+    batch: CacheBatch | None
+    open: tuple[OpenCells, ...]
+    rows: Rows
+    requested: tuple[int, ...]
+    request: RowRequest | None
+    counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+
+# -- before the plan --------------------------------------------------------------------------------------------------
+
+
+def decided_by_fold(changes: Changes, actions: Actions) -> Mapping[str, int]:
+    """By column, how many cells that events left open other events of the batch have decided: step 1 of section 4."""
+    streamed = (changes.operation != Operation.DELETE) & (changes.operation != Operation.TOMBSTONE)
+    left = {column.name: _open_cells(column, ~actions.delete) for column in actions.columns}
+    decided = {column.name: _open_cells(column, streamed) - left.get(column.name, 0) for column in changes.columns}
+    return {name: number for name, number in decided.items() if number > 0}
+
+
+def _open_cells(column: Column, rows: Mask) -> int:
+    if column.states is None:
+        return 0
+    return int((np.isin(column.states, _OPEN_STATES) & rows).sum())
+
+
+_OPEN_STATES = [CellState.UNCHANGED, CellState.UNKNOWN, CellState.DOUBTFUL, CellState.CARRIED]
+
+
+# -- plan -------------------------------------------------------------------------------------------------------------
+
+
+def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None) -> ReselectPlan:
+    """Find the open cells, refresh the cache's overlay from the others, and say what must be read from the source."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    if batch is not None:
+        refresh(actions, rules, batch)
+    opened = [
+        found for number in range(len(actions.columns)) if (found := _open(actions, number, rules, batch, counts))
+    ]
+    askable = _askable(actions, rules)
+    wanted = {cells.column: _wanted(actions, cells, rules) & askable for cells in opened}
+    wanted = {number: mask for number, mask in wanted.items() if mask.any()}
+    rows = np.flatnonzero(np.logical_or.reduce(list(wanted.values()))) if wanted else np.empty(0, np.int64)
+    request = _request(actions, rules, rows, wanted) if wanted else None
+    return ReselectPlan(actions, rules, batch, tuple(opened), rows, tuple(wanted), request, counts)
+
+
+def _open(
+    actions: Actions, number: int, rules: TableRules, batch: CacheBatch | None, counts: Counter[tuple[str, ...]]
+) -> OpenCells | None:
+    column = actions.columns[number]
+    rule = rules.column(column.name)
+    if column.states is None and not (rule.nulls and column.values.null_count):
+        return None
+    live = ~actions.delete
+    # A stored row that cells are carried from may itself hold values that were read later than its events.
+    unchanged = (has_state(column, CellState.UNCHANGED) | has_state(column, CellState.CARRIED)) & live
+    unknown = (has_state(column, CellState.UNKNOWN) | has_state(column, CellState.DOUBTFUL)) & live
+    nulls = _null_cells(column) & live & _streamed(actions) if rule.nulls else np.zeros(len(actions), np.bool_)
+    if not (unchanged.any() or unknown.any() or nulls.any()):
+        return None
+    for state, mask in (("unchanged", unchanged), ("unknown", unknown), ("null", nulls)):
+        counts["cells", state, column.name] += int(mask.sum())
+    hit_rows, hit_values = _hits(actions, column, unchanged, rules, batch, counts)
+    counts["resolved", "cache", column.name] += len(hit_rows)
+    return OpenCells(number, unchanged, unknown, nulls, hit_rows, hit_values)
+
+
+def _wanted(actions: Actions, cells: OpenCells, rules: TableRules) -> Mask:
+    """The cells of a column that go to the source."""
+    rule = rules.column(actions.columns[cells.column].name)
+    if not rule.readable or rules.source_reads == "none":
+        return np.zeros(len(actions), np.bool_)
+    wanted = cells.unknown | cells.nulls
+    if rules.unavailable_values:
+        missed = cells.unchanged.copy()
+        missed[cells.hit_rows] = False
+        wanted = wanted | missed
+    return wanted & actions.fresh if rules.source_reads == "missing-rows" else wanted
+
+
+def _askable(actions: Actions, rules: TableRules) -> Mask:
+    """The rows whose identity is known in full: a null, or a column that was left out, names no row."""
+    askable = np.full(len(actions), bool(rules.identity))
+    for column in _identity_columns(actions, rules):
+        known = column.values.is_valid() if column.states is None else column.states == CellState.VALUE
+        askable &= np.asarray(known, np.bool_)
+    return askable
+
+
+def _identity_columns(actions: Actions, rules: TableRules) -> list[Column]:
+    by_name = {column.name: column for column in actions.columns}
+    return [by_name[name] for name in rules.identity]
+
+
+def _request(actions: Actions, rules: TableRules, rows: Rows, wanted: Mapping[int, Mask]) -> RowRequest:
+    index = pa.array(rows)
+    identity = _identity_columns(actions, rules)
+    key = tuple(replace(column, values=column.values.take(index), states=None) for column in identity)
+    columns = tuple(replace(actions.columns[n], values=actions.columns[n].values[:0], states=None) for n in wanted)
+    needs = np.stack([mask[rows] for mask in wanted.values()], axis=1)
+    return RowRequest(actions.table, key, columns, needs, actions.transaction[rows])
+
+
+def _hits(
+    actions: Actions,
+    column: Column,
+    unchanged: Mask,
+    rules: TableRules,
+    batch: CacheBatch | None,
+    counts: Counter[tuple[str, ...]],
+) -> tuple[Rows, Sequence[CellValue | None]]:
+    """What the cache has. A new incarnation of a row does not ask it, nor does a column that is not cached."""
+    asked = unchanged & ~actions.fresh
+    if batch is None or not rules.column(column.name).cacheable:
+        asked = np.zeros_like(asked)
+    counts["requests", "bypassed"] += int(unchanged.sum() - asked.sum())
+    if batch is None or not asked.any():
+        return np.empty(0, np.int64), ()
+    return cached_cells(actions, column.name, np.flatnonzero(asked), rules, batch)
+
+
+def _null_cells(column: Column) -> Mask:
+    if column.states is None:
+        return np.asarray(column.values.is_null())
+    return has_state(column, CellState.NULL)
+
+
+def _streamed(actions: Actions) -> Mask:
+    """Snapshot reads have no position; their nulls are true (section 4.2: never for ``r``)."""
+    return np.asarray(actions.version.position != b"", np.bool_)
