@@ -68,13 +68,23 @@ class Worker:
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
-    def states(self, name: str) -> list[str]:
-        """The state of a connector, then those of its tasks; empty while the worker knows nothing of it."""
+    def status(self, name: str) -> dict[str, Any]:
+        """What the worker says about a connector and its tasks; empty while it says nothing: one may be new."""
         answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=30)
         if answer.status_code == httpx.codes.NOT_FOUND:
-            return []
-        status = answer.raise_for_status().json()
-        return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
+            return {}
+        status: dict[str, Any] = answer.raise_for_status().json()
+        return status
+
+    def tasks(self, name: str) -> list[dict[str, Any]]:
+        """The statuses of a connector's tasks; none while the worker knows nothing of it."""
+        tasks: list[dict[str, Any]] = self.status(name).get("tasks", [])
+        return tasks
+
+    def states(self, name: str) -> list[str]:
+        """The state of a connector, then those of its tasks; empty while the worker knows nothing of it."""
+        status = self.status(name)
+        return [part["state"] for part in (status["connector"], *status["tasks"])] if status else []
 
     def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         """Every sample of ``/metrics`` by name and labels."""

@@ -131,8 +131,7 @@ class ClusterLane(Lane):
 
     def owners(self, worker: Worker) -> set[str]:
         """Where the tasks run, as a worker says."""
-        tasks = worker.call("GET", f"/connectors/{self.name}/status")["tasks"]
-        return {task["worker_id"] for task in tasks}
+        return {task["worker_id"] for task in worker.tasks(self.name)}
 
     def errors(self) -> list[str]:
         """What the workers have logged of failures of tasks."""

@@ -180,7 +180,7 @@ class Lane:
 
     def trace(self) -> str:
         """The trace of the first task that does not run, or nothing."""
-        tasks = self.worker.call("GET", f"/connectors/{self.name}/status")["tasks"]
+        tasks = self.worker.tasks(self.name)
         return next((task.get("trace", "") for task in tasks if task["state"] != "RUNNING"), "")
 
     def log(self) -> str:

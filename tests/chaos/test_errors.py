@@ -187,8 +187,7 @@ def put(worker: Worker, connector: str, lane: Lane, changes: Mapping[str, str] |
 
 def traces(worker: Worker, connector: str) -> str:
     """What the tasks say, whatever their state."""
-    tasks = worker.call("GET", f"/connectors/{connector}/status")["tasks"]
-    return " ".join(task.get("trace", "") for task in tasks)
+    return " ".join(task.get("trace", "") for task in worker.tasks(connector))
 
 
 def applied(worker: Worker, connector: str, lane: Lane, warehouse: Path) -> None:

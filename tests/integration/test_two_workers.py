@@ -105,7 +105,7 @@ class Pair:
 
     def owners(self, worker: Worker) -> set[str]:
         """The workers on which the tasks are, as one of them says."""
-        return {task["worker_id"] for task in worker.call("GET", f"/connectors/{self.name}/status")["tasks"]}
+        return {task["worker_id"] for task in worker.tasks(self.name)}
 
     def all_are(self, state: str) -> bool:
         """Whether connector and tasks are in one state, as both workers say."""

@@ -77,7 +77,7 @@ def test_what_is_not_guaranteed_stands_in_the_status_after_a_kill(
 
 
 def _notes(worker: Worker) -> list[dict[str, object]] | None:
-    [task] = worker.call("GET", "/connectors/schema/status")["tasks"]
+    [task] = worker.tasks("schema")
     found: list[dict[str, object]] | None = task.get("notes")
     return found
 

@@ -131,7 +131,7 @@ def _pass(worker: Worker, of: Variant, tables: Sequence[DumpedTable], table_form
 
 def _reached(worker: Worker, connector: str, ends: dict[tuple[str, int], int]) -> bool:
     states = worker.states(connector)
-    assert "FAILED" not in states, worker.call("GET", f"/connectors/{connector}/status")
+    assert "FAILED" not in states, worker.status(connector)
     return worker.committed(connector) == ends
 
 
