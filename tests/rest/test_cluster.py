@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from fix_asyncio import eventually
@@ -147,6 +148,27 @@ async def test_a_worker_that_comes_back_takes_its_share(pair: tuple[Api, Api]) -
     )
     assert sorted(task.calls[-1] for task in first.tasks.tasks.values()) == ["start", "stop"]
     await again.worker.stop()
+
+
+async def test_a_task_that_was_anothers_for_a_while_is_told_of_again(pair: tuple[Api, Api]) -> None:
+    """Its worker slept, missed the group's move and the way back, and has run it all along."""
+    first, second = pair
+    await first.create(**{"tasks.max": "2"})
+    await first.until("RUNNING", "RUNNING", "RUNNING")
+    [name] = second.tasks.tasks
+    number, statuses = int(name[-1]), first.worker.statuses
+    seen = statuses.task("shop", number)
+    assert seen is not None
+    theirs = replace(seen, worker_id="one:8083", generation=seen.generation + 1)
+    statuses.put_task("shop", number, theirs)
+    await eventually(lambda: second.worker.statuses.task("shop", number) == theirs)
+    statuses.put_task("shop", number, replace(theirs, state=State.UNASSIGNED))
+    third = Api(MemoryStores(shared=first.stores), host="three")
+    await third.worker.start()
+    await eventually(lambda: {each.worker_id for _, each in statuses.tasks("shop")} == {"one:8083", "two:8083"})
+    await first.until("RUNNING", "RUNNING", "RUNNING")
+    assert second.tasks.tasks[name].calls == ["start"]
+    await third.worker.stop()
 
 
 async def counted(api: Api) -> tuple[int, int]:

@@ -61,6 +61,7 @@ class WorkerConnector:
         self._deleted = False
         self._wake = asyncio.Event()
         self._state = State.UNASSIGNED
+        self._told_in = context.cluster.generation
         self._loop = asyncio.create_task(self._converge_forever(), name=f"connector-{name}")
         self.changed()
 
@@ -200,9 +201,20 @@ class WorkerConnector:
         await asyncio.gather(*(self._tasks[n].stop(Event.RESTART) for n in restarts if n in self._tasks))
         for number in restarts:  # what still holds is noted again
             self._context.statuses.forget_notes(self.name, number)
+        self._tell_again()
         for number in ours:
             task = self._tasks.get(number) or self._new_task(number, configs[number])
             await (task.run() if running else task.pause())
+
+    def _tell_again(self) -> None:
+        """The states of tasks that have stayed while the group moved.
+
+        A worker that slept may have missed that a task was another's for a while: that one's word must not be the last.
+        """
+        generation, told_in = self._context.cluster.generation, self._told_in
+        self._told_in = generation
+        for task in self._tasks.values() if generation != told_in else ():
+            task.tell()
 
     def _new_task(self, number: int, config: Mapping[str, str]) -> WorkerTask:
         context = self._context
