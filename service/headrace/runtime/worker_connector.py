@@ -213,8 +213,8 @@ class WorkerConnector:
         """
         generation, told_in = self._context.cluster.generation, self._told_in
         self._told_in = generation
-        for task in self._tasks.values() if generation != told_in else ():
-            task.tell()
+        for number, task in self._tasks.items() if generation != told_in else ():
+            self._put_task(self._plugin(task.given).version, number, task.state, task.trace)
 
     def _new_task(self, number: int, config: Mapping[str, str]) -> WorkerTask:
         context = self._context
@@ -238,8 +238,11 @@ class WorkerConnector:
         """Status of a task of ours; that of one that has moved is its new owner's to tell."""
         ours = self._context.cluster.owns(self.name, number)
         if ours or state is State.DESTROYED or self._was_seen_here(number):
-            self._context.statuses.put_task(self.name, number, self._shown(state, version, trace))
+            self._put_task(version, number, state, trace)
         self._context.states.task_state(self.name, number, state if ours else State.DESTROYED)
+
+    def _put_task(self, version: str, number: int, state: State, trace: str | None) -> None:
+        self._context.statuses.put_task(self.name, number, self._shown(state, version, trace))
 
     def _was_seen_here(self, number: int) -> bool:
         seen = self._context.statuses.task(self.name, number)

@@ -114,10 +114,6 @@ class WorkerTask:
         if not self._is(State.FAILED):
             self._move(Event.PAUSE)
 
-    def tell(self) -> None:
-        """Tell the state again."""
-        self._changed(self._number, self.state, self.trace)
-
     def restarting(self) -> None:
         """Show that a restart has been asked for; the old trace stays until the task runs again."""
         self._move(Event.RESTART, self.trace)
@@ -198,4 +194,4 @@ class WorkerTask:
     def _move(self, event: Event, trace: str | None = None) -> None:
         self.state = next_state(TASK, self.state, event)
         self.trace = trace
-        self.tell()
+        self._changed(self._number, self.state, trace)
