@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from headrace.core.connect_data import SchemaAndValue
 from headrace.core.schema import Field, Schema
 from headrace.core.transforms import wkb
 from headrace.core.transforms.casting import cast
-from headrace.core.transforms.record import SinkRecord, unusable
+from headrace.core.transforms.record import SinkRecord, Transform, unusable
 from headrace.core.transforms.structs import SchemaMemo, struct
 
 _GEOMETRY = "io.debezium.data.geometry.Geometry"
@@ -21,10 +21,15 @@ SRIDS = (4326, 3857, 4269)
 
 
 class _Geometries:
-    """Changes the geometries of a value. A null stays null, where Debezium's classes put in its column's default."""
+    """Changes the geometries of a value. A null stays null, where Debezium's classes put in its column's default.
 
-    nested = False
-    """Whether those in arrays and maps count."""
+    ``changed`` gives the bytes in place of those of a geometry, or raises MalformedGeometry; ``nested`` says whether
+    geometries in arrays and maps count.
+    """
+
+    def __init__(self, changed: Callable[[dict[str, Any]], bytes], *, nested: bool) -> None:
+        self._changed = changed
+        self._nested = nested
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
         """The record with its geometries changed; one whose value is no struct stays as it is."""
@@ -33,20 +38,14 @@ class _Geometries:
             return record
         return replace(record, value=SchemaAndValue(data.schema, self._members(data.schema, data.value)))
 
-    def changed(self, geometry: dict[str, Any]) -> bytes:
-        """The bytes in place of those of a geometry. Raises MalformedGeometry."""
-        raise NotImplementedError
-
     def _value(self, schema: Schema, value: Any) -> Any:
         if value is None:
             return None
-        if schema.type == "struct" and schema.name == _GEOMETRY:
-            return self._geometry(value)
         if schema.type == "struct":
-            return self._members(schema, value)
-        if self.nested and schema.type == "array" and schema.items is not None:
+            return self._geometry(value) if schema.name == _GEOMETRY else self._members(schema, value)
+        if self._nested and schema.type == "array" and schema.items is not None:
             return [self._value(schema.items, item) for item in value]
-        if self.nested and schema.type == "map" and schema.values is not None:
+        if self._nested and schema.type == "map" and schema.values is not None:
             return self._map(schema.values, value)
         return value
 
@@ -60,41 +59,35 @@ class _Geometries:
 
     def _geometry(self, value: dict[str, Any]) -> dict[str, Any]:
         try:
-            return value | {"wkb": self.changed(value)}
+            return value | {"wkb": self._changed(value)}
         except wkb.MalformedGeometry as error:
             raise unusable(f"A geometry cannot be read: {error}") from None
 
 
-class SwapGeometryCoordinates(_Geometries):
+def swap_geometry_coordinates(srids: Collection[int] = SRIDS) -> Transform:
     """Exchanges x and y of the geometries of some reference systems."""
 
-    nested = True
-
-    def __init__(self, srids: Collection[int] = SRIDS) -> None:
-        self._srids = frozenset(srids)
-
-    def changed(self, geometry: dict[str, Any]) -> bytes:
-        """The bytes with the coordinates swapped, or as they are."""
+    def swapped(geometry: dict[str, Any]) -> bytes:
         found: bytes = geometry["wkb"]
-        return wkb.swapped(found) if geometry.get("srid") in self._srids else found
+        return wkb.swapped(found) if geometry.get("srid") in srids else found
+
+    return _Geometries(swapped, nested=True)
 
 
-class GeometryFormatTransformer(_Geometries):
-    """Writes plain geometries with their SRID, or extended ones without it.
+def geometry_format_transformer(*, extend: bool) -> Transform:
+    """Writes extended geometries without their SRID and, with ``extend``, plain ones with it, if they have one.
 
     Debezium's class changes its mind for good with the first extended geometry that it meets, so that what comes out
     hangs on which records came before. Here every geometry is changed by itself: a replay gives the same table.
     """
 
-    def __init__(self, *, extend: bool) -> None:
-        self._extend = extend
-
-    def changed(self, geometry: dict[str, Any]) -> bytes:
-        """The bytes in the other form; those of a plain geometry without an SRID as they are."""
+    def other_form(geometry: dict[str, Any]) -> bytes:
         found: bytes = geometry["wkb"]
         if wkb.is_extended(found):
             return wkb.plain(found)
-        return wkb.extended(found, geometry["srid"]) if self._extend and geometry.get("srid") is not None else found
+        return wkb.extended(found, geometry["srid"]) if extend and geometry.get("srid") is not None else found
+
+    return _Geometries(other_form, nested=False)
 
 
 class VectorToJsonConverter:

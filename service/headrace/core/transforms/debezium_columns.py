@@ -8,12 +8,13 @@ from typing import Any
 from headrace.core.config_def import ConfigDef, InvalidValue, parse_list
 from headrace.core.transforms.columns import (
     SRIDS,
-    GeometryFormatTransformer,
-    SwapGeometryCoordinates,
     VectorToJsonConverter,
+    geometry_format_transformer,
+    swap_geometry_coordinates,
 )
 from headrace.core.transforms.naming import STYLES, CollectionNameTransformation, FieldNameTransformation, NamingStyle
 from headrace.core.transforms.options import LOW, PluginClass, Values, option
+from headrace.core.transforms.record import Transform
 
 _PACKAGE = "io.debezium.transforms."
 _JDBC = "io.debezium.connector.jdbc.transforms."
@@ -55,9 +56,9 @@ _SWAP = ConfigDef(
 )
 
 
-def _swap(values: Values) -> SwapGeometryCoordinates:
+def _swap(values: Values) -> Transform:
     given = values["srids"]
-    return SwapGeometryCoordinates(SRIDS if given is None else [int(entry) for entry in parse_list(given)])
+    return swap_geometry_coordinates(SRIDS if given is None else [int(entry) for entry in parse_list(given)])
 
 
 _FORMAT = ConfigDef(
@@ -72,8 +73,8 @@ _FORMAT = ConfigDef(
 )
 
 
-def _format(values: Values) -> GeometryFormatTransformer:
-    return GeometryFormatTransformer(extend=values["format"].strip().lower() != "ewkb")
+def _format(values: Values) -> Transform:
+    return geometry_format_transformer(extend=values["format"].strip().lower() != "ewkb")
 
 
 def _naming(what: str, name: str) -> ConfigDef:
