@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 import pytest
 
+from headrace.core.column_rows import Struct, Wanted
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.conversion import Headers
 from headrace.core.converters.registered import (
@@ -18,6 +20,7 @@ from headrace.core.converters.registered import (
     confluent_framing,
 )
 from headrace.core.errors import BadRecord, Retriable
+from headrace.core.schema import Schema
 
 GUID = uuid.UUID("01a1fd14-7474-7aa6-901a-3243b26be8a7")
 
@@ -170,11 +173,16 @@ def test_readers_without_blocks_are_not_asked_for_them() -> None:
     for reads_blocks, header, told in ((True, False, True), (False, False, False), (True, True, False)):
 
         class Reader:
+            schema = Schema("bytes")
+
             def __init__(self, _: RegisteredSchema, reads_blocks: bool = reads_blocks) -> None:
                 self.reads_blocks = reads_blocks
 
             def __call__(self, payload: bytes) -> SchemaAndValue:
                 return SchemaAndValue(None, payload)
+
+            def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
+                raise AssertionError("nobody asked for a block")
 
         converter = RegistryConverter(registry, confluent_framing("value"), Reader)
         named = b"\0\0\0\0\1"

@@ -5,20 +5,21 @@ JsonConverter's documents stay what they are (``core/payload.py`` says why); a s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
 
-from headrace.core.column_rows import in_python, spread
+from headrace.core.column_rows import Struct, Wanted, in_python, spread
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.json_types import Document, whole
 from headrace.core.envelope_block import Block
 from headrace.core.envelope_events import Errant, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
+from headrace.core.schema import Schema
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -30,6 +31,34 @@ class Converter(Protocol):
         """The data of one document, in the form that ``core/connect_data.py`` describes; like schemas are one object.
 
         Raises BadRecord, or Retriable where something outside has to be asked and does not answer.
+        """
+
+
+@runtime_checkable
+class BlockReader(Protocol):
+    """Reads what one schema describes; of many documents at once, if ``reads_blocks`` says so."""
+
+    schema: Schema
+    reads_blocks: bool
+
+    def __call__(self, payload: bytes) -> SchemaAndValue:
+        """The data of one payload. Raises BadRecord."""
+
+    def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
+        """The wanted fields of all documents, whose payloads begin at ``offset``. Raises BadRecord, naming none."""
+
+
+@runtime_checkable
+class BlockConverter(Converter, Protocol):
+    """A converter that can read many documents of one schema at once."""
+
+    reads_blocks: bool
+    """Whether that is worth a try: unless the last document showed that its like cannot be read so."""
+
+    def reader_of(self, documents: Sequence[bytes], headers: Set[str]) -> tuple[BlockReader, int] | None:
+        """What reads all documents at once, and where their payloads begin; None unless all have the last schema.
+
+        ``headers`` are the names of those that stand beside any of the documents.
         """
 
 
@@ -78,10 +107,8 @@ class Conversion:
 
     def block(self, records: Sequence[KafkaRecord]) -> Block | None:
         """The records as one block; None where their values have to be converted one by one."""
-        values = [record.value for record in records if record.value is not None]
-        if not self.reads_blocks or set(map(type, values)) != {bytes}:
-            return None
-        found = self.value.reader_of(values, _header_names(records))  # type: ignore[union-attr] # as was checked
+        values: list[Any] = [record.value for record in records if record.value is not None]
+        found = _block_reader(self.value, values, records)
         if found is None:
             return None
         reader, offset = found
@@ -90,15 +117,14 @@ class Conversion:
     @property
     def reads_blocks(self) -> bool:
         """Whether the values' converter reads many records at once."""
-        return getattr(self.value, "reads_blocks", False)
+        return isinstance(self.value, BlockConverter) and self.value.reads_blocks
 
     def _keys(self, records: Sequence[KafkaRecord], places: Sequence[int], names: Sequence[str]) -> Sequence[Any]:
         """The keys at ``places``. Raises BadRecord if any of the keys is bad."""
         keys: list[Any] = [record.key for record in records]
         if self.key is None:
             return [keys[place] for place in places]
-        reader_of = getattr(self.key, "reader_of", None)
-        found = reader_of(keys, _header_names(records)) if reader_of and set(map(type, keys)) == {bytes} else None
+        found = _block_reader(self.key, keys, records)
         if found is None:
             converted = [_converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER) for record in records]
             if None in converted:
@@ -125,8 +151,13 @@ class Conversion:
         )
 
 
-def _header_names(records: Sequence[KafkaRecord]) -> set[str]:
-    return {name for record in records for name, _ in record.headers}
+def _block_reader(
+    converter: Converter | None, documents: Sequence[Any], records: Sequence[KafkaRecord]
+) -> tuple[BlockReader, int] | None:
+    """What reads a side of the records at once, as ``BlockConverter.reader_of`` gives it."""
+    if not isinstance(converter, BlockConverter) or not converter.reads_blocks or set(map(type, documents)) != {bytes}:
+        return None
+    return converter.reader_of(documents, {name for record in records for name, _ in record.headers})
 
 
 def _converted(

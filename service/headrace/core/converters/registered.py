@@ -7,17 +7,15 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import methodcaller
-from typing import Protocol, cast
+from typing import Protocol
 from urllib.parse import quote
 
 import msgspec
 from cachetools import LRUCache
 
-from headrace.core.column_rows import Struct, Wanted
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.conversion import Headers
+from headrace.core.converters.conversion import BlockReader, Headers
 from headrace.core.errors import BadRecord
-from headrace.core.schema import Schema
 
 
 class IdKind(StrEnum):
@@ -82,19 +80,6 @@ Read = Callable[[bytes], SchemaAndValue]
 """Reads what one schema describes. Raises BadRecord."""
 
 
-class BlockReader(Protocol):
-    """Reads what one schema describes; of many documents at once, if ``reads_blocks`` says so."""
-
-    schema: Schema
-    reads_blocks: bool
-
-    def __call__(self, payload: bytes) -> SchemaAndValue:
-        """The data of one payload. Raises BadRecord."""
-
-    def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
-        """The wanted fields of all documents, whose payloads begin at ``offset``. Raises BadRecord, naming none."""
-
-
 _NO_FRAME = (
     "Unknown magic byte: the bytes do not begin with the id of a schema. Were they written by another converter, or by "
     "one that puts ids into headers?"
@@ -102,7 +87,10 @@ _NO_FRAME = (
 
 
 class RegistryConverter:
-    """A ``Converter`` of documents that name their schema. ``compile`` makes a reader of a schema, once for each id."""
+    """A ``BlockConverter`` of documents that name their schema.
+
+    ``compile`` makes a reader of a schema, once for each id; some readers are a ``BlockReader``.
+    """
 
     def __init__(
         self,
@@ -118,7 +106,6 @@ class RegistryConverter:
         self._prefix = b""
         self._reader: Read | None = None
         self.reads_blocks = True
-        """Whether documents may be read many at once: unless the last one showed that they cannot."""
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
         """The data of one document. Raises BadRecord, Retriable or ConfigError."""
@@ -130,22 +117,19 @@ class RegistryConverter:
         if reader is None:
             reader = self._readers[schema_id] = self._compile(self._registry.fetch(schema_id))
         named_before = len(payload) < len(document) and document.endswith(payload)
-        self.reads_blocks = named_before and getattr(reader, "reads_blocks", False)
+        self.reads_blocks = named_before and isinstance(reader, BlockReader) and reader.reads_blocks
         if named_before:
             self._prefix, self._reader = document[: len(document) - len(payload)], reader
         return reader(payload)
 
     def reader_of(self, documents: Sequence[bytes], headers: Set[str]) -> tuple[BlockReader, int] | None:
-        """What reads all documents at once, and where their payloads begin; None unless all have the last schema.
-
-        ``headers`` are the names of those that stand beside any of the documents.
-        """
+        """As ``BlockConverter`` says."""
         prefix, reader = self._prefix, self._reader
-        if not getattr(reader, "reads_blocks", False) or not all(map(methodcaller("startswith", prefix), documents)):
+        if not isinstance(reader, BlockReader) or not reader.reads_blocks:
             return None
-        if not self._framing.headers.isdisjoint(headers):
+        if not all(map(methodcaller("startswith", prefix), documents)) or not self._framing.headers.isdisjoint(headers):
             return None
-        return cast(BlockReader, reader), len(prefix)
+        return reader, len(prefix)
 
 
 def confluent_framing(side: str) -> Framing:
