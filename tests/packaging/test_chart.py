@@ -16,7 +16,7 @@ import yaml
 from headrace import __version__
 from headrace.__main__ import worker_config
 from headrace.config.validation import WorkerDefaults, validate
-from headrace.config.worker import WORKER_OPTIONS
+from headrace.config.worker_options import WORKER_OPTIONS
 from headrace.core.lifecycle import TargetState
 from headrace.core.properties import parse_properties
 from headrace.service import read_connector

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from headrace.config import connector, worker
+from headrace.config import connector, worker_options
 from headrace.config.converter import CONVERTERS
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import OTHER_SINKS
@@ -35,14 +35,14 @@ def configuration() -> str:
         "suggestion; so are keys and values that belong to a later release.\n",
         "## Worker\n",
         "In `worker.properties`, or from the environment: `CONNECT_BOOTSTRAP_SERVERS` is `bootstrap.servers`. "
-        f"{_listed(worker.PASS_THROUGH)} go on as they are to Kafka's clients, to Spark and to converters; "
-        f"{_listed(worker.CLIENT_SECURITY)} hold for all of the worker's clients.\n",
-        *_groups(worker.WORKER_OPTIONS),
+        f"{_listed(worker_options.PASS_THROUGH)} go on as they are to Kafka's clients, to Spark and to converters; "
+        f"{_listed(worker_options.CLIENT_SECURITY)} hold for all of the worker's clients.\n",
+        *_groups(worker_options.WORKER_OPTIONS),
         "### Without effect\n",
         "Accepted with a warning, so that a file of Kafka Connect can be moved over.\n",
-        *_reasons(worker.WITHOUT_EFFECT),
+        *_reasons(worker_options.WITHOUT_EFFECT),
         "### Not yet\n",
-        *_reasons(worker.LATER),
+        *_reasons(worker_options.LATER),
         "## Connector\n",
         "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties go under "
         f"{_listed(connector.CLIENT_OVERRIDES)}. Reselect options may also stand under `post.processors.<name>.`.\n",
@@ -107,7 +107,7 @@ def values_schema() -> dict[str, Any]:
         "initial_state": {"enum": ["RUNNING", "PAUSED", "STOPPED"]},
         "config": _schema(FRAMEWORK_OPTIONS + connector.SINK_OPTIONS),
     }
-    config = {**_schema(worker.WORKER_OPTIONS), "description": "Keys of worker.properties."}
+    config = {**_schema(worker_options.WORKER_OPTIONS), "description": "Keys of worker.properties."}
     return {
         "$schema": "https://json-schema.org/draft-07/schema#",
         "type": "object",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config import connector, documentation, worker
+from headrace.config import connector, documentation, worker_options
 from headrace.config.__main__ import made_files
 from headrace.config.framework import FRAMEWORK_OPTIONS
 
@@ -23,7 +23,7 @@ def test_made_files_have_not_drifted(name: str) -> None:
 def test_every_option_is_documented() -> None:
     """In one table or another, with a sentence."""
     text = documentation.configuration()
-    for key in (*worker.WORKER_OPTIONS.keys, *FRAMEWORK_OPTIONS.keys, *connector.SINK_OPTIONS.keys):
+    for key in (*worker_options.WORKER_OPTIONS.keys, *FRAMEWORK_OPTIONS.keys, *connector.SINK_OPTIONS.keys):
         assert f"| `{key.name}` |" in text
         assert key.doc.endswith((".", ")"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.other_sinks import ICEBERG, JDBC, OTHER_SINKS, called_here
-from headrace.config.worker import WORKER_OPTIONS
+from headrace.config.worker_options import WORKER_OPTIONS
 
 KEYS = Path(__file__).parents[2] / "fixtures" / "other-sinks"
 FREE = ("table.properties.*", "consumer.override.*", "consumer.override.group.id", "spark.hadoop.*")

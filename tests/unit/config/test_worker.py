@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.config import WorkerConfig
-from headrace.config.worker import LATER, WITHOUT_EFFECT, select_known
+from headrace.config.worker import select_known
+from headrace.config.worker_options import LATER, WITHOUT_EFFECT
 from headrace.core.errors import ConfigError
 
 DISTRIBUTED = {
