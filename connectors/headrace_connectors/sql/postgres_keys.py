@@ -16,7 +16,8 @@ from headrace.core.catalog import CatalogColumn, HandlingModes
 from headrace.core.events import Column
 from headrace_connectors.sql.cells import inexact_key, octets_of
 from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock, fraction
-from headrace_connectors.sql.postgres_values import INFINITE_COUNTS, INFINITE_DAYS, INFINITE_MILLIS, NUMERIC_SPECIALS
+from headrace_connectors.sql.postgres_times import INFINITE_COUNTS, INFINITE_DAYS, INFINITE_MILLIS
+from headrace_connectors.sql.postgres_values import NUMERIC_SPECIALS
 
 Writer = Callable[[Any], str]
 
