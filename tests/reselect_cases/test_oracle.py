@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 from contracts.row_source_suite import TABLE as ORDERS
 from fake_oracle.driver import FakeDriver
-from unit.runtime.reselect_harness import Lake, P, c, catalog, database, r, u
+from unit.runtime.reselect_harness import CACHE, Lake, P, c, catalog, database, r, u
 from unit.sql.oracle_tables import DATABASE, orders_request, orders_server, row_source
 
 from headrace.core.catalog import Dialect, HandlingModes, SqlType
@@ -21,7 +21,6 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace_connectors.memory import MemoryRowSource
 from headrace_connectors.sql import OracleRowSource
 
-CACHE = ReselectOptions(null_values=False, cache_enabled=True)
 LOB_ENABLED = replace(CACHE, modes=HandlingModes(lob_enabled=True))
 
 

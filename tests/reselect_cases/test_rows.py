@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from unit.runtime.reselect_harness import (
+    CACHE,
     DOUBT,
     GONE,
     HOLLOW,
+    NO_CACHE,
+    NULLS,
     TABLE,
     TEXT_TYPE,
     Lake,
@@ -23,6 +26,7 @@ from unit.runtime.reselect_harness import (
     d,
     database,
     r,
+    row,
     u,
 )
 
@@ -31,15 +35,6 @@ from headrace.core.errors import Fatal, Retriable
 from headrace.core.events import CellState
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.schema import Field, Schema
-
-NO_CACHE = ReselectOptions(null_values=False)
-CACHE = ReselectOptions(null_values=False, cache_enabled=True)
-NULLS = ReselectOptions(null_values=True, cache_enabled=True, columns_include_list=".*")
-
-
-def row(key: int, big: str | None, doc: str | None = None) -> dict[str, Any]:
-    return {"id": key, "big": big, "doc": doc}
-
 
 # -- nulls, deletes, truncates, key changes ----------------------------------------------------------------------------
 

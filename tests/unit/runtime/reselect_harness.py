@@ -32,6 +32,9 @@ TEXT_TYPE = SqlType(25, "pg_catalog", "text")
 INT_TYPE = SqlType(23, "pg_catalog", "int4")
 ID, TEXT = Schema("int32"), Schema("string", optional=True)
 COLUMNS = ("big", "doc")
+NO_CACHE = ReselectOptions(null_values=False)
+CACHE = ReselectOptions(null_values=False, cache_enabled=True)
+NULLS = ReselectOptions(null_values=True, cache_enabled=True, columns_include_list=".*")
 P, DOUBT, GONE, HOLLOW = "<placeholder>", "<doubt>", "<no such column>", "<nothing to keep>"
 
 
@@ -72,6 +75,11 @@ def catalog(**changes: Any) -> CatalogTable:
     text = [replace(column, **changes) for column in plain]
     columns = (CatalogColumn("id", 1, INT_TYPE, attlen=4, not_null=True), *text)
     return CatalogTable(TABLE, "r", "d", columns, (KeyColumn("id", INT_TYPE),))
+
+
+def row(key: int, big: str | None, doc: str | None = None) -> dict[str, Any]:
+    """A row as the database has it."""
+    return {"id": key, "big": big, "doc": doc}
 
 
 def database(*rows: Mapping[str, Any], **how: Any) -> MemoryRowSource:
