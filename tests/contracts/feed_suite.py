@@ -3,129 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Protocol
 
 import pytest
+from contracts.feed_harness import Cluster, FeedHarness, Recorder, numbered, until
 
-from headrace.core.converters.json_types import Document
 from headrace.core.errors import ConfigError, Fatal, Fenced
-from headrace.core.sequence import ChunkSequence
-from headrace.ports import Chunk, Feed, TopicPartition
-
-DEADLINE = 30.0
-
-
-class Feeds(Protocol):
-    """What opens feeds."""
-
-    def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed: ...
-
-
-class Cluster(Protocol):
-    """A broker, real or not, and the feeds of one worker."""
-
-    feeds: Feeds
-
-    async def create(self, topic: str, partitions: int = 1) -> None: ...
-
-    async def delete(self, topic: str) -> None: ...
-
-    async def append(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None: ...
-
-    async def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
-
-
-class FeedHarness(Protocol):
-    """Makes clusters, and names that nobody else uses."""
-
-    config: Mapping[str, str]
-
-    def unique(self, stem: str) -> str: ...
-
-    def cluster(self) -> AbstractAsyncContextManager[Any]: ...
-
-
-class Recorder:
-    """A listener that checks the numbering of every chunk with the sink task's own sequence check."""
-
-    def __init__(self) -> None:
-        self.feed: Feed
-        self.values: list[bytes | Document] = []
-        self.ends: dict[TopicPartition, int] = {}
-        self.chunk_ends: list[int] = []
-        self.behind: list[int] = []
-        self.assignments: list[set[TopicPartition]] = []
-        self.calls: list[str] = []
-        self.errors: list[BaseException] = []
-        self.open = asyncio.Event()
-        self.open.set()
-        self.commits_on_revoke = False
-        self.raises: Exception | None = None
-        self.running = 0
-        self._sequence = ChunkSequence()
-
-    async def put(self, chunk: Chunk) -> None:
-        self.running += 1
-        assert self.running == 1, "calls of a listener overlap"
-        try:
-            await self._put(chunk)
-        finally:
-            self.running -= 1
-
-    async def _put(self, chunk: Chunk) -> None:
-        self.calls.append("put")
-        self.chunk_ends.append(chunk.end)
-        self.behind.append(chunk.behind)
-        if self.raises is not None:
-            raise self.raises
-        await self.open.wait()
-        admitted = self._sequence.admit(chunk.epoch, chunk.sequence, chunk.partition, chunk.begin, chunk.end)
-        assert admitted, "a chunk of another assignment"
-        self.values += [record.value or b"" for record in chunk.records]
-        self.ends[chunk.partition] = chunk.end
-
-    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        assert self.running == 0, "calls of a listener overlap"
-        self.calls.append("assigned")
-        self._sequence.begin(epoch)
-        self.assignments.append(set(partitions))
-
-    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        assert self.running == 0, "calls of a listener overlap"
-        self.calls.append("revoked")
-        assert set(partitions) == self.assignments[-1]
-        if self.commits_on_revoke:
-            with suppress(Fenced):  # then the records come again
-                await self.feed.commit(self.ends)
-        self.ends = {}
-
-    def failed(self, error: BaseException) -> None:
-        self.errors.append(error)
-
-    @property
-    def topics(self) -> set[str]:
-        """The topics of the present assignment."""
-        return {partition.topic for partition in self.assignments[-1]} if self.assignments else set()
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, deadline: float = DEADLINE) -> None:
-    """Wait until ``condition`` holds; fail with ``what`` after the deadline."""
-    end = time.monotonic() + deadline
-    while True:
-        answer = condition()
-        if await answer if isinstance(answer, Awaitable) else answer:
-            return
-        assert time.monotonic() < end, f"not within {deadline:g} s: {what}"
-        await asyncio.sleep(0.02)
-
-
-def numbered(count: int, start: int = 0) -> list[bytes]:
-    """Values that tell records apart."""
-    return [b"%06d" % number for number in range(start, start + count)]
+from headrace.ports import Feed, TopicPartition
 
 
 class FeedSuite:

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from contracts.feed_suite import FeedHarness, FeedSuite, Recorder, until
+from contracts.feed_harness import FeedHarness, Recorder, until
+from contracts.feed_suite import FeedSuite
 from contracts.kafka_harness import QUICK, KafkaHarness
 
 from headrace.core.converters.json_types import Document, JsonConverter, whole

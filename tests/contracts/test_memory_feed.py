@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from contracts.feed_suite import FeedHarness, FeedSuite
+from contracts.feed_harness import FeedHarness
+from contracts.feed_suite import FeedSuite
 
 from headrace.ports import TopicPartition
 from headrace_connectors.memory import MemoryBroker, MemoryFeeds

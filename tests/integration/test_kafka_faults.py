@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
-from contracts.feed_suite import Recorder, numbered, until
+from contracts.feed_harness import Recorder, numbered, until
 from contracts.kafka_harness import QUICK, KafkaCluster, KafkaHarness, producer
 
 from headrace.core.errors import ConfigError, Fenced, HeadraceError, Retriable
