@@ -11,11 +11,12 @@ from confluent_kafka import Consumer
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
 
 from headrace.core.dead_letters import original
-from headrace.core.errors import ConfigError, Fatal
+from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.ports import DeadLetterQueue
 from headrace_connectors.kafka import KafkaFeeds
 from headrace_connectors.memory import MemoryDeadLetterQueue
 from headrace_dev.kafka import Kafka
+from headrace_dev.server import LOOPBACK, free_ports
 
 
 def options(topic: str, **more: str) -> dict[str, str]:
@@ -91,6 +92,19 @@ class TestMemoryDeadLetterQueue(DeadLetterQueueSuite):
     @pytest.fixture
     def harness(self) -> QueueHarness:
         return MemoryHarness()
+
+
+def test_brokers_that_are_away_are_waited_for() -> None:
+    """A task that starts while no broker listens is started again: an outage passes."""
+
+    async def scenario() -> None:
+        feeds = KafkaFeeds({"bootstrap.servers": f"{LOOPBACK}:{free_ports(1)[0]}"})
+        await feeds.start()
+        with pytest.raises(Retriable, match="Could not initialize dead letter queue with topic=dead: "):
+            await feeds.dead_letter_queue("sink", 3, options("dead"))
+        await feeds.close()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.stack

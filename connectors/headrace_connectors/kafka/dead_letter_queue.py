@@ -11,11 +11,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from headrace.core.converters.json_types import whole
-from headrace.core.errors import Fatal
+from headrace.core.errors import Fatal, Retriable
 from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
-from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.errors import passes, translated
 from headrace_connectors.kafka.settings import connection_arguments
 
 TOPIC = "errors.deadletterqueue.topic.name"
@@ -46,11 +46,12 @@ class KafkaDeadLetterQueue:
         self._producer: AIOKafkaProducer | None = None
 
     async def start(self) -> None:
-        """Create the topic if it is missing, connect the producer. Raises Fatal with Connect's text."""
+        """Create the topic if it is missing, connect the producer. Raises Retriable or Fatal with Connect's text."""
         try:
             await self._loop.call(self._start())
         except (KafkaError, OSError) as error:
-            raise Fatal(f"Could not initialize dead letter queue with topic={self._topic}: {error}") from error
+            kind = Retriable if passes(error) else Fatal
+            raise kind(f"Could not initialize dead letter queue with topic={self._topic}: {error}") from error
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
         """Write raw key, value, headers and timestamp; returns when all replicas have them. Raises Retriable."""
@@ -68,7 +69,7 @@ class KafkaDeadLetterQueue:
         self._producer = AIOKafkaProducer(**self._arguments, value_serializer=_serialized)
         try:
             await self._producer.start()
-        except KafkaError:
+        except BaseException:  # a cancelled start must not leave it open either
             await self._close()
             raise
 

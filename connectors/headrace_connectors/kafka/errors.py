@@ -21,6 +21,16 @@ CONFIGURATION = (
     kafka.SaslAuthenticationFailed,
 )
 
+PASSING = (kafka.KafkaTimeoutError, kafka.KafkaUnavailableError, kafka.BrokerNotAvailableError)
+"""Beside those that say themselves that they are retriable."""
+
+
+def passes(error: BaseException) -> bool:
+    """Whether the brokers are away or busy just now, so that the same request may succeed later."""
+    if isinstance(error, kafka.KafkaError):
+        return error.retriable or isinstance(error, PASSING)
+    return isinstance(error, OSError)  # TimeoutError is one
+
 
 def translated(error: BaseException, doing: str) -> HeadraceError:
     """Our error for ``error``, which happened while ``doing``; raise it ``from error``.

@@ -50,7 +50,7 @@ class KafkaFeeds:
         return CompactedTopics(settings.arguments, self._consumers)
 
     async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
-        """The task's dead letter queue, ready to write; None when none is configured. Raises ConfigError or Fatal."""
+        """The task's dead letter queue, ready to write; None without one. Raises ConfigError, Retriable or Fatal."""
         if not config.get(TOPIC):
             return None
         arguments = producer_arguments(self._properties, connector, task, config)
