@@ -7,7 +7,8 @@ raise Elsewhere on every worker but the one that leads. Nothing here starts or s
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from headrace.core.config_def import ConfigDef, ConfigInfos
@@ -112,49 +113,50 @@ class Herder:
 
     async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
         """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
-        self._cluster.led()
-        given = _named(name, config)
-        plugin, properties = self._validator.checked(given)
-        self._addressable(name)
-        if name in self.connectors():
-            raise RestError(f"Connector {name} already exists", 409)
-        await self._written(self._configs.put_connector(name, properties, initial), "connector configuration")
+        async with self._changing():
+            given = _named(name, config)
+            plugin, properties = self._validator.checked(given)
+            self._addressable(name)
+            if name in self.connectors():
+                raise RestError(f"Connector {name} already exists", 409)
+            await self._written(self._configs.put_connector(name, properties, initial), "connector configuration")
         return ConnectorInfo(name, properties, (), plugin.type)
 
     async def put_config(self, name: str, config: Properties) -> tuple[bool, ConnectorInfo]:
         """Create or replace the configuration; tells whether it is new. Raises RestError 400."""
-        self._cluster.led()
-        given = _named(name, config)
-        plugin, properties = self._validator.checked(given)
-        created = name not in self.connectors()
-        if created:
-            self._addressable(name)
-        tasks = range(len(self._configs.state.task_configs(name)))
-        await self._written(self._configs.put_connector(name, properties), "connector configuration")
+        async with self._changing():
+            given = _named(name, config)
+            plugin, properties = self._validator.checked(given)
+            created = name not in self.connectors()
+            if created:
+                self._addressable(name)
+            tasks = range(len(self._configs.state.task_configs(name)))
+            await self._written(self._configs.put_connector(name, properties), "connector configuration")
         return created, ConnectorInfo(name, properties, tasks, plugin.type)
 
     async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
         """Change some keys, remove those that are null (KIP-477). Raises RestError 400 and 404."""
-        self._cluster.led()
-        merged: dict[str, str | None] = {**self.config(name), **patch}
-        plugin, properties = self._validator.checked({key: value for key, value in merged.items() if value is not None})
-        tasks = range(len(self._configs.state.task_configs(name)))
-        await self._written(self._configs.put_connector(name, properties), "connector configuration")
+        async with self._changing():
+            merged: dict[str, str | None] = {**self.config(name), **patch}
+            given = {key: value for key, value in merged.items() if value is not None}
+            plugin, properties = self._validator.checked(given)
+            tasks = range(len(self._configs.state.task_configs(name)))
+            await self._written(self._configs.put_connector(name, properties), "connector configuration")
         return ConnectorInfo(name, properties, tasks, plugin.type)
 
     async def delete(self, name: str) -> None:
         """Remove the connector; its group's offsets stay. Raises RestError 404."""
-        self._cluster.led()
-        self.config(name)
-        await self._written(self._configs.remove_connector(name), "connector configuration")
+        async with self._changing():
+            self.config(name)
+            await self._written(self._configs.remove_connector(name), "connector configuration")
 
     async def set_target_state(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop. Raises RestError 404."""
-        self._cluster.led()
-        if name not in self.connectors():
-            raise RestError(f"Unknown connector {name}", 404)
-        if target is not self._configs.state.target_state(name):
-            await self._written(self._configs.put_target_state(name, target), "target state")
+        async with self._changing():
+            if name not in self.connectors():
+                raise RestError(f"Unknown connector {name}", 404)
+            if target is not self._configs.state.target_state(name):
+                await self._written(self._configs.put_target_state(name, target), "target state")
 
     def restart(self, name: str) -> None:
         """Restart the connector's instance only. Raises RestError 404."""
@@ -253,6 +255,13 @@ class Herder:
             raise RestError(
                 f"The name {name} cannot be addressed in a URL: it may not be . or .., nor contain / \\ or %", 400
             )
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[None]:
+        """One request after the other on the worker that leads: what is checked inside holds until it is written."""
+        async with self._configs.changing:
+            self._cluster.led()
+            yield
 
     async def _written(self, write: Awaitable[None], what: str) -> None:
         try:

@@ -33,6 +33,8 @@ class ConfigStore:
         self._level_asked: Callable[[str, str], None] = _nobody
         self._restart_asked: Callable[[str, RestartRequest], None] = _nobody
         self.state = ClusterConfigState()
+        self.changing = asyncio.Lock()
+        """Who writes what follows from ``state`` holds it from the look to the end of the write."""
 
     async def start(
         self,

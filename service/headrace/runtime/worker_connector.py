@@ -135,21 +135,27 @@ class WorkerConnector:
         """Be the connector's instance: say which tasks there are. Raises ConfigError and Retriable."""
         if target is TargetState.STOPPED:
             await self._end_tasks(list(self._tasks), Event.DELETE)
-            await self._write_tasks([])
+            await self._write_tasks(config, target, [])
             self._move(Event.STOP)
         elif target is TargetState.PAUSED:
             self._move(Event.PAUSE)
         else:
             plugin = self._plugin(config)
             typed = self._checked(plugin, config)
-            await self._write_tasks([task_config(plugin, config)] * typed.get_int("tasks.max"))
+            await self._write_tasks(config, target, [task_config(plugin, config)] * typed.get_int("tasks.max"))
             self._move(Event.START)
         self._forget_task_statuses(len(self._context.configs.state.task_configs(self.name)))
 
-    async def _write_tasks(self, wanted: Sequence[Mapping[str, str]]) -> None:
+    async def _write_tasks(
+        self, config: Mapping[str, str], target: TargetState, tasks: Sequence[Mapping[str, str]]
+    ) -> None:
+        """Have the tasks that follow from ``config`` and ``target``; the next round has them if those have changed."""
         configs = self._context.configs
-        if wanted != configs.state.task_configs(self.name):
-            await self._context.cluster.write(configs.put_task_configs(self.name, wanted))
+        async with configs.changing:
+            if (configs.state.connector_config(self.name), configs.state.target_state(self.name)) != (config, target):
+                return
+            if tasks != configs.state.task_configs(self.name):
+                await self._context.cluster.write(configs.put_task_configs(self.name, tasks))
 
     def _fail(self, trace: str) -> None:
         """Fail, and with it our tasks that do not run: what another worker has seen of them holds no longer."""

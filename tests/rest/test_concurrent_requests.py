@@ -1,0 +1,107 @@
+"""Requests about one connector that are sent at once: the answers are those of some order, one after the other.
+
+The log takes its time as a broker does, so that every request is in hand before the first has been written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from fix_asyncio import eventually
+from rest.asgi import Answer
+from rest.worker_api import SHOP, Api
+
+from headrace.core.lifecycle import TargetState
+from headrace.ports import LogRecord
+from headrace_connectors.memory.stores import MemoryLog, MemoryStores
+
+pytestmark = pytest.mark.anyio
+
+_TURNS = 30
+"""Of the event loop, for an append: more than a request needs to come to its own."""
+
+
+class SlowLog(MemoryLog):
+    """Takes one append after the other, and some turns of the loop for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._writing = asyncio.Lock()
+
+    async def append(self, records: Sequence[LogRecord]) -> None:
+        """As the log does it."""
+        async with self._writing:
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            await super().append(records)
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """A worker whose config log is slow."""
+    stores = MemoryStores()
+    stores.configs = SlowLog()
+    api = Api(stores)
+    await api.worker.start()
+    yield api
+    await api.worker.stop()
+
+
+async def test_of_two_creations_one_is_a_conflict(api: Api) -> None:
+    """The second does not write over the first, whose client was told 201."""
+    answers = await asyncio.gather(*(api.create(**{"batch.max.records": number}) for number in ("1", "2")))
+    assert _statuses(answers) == [201, 409]
+    assert answers[1].json()["message"] == "Connector shop already exists"
+    assert (await api.call("GET", "/connectors/shop/config")).json() == answers[0].json()["config"]
+
+
+async def test_two_patches_change_both_keys(api: Api) -> None:
+    """The second is merged into what the first has written."""
+    await api.create()
+    patches = ({"batch.max.records": "7"}, {"batch.linger.ms": "9"})
+    answers = await asyncio.gather(*(api.call("PATCH", "/connectors/shop/config", patch) for patch in patches))
+    assert _statuses(answers) == [200, 200]
+    both = {**SHOP, "name": "shop", **patches[0], **patches[1]}
+    assert (await api.call("GET", "/connectors/shop/config")).json() == both
+
+
+async def test_a_patch_does_not_bring_back_what_is_deleted(api: Api) -> None:
+    """It comes too late: 404."""
+    await api.create()
+    patch = api.call("PATCH", "/connectors/shop/config", {"batch.linger.ms": "9"})
+    answers = await asyncio.gather(api.call("DELETE", "/connectors/shop"), patch)
+    assert _statuses(answers) == [204, 404]
+    await eventually(lambda: api.worker.statuses.connector("shop") is None)
+    assert (await api.call("GET", "/connectors")).json() == []
+
+
+async def test_of_two_creating_puts_the_second_is_a_change(api: Api) -> None:
+    """201 and a Location for the first, 200 for the second."""
+    put = ("PUT", "/connectors/shop/config", SHOP)
+    answers = await asyncio.gather(api.call(*put), api.call(*put))
+    assert _statuses(answers) == [201, 200]
+
+
+async def test_a_resume_counts_behind_a_stop_that_is_not_written_yet(api: Api) -> None:
+    """It is not taken for one that changes nothing."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    answers = await asyncio.gather(*(api.call("PUT", f"/connectors/shop/{verb}") for verb in ("stop", "resume")))
+    assert _statuses(answers) == [204, 202]
+    assert api.worker.configs.state.target_state("shop") is TargetState.STARTED
+
+
+async def test_a_removal_before_the_first_tasks_leaves_nothing_behind(api: Api) -> None:
+    """The instance that is about to write them finds its connector gone; a later one of its name has none of them."""
+    await api.create()
+    assert (await api.call("DELETE", "/connectors/shop")).status == 204
+    again = {"name": "shop", "config": SHOP, "initial_state": "PAUSED"}
+    assert (await api.call("POST", "/connectors", again)).status == 201
+    await api.until("PAUSED")
+    assert (await api.call("GET", "/connectors/shop/tasks")).json() == []
+
+
+def _statuses(answers: Sequence[Answer]) -> list[int]:
+    return [answer.status for answer in answers]
