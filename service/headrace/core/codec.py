@@ -21,7 +21,7 @@ from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import OWN_PREFIX, Column
 from headrace.core.inference import infer_schema
 from headrace.core.keys import canonical_keys
-from headrace.core.payload import Payload, PayloadDecoder, in_one
+from headrace.core.payload import Payload, PayloadDecoder, in_one, one_each
 from headrace.core.schema import Field, Schema
 
 
@@ -146,16 +146,16 @@ class Codec:
         if self._steady is not None:
             names, decoder = self._steady
             try:
-                return decoder.decode(document), names
+                return one_each(decoder.decode(document), payloads), names
             except msgspec.ValidationError:
                 self._steady = None  # another table, or a bad envelope: the general decoder tells them apart
-        envelopes = self._decode(document)
+        envelopes = one_each(self._decode(document), payloads)
         self._steady = self._steady_decoder(envelopes)
         return envelopes, None
 
     def decode(self, payload: Payload) -> Any:
         """The envelope of one payload. Raises msgspec.DecodeError."""
-        return self._decode(in_one([payload]))[0]
+        return one_each(self._decode(in_one([payload])), [payload])[0]
 
     def _decode(self, document: Payload) -> list[Any]:
         try:

@@ -27,7 +27,7 @@ from headrace.core.envelope_events import OLD_KEY_HEADER, TOMBSTONE, Errant, Eve
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import NO_POSITION, Changes, Operation
 from headrace.core.notes import Note
-from headrace.core.payload import Payload, PayloadDecoder, in_one
+from headrace.core.payload import Payload, PayloadDecoder, in_one, one_each
 from headrace.core.positions import POSITION_FORMATS
 from headrace.core.schema import Schema
 from headrace.core.schema_changes import FIELDS as SCHEMA_CHANGE_FIELDS
@@ -218,7 +218,7 @@ class FlatCodec(Codec):
     def decode_all(self, payloads: Sequence[Payload]) -> tuple[list[Any], Names | None]:
         """A row and what was added to it, for each payload. Raises msgspec.DecodeError if any of them is bad."""
         document = in_one(payloads)
-        rows = self._decode(document)
+        rows = one_each(self._decode(document), payloads)
         if self.schemaless:
             return [(row, self._taken_from(row)) for row in rows], None
         if not self._added:

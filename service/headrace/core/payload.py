@@ -44,6 +44,16 @@ def in_one(payloads: Sequence[Payload]) -> Payload:
     return b"[" + b",".join(payloads) + b"]"  # type: ignore[arg-type] # one form
 
 
+def one_each(values: list[T], payloads: Sequence[Payload]) -> list[T]:
+    """The values of payloads that ``in_one`` has joined, if each payload is one value.
+
+    Raises msgspec.DecodeError otherwise: an empty payload is none, and one may be two with a comma between them.
+    """
+    if len(values) != len(payloads):
+        raise msgspec.DecodeError("JSON is malformed: a document is not one value")
+    return values
+
+
 class KnownSchemas:
     """One object for schemas that say the same, so that decoders may know them by their identity."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.conversion import Headers
 from headrace.core.converters.json_types import Document, JsonConverter, json_type, parse_plain
 from headrace.core.errors import BadRecord
-from headrace.core.payload import PayloadDecoder
+from headrace.core.payload import Payload, PayloadDecoder
 from headrace.core.schema import Schema
 
 _Decoders = tuple[Schema, PayloadDecoder[Any], PayloadDecoder[Any]]
@@ -33,7 +34,10 @@ class JsonData:
 
     def to_connect_data(self, document: bytes | Document, headers: Headers = ()) -> SchemaAndValue:
         """A document's schema and value; equal schemas of like documents are one object. Raises BadRecord."""
-        schema, payload = self._converter.split(document)
+        return self.decoded(*self._converter.split(document))
+
+    def decoded(self, schema: Schema | None, payload: Payload) -> SchemaAndValue:
+        """A payload of a schema, or a plain document. Raises BadRecord."""
         if schema is None:
             return SchemaAndValue(None, parse_plain(payload))
         _, decoder, numeric = self._decoders_of(schema)
@@ -61,12 +65,16 @@ class FixedSchema:
     """A ``Converter`` of payloads that all have one schema, whose JSON is ``text`` (``schema.content``)."""
 
     def __init__(self, text: bytes) -> None:
-        self._before = b'{"schema":' + text + b',"payload":'
+        self._text = text
         self._data = JsonData(True)
 
     def to_connect_data(self, document: bytes, headers: Headers = ()) -> SchemaAndValue:
         """The data of one payload. Raises BadRecord."""
-        return self._data.to_connect_data(self._before + document + b"}")
+        return self._data.decoded(self._schema, document)
+
+    @cached_property
+    def _schema(self) -> Schema | None:
+        return JsonConverter(True).split(b'{"schema":' + self._text + b',"payload":null}')[0]
 
 
 def _unscaled(schema: Schema, value: Any) -> Any:

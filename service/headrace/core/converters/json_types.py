@@ -117,6 +117,8 @@ class JsonConverter:
         if not self._schemas_enable:
             return None, document
         newest = self._newest
+        if document[-1:] != b"}":
+            return self._split_unseen(document)
         if newest is not None and document.startswith(newest.prefix):
             return newest.schema, document[newest.length : -1]
         for position, known in enumerate(self._known):
@@ -150,6 +152,8 @@ class JsonConverter:
             schema = self._schema(text)
         except msgspec.DecodeError as error:
             raise BadRecord(_json_error(document, error)) from error
+        if _bare(document) != _bare(text) + _bare(payload) + _ENVELOPE:
+            raise BadRecord(ENVELOPE_ADVICE)  # schema or payload twice: which one counts would depend on the layout
         prefix = b'{"schema":' + text + b',"payload":'
         if document == prefix + payload + b"}":  # JsonConverter's own layout, without spaces
             self._newest = _KnownSchema(schema, prefix, len(prefix))
@@ -172,6 +176,14 @@ class JsonConverter:
             return schema_from_json(described)
         except (KeyError, TypeError, AttributeError) as error:
             raise BadRecord("the embedded schema is not a Connect schema") from error
+
+
+_ENVELOPE = len(b'{"schema":,"payload":}')
+
+
+def _bare(document: bytes) -> int:
+    """The bytes of a document without white space, also that in its texts."""
+    return len(document.translate(None, b" \t\r\n"))
 
 
 def _json_error(document: bytes, error: msgspec.DecodeError) -> str:

@@ -1,0 +1,104 @@
+"""What a document means does not depend on the documents before it, however broken it is."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace.core.codec import Codec
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.json_data import FixedSchema, JsonData
+from headrace.core.converters.json_types import JsonConverter
+from headrace.core.errors import BadRecord
+from headrace.core.flattened import FlatCodec, MetadataNames
+
+SCHEMA = b'{"type":"int32"}'
+GOOD = b'{"schema":' + SCHEMA + b',"payload":123}'
+TAILS = [b"123", b"123]", b"123}x", b"123} ", b"123}\n", b"123 }", b"123 } ", b"1,2}", b'1,"payload":2}', b"}", b""]
+PARTS = [b"}", b"]", b",", b" ", b"\n", b'"payload":2', b'"schema":' + SCHEMA, b"1", b"{", b'"', b":", b"null", b"{}"]
+
+
+def outcome(converter: JsonData, document: bytes) -> SchemaAndValue | None:
+    """What a document says; None of a bad one."""
+    try:
+        return converter.to_connect_data(document)
+    except BadRecord:
+        return None
+
+
+def warmed() -> JsonData:
+    converter = JsonData(True)
+    converter.to_connect_data(GOOD)
+    return converter
+
+
+def of_two_schemas() -> JsonData:
+    """A converter whose last schema is another one."""
+    converter = warmed()
+    converter.to_connect_data(b'{"schema":{"type":"string"},"payload":"a"}')
+    return converter
+
+
+mutations = st.tuples(st.integers(0, len(GOOD)), st.integers(0, 3), st.lists(st.sampled_from(PARTS), max_size=3))
+
+
+@given(st.lists(mutations, min_size=1, max_size=2))
+@example([(len(GOOD) - 1, 1, [])])
+@example([(len(GOOD) - 1, 0, [b",", b'"payload":2'])])
+@example([(len(GOOD) - 1, 0, [b",", b'"schema":' + SCHEMA])])
+def test_a_known_schema_changes_nothing(changes: list[tuple[int, int, list[bytes]]]) -> None:
+    """As if each document were the first of its converter; also of those that were divided when they were fetched."""
+    document = GOOD
+    for place, taken, parts in changes:
+        document = document[:place] + b"".join(parts) + document[place + taken :]
+    fresh = outcome(JsonData(True), document)
+    assert outcome(warmed(), document) == fresh
+    assert outcome(of_two_schemas(), document) == fresh
+    divider = JsonConverter(True)
+    divider.divide(GOOD)
+    divided = divider.divide(document)
+    assert divided is not None
+    assert outcome(JsonData(True), divided) == fresh  # type: ignore[arg-type] # as records hold them
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_what_ends_otherwise_is_read_as_the_first_document_would_be(tail: bytes) -> None:
+    """Cut off, or with something behind it."""
+    document = GOOD[: -len(b"123}")] + tail
+    assert outcome(warmed(), document) == outcome(JsonData(True), document)
+
+
+@pytest.mark.parametrize("payload", [b'1,"payload":2', b"1}", b"1,2", b"", b'1,"schema":null'])
+def test_a_payload_of_a_fixed_schema_is_one_value(payload: bytes) -> None:
+    """It cannot change the document that the schema would make of it."""
+    with pytest.raises(BadRecord):
+        FixedSchema(SCHEMA).to_connect_data(payload)
+
+
+def test_a_fixed_schema_is_one_object() -> None:
+    """As those in documents are."""
+    converter = FixedSchema(SCHEMA)
+    assert converter.to_connect_data(b"1").schema is converter.to_connect_data(b"2").schema
+
+
+ROW = json.dumps({"id": 1}).encode()
+ENVELOPE = json.dumps({"op": "c", "source": {"name": "a"}, "after": {"id": 1}}).encode()
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("bad", [b"", b"%b,%b"])
+@pytest.mark.parametrize("before", [0, 3])
+def test_each_document_is_one_value(flat: bool, bad: bytes, before: int) -> None:
+    """Many are decoded at once, with commas between them; a document that has one of its own is not two events."""
+    codec = FlatCodec(None, None, ("id",), MetadataNames()) if flat else Codec(None, None, ("id",))
+    good = ROW if flat else ENVELOPE
+    codec.decode_all([good])
+    document = bad and bad % (good, good)
+    with pytest.raises(msgspec.DecodeError):
+        codec.decode(document)
+    with pytest.raises(msgspec.DecodeError):
+        codec.decode_all([good] * before + [document])
