@@ -10,7 +10,7 @@ from headrace.config.layout import group, key
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.values import AbstractConfig
 from headrace.core.catalog import MODES
-from headrace.core.config_def import Importance, Type, at_least, between, one_of
+from headrace.core.config_def import Importance, Type, any_case, at_least, between
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 
@@ -31,7 +31,7 @@ _TABLES = group(
         "iceberg",
         "Format of the tables: Iceberg in the worker's catalog, or Delta below the worker's warehouse.",
         _HIGH,
-        one_of("iceberg", "delta"),
+        any_case("iceberg", "delta"),
     ),
     key(
         "table.format.version",
@@ -67,14 +67,14 @@ _TABLES = group(
         "upsert",
         "upsert keeps a table equal to its source; insert appends every event as a row of its own, and takes records "
         "without a key.",
-        validator=one_of("upsert", "insert"),
+        validator=any_case("upsert", "insert"),
     ),
     key(
         "delete.mode",
         Type.STRING,
         "hard",
         "hard removes a deleted row; soft keeps it as it was and sets __headrace_deleted, for readers to filter by.",
-        validator=one_of("hard", "soft"),
+        validator=any_case("hard", "soft"),
     ),
     key(
         "primary.key.fields",
@@ -109,7 +109,7 @@ _TABLES = group(
         Type.STRING,
         "basic",
         "basic adds and widens columns as events bring them; none fails the task instead.",
-        validator=one_of("none", "basic"),
+        validator=any_case("none", "basic"),
     ),
     key(
         "tombstone.retention.ms",
@@ -190,7 +190,7 @@ _SOURCE = group(
             words[0],
             f"The source connector's setting ({', '.join(words)}); what event schemas do not show is read from it.",
             _LOW,
-            one_of(*words),
+            any_case(*words),
         )
         for name, words in MODES.items()
     ),

@@ -16,6 +16,7 @@ from headrace.core.config_def import (
     InvalidValue,
     Type,
     Width,
+    any_case,
     at_least,
     one_of,
 )
@@ -116,7 +117,7 @@ JSON_CONVERTER_KEYS = ConfigDef(
             0,
             Width.MEDIUM,
             "Decimal Format",
-            one_of("base64", "numeric"),
+            any_case("NUMERIC", "BASE64"),
         ),
         ConfigKey(
             "replace.null.with.default",

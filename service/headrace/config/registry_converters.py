@@ -13,8 +13,8 @@ from headrace.core.config_def import (
     InvalidValue,
     Type,
     Validator,
+    any_case,
     at_least,
-    one_of,
 )
 
 CONFLUENT_AVRO = "io.confluent.connect.avro.AvroConverter"
@@ -81,14 +81,14 @@ _CONFLUENT = (
         "basic.auth.credentials.source",
         "Where user and password are: URL (in schema.registry.url) or USER_INFO.",
         default="URL",
-        validator=one_of("url", "user_info"),
+        validator=any_case("URL", "USER_INFO"),
     ),
     _key("basic.auth.user.info", "user:password for USER_INFO.", Type.PASSWORD),
     _key("schema.registry.basic.auth.user.info", "The same.", Type.PASSWORD),
     _key(
         "bearer.auth.credentials.source",
         "STATIC_TOKEN sends bearer.auth.token.",
-        validator=one_of("static_token"),
+        validator=any_case("STATIC_TOKEN"),
     ),
     _key("bearer.auth.token", "The token.", Type.PASSWORD),
     *_tls("schema.registry.ssl."),
@@ -171,7 +171,7 @@ _APICURIO = (
         "apicurio.registry.use-id",
         "What the ids before documents count: contentId or globalId. If it is not set, ids of eight bytes are global "
         "ids and those of four are content ids.",
-        validator=one_of("contentid", "globalid"),
+        validator=any_case("contentId", "globalId"),
     ),
     *_tls("apicurio.registry.request.ssl."),
     *_CACHE,

@@ -15,9 +15,9 @@ from headrace.core.config_def import (
     Importance,
     Type,
     Width,
+    any_case,
     at_least,
     between,
-    one_of,
     parse_list,
     unique_entries,
 )
@@ -71,7 +71,7 @@ _RESELECT = group(
         "warn",
         "What happens when a row cannot be read: warn keeps the stored cell, fail stops the task, dlq sends the "
         "records that left the value out to the dead letter queue.",
-        validator=one_of("warn", "fail", "dlq"),
+        validator=any_case("warn", "fail", "dlq"),
     ),
     key(
         "reselect.unresolved.insert.mode",
@@ -80,21 +80,21 @@ _RESELECT = group(
         "What becomes of a cell without value in a row that is not stored yet: null writes a null, auto only where "
         "the database has shown that the row is gone, otherwise it stops the task like fail; dlq sends the records "
         "that left the value out to the dead letter queue.",
-        validator=one_of("auto", "null", "fail", "dlq"),
+        validator=any_case("auto", "null", "fail", "dlq"),
     ),
     key(
         "reselect.unknown.null.mode",
         Type.STRING,
         "keep",
         "Without a database: whether a null that may hide an unchanged value keeps the stored cell or is written.",
-        validator=one_of("keep", "null"),
+        validator=any_case("keep", "null"),
     ),
     key(
         "reselect.source.reads",
         Type.STRING,
         "all",
         "all queries every missing cell, missing-rows only where no row is stored, none never.",
-        validator=one_of("all", "missing-rows", "none"),
+        validator=any_case("all", "missing-rows", "none"),
     ),
     key(
         "reselect.read.from",
@@ -102,14 +102,14 @@ _RESELECT = group(
         "primary",
         "Which server answers: primary, or replica for a standby, which must prove that it has an event's transaction "
         "before its answer counts; if it is too far behind, the primary is asked where hostname lists it.",
-        validator=one_of("primary", "replica"),
+        validator=any_case("primary", "replica"),
     ),
     key(
         "reselect.visibility.check",
         Type.STRING,
         "on",
         "Whether an answer counts only if the event's transaction is visible to it; off for restored databases.",
-        validator=one_of("on", "off"),
+        validator=any_case("on", "off"),
     ),
     key(
         "reselect.visibility.timeout.ms",
@@ -183,7 +183,7 @@ _DATABASE = group(
         "postgresql",
         "Which kind of database: postgresql or oracle.",
         _HIGH,
-        one_of("postgresql", "oracle"),
+        any_case("postgresql", "oracle"),
     ),
     key(
         "reselect.database.hostname",
@@ -220,7 +220,7 @@ _DATABASE = group(
         Type.STRING,
         "prefer",
         "How TLS is used, in libpq's words; Oracle uses it from require on.",
-        validator=one_of("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+        validator=any_case("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
     ),
     key("reselect.database.sslrootcert", Type.STRING, "", "File with the certificate authorities to trust."),
     key("reselect.database.sslcert", Type.STRING, "", "File with the client's certificate."),

@@ -287,7 +287,7 @@ def _reselect_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _no_queue(given: Mapping[str, str]) -> Iterator[str]:
     """Why records whose rows cannot be completed have nowhere to go."""
     queue = "errors.deadletterqueue.topic.name"
-    if given.get("errors.tolerance", "").strip().lower() != "all" or not given.get(queue, "").strip():
+    if given.get("errors.tolerance", "").strip() != "all" or not given.get(queue, "").strip():
         yield f"records go to the dead letter queue with errors.tolerance=all and {queue} only"
     if given.get("insert.mode", "").strip().lower() == "insert":
         yield "a history takes every event as it is; use warn or fail, auto or null"

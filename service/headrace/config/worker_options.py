@@ -8,7 +8,7 @@ from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
 from headrace.config.layout import group, key
 from headrace.config.overrides import override_policy
 from headrace.config.response_headers import response_headers
-from headrace.core.config_def import Importance, InvalidValue, Type, at_least, between, one_of
+from headrace.core.config_def import Importance, InvalidValue, Type, any_case, at_least, between
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 DEFAULT_PORT = 8083
@@ -217,7 +217,7 @@ _LOG = group(
         "text",
         "Lines of text, or one JSON object per line (timestamp, level, logger, message, connector, task, exception).",
         _LOW,
-        one_of("text", "json"),
+        any_case("text", "json"),
     ),
 )
 _POLICY = group(

@@ -22,7 +22,7 @@ def enter(connector: str, task: int | None = None) -> None:
 def use(style: str) -> None:
     """Write the root logger's lines as ``text`` or ``json``; anything else is text."""
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter(_TEXT))
+        handler.setFormatter(JsonFormatter() if style.strip().lower() == "json" else TextFormatter(_TEXT))
 
 
 class TextFormatter(logging.Formatter):

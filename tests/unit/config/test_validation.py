@@ -46,6 +46,24 @@ def test_a_minimal_configuration_is_valid() -> None:
             ("Invalid value foo for configuration errors.tolerance: String must be one of: none, all",),
         ),
         (
+            "errors.tolerance",
+            "ALL",
+            ("Invalid value ALL for configuration errors.tolerance: String must be one of: none, all",),
+        ),
+        (
+            "config.action.reload",
+            "RESTART",
+            ("Invalid value RESTART for configuration config.action.reload: String must be one of: none, restart",),
+        ),
+        (
+            "value.converter.decimal.format",
+            "X",
+            (
+                "Invalid value X for configuration value.converter.decimal.format: "
+                "String must be one of (case insensitive): NUMERIC, BASE64",
+            ),
+        ),
+        (
             "errors.log.enable",
             "maybe",
             (
@@ -67,7 +85,7 @@ def test_a_minimal_configuration_is_valid() -> None:
 )  # fmt: skip
 def test_sentences_are_kafkas(option: str, value: str, messages: tuple[str, ...] | None) -> None:
     """Consoles show them and people search for them (``connect.md`` section 4.2)."""
-    found = _errors(**{option: value})
+    found = _errors(**{"value.converter": "JsonConverter", option: value})
     assert list(found) == [option]
     assert messages is None or found[option] == messages
 

@@ -59,8 +59,8 @@ def test_text_names_connector_and_task_as_connect_does(lines: io.StringIO) -> No
 
 
 def test_json_has_them_as_members(lines: io.StringIO) -> None:
-    """One object per line, whatever a message holds."""
-    log_format.use("json")
+    """One object per line, whatever a message holds; the word counts in any case, as the option's check has it."""
+    log_format.use("JSON ")
     asyncio.run(_work())
     log.error('two\nlines with "quotes"')
     documents = [json.loads(line) for line in lines.getvalue().splitlines()]

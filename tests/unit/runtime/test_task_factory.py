@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import pytest
+
+from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.validation import WorkerDefaults, sink_connector_config
+from headrace.core.config_def import AnyCase
 from headrace.core.field_selection import AddedField, FieldSelection
 from headrace.core.ordering import Ordering
 from headrace.core.reselect.options import ReselectOptions
@@ -20,6 +25,28 @@ def options(**given: str) -> SinkTaskOptions:
     properties = {"name": "shop", "topics": "a", **{name.replace("__", "."): value for name, value in given.items()}}
     config = sink_connector_config(properties, DEFAULTS)
     return sink_task_options(config, ReselectOptions.from_properties(properties))
+
+
+WORDS = [
+    (option.name, word)
+    for option in CONNECTOR_OPTIONS.keys
+    if isinstance(option.validator, AnyCase)
+    for word in option.validator.choices
+]
+
+
+def shown(found: SinkTaskOptions) -> str:
+    """The options as text; some of their parts equal themselves only."""
+    return re.sub(r" at 0x\w+", "", repr(found))
+
+
+@pytest.mark.parametrize(("option", "word"), WORDS)
+def test_words_mean_the_same_in_any_case(option: str, word: str) -> None:
+    """What validation accepts, a task understands: BASIC that switched evolution off would be told to nobody."""
+    found = [options(**{option: given}) for given in (word.upper(), f" {word.title()} ", word)]
+    assert shown(found[0]) == shown(found[1]) == shown(found[2])
+    upper, as_listed = (ReselectOptions.from_properties({option: given}) for given in (word.upper(), word))
+    assert upper == as_listed
 
 
 def test_tables_by_default() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.core.config_def import ConfigDef, InvalidValue, Type, one_of, parse_list, regex
+from headrace.core.config_def import ConfigDef, InvalidValue, Type, any_case, parse_list, regex
 from headrace.core.transforms.changes import ExtractChangedRecordState, HeaderToValue, SchemaChangeEventFilter
 from headrace.core.transforms.java_regex import check_replacement, compiled
 from headrace.core.transforms.logical_router import ByLogicalTableRouter, KeyField
@@ -81,7 +81,7 @@ _UNWRAP = ConfigDef(
             default="tombstone",
             doc="What becomes of deletes and tombstones: drop, tombstone, rewrite, rewrite-with-tombstone, "
             "delete-to-tombstone.",
-            validator=one_of(*Deletes),
+            validator=any_case(*Deletes),
         ),
         option("route.by.field", default="", doc="A column whose value becomes the topic.", importance=LOW),
         option("add.fields.prefix", default="__", doc="What the names of added fields begin with.", importance=LOW),
