@@ -1,6 +1,7 @@
 """Requests about one connector that are sent at once: the answers are those of some order, one after the other.
 
-The log takes its time as a broker does, so that every request is in hand before the first has been written.
+The log takes its time as a broker does, so that every request is in hand before the first has been written, and what
+was written takes its effect before the writer hears of it.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class SlowLog(MemoryLog):
     async def append(self, records: Sequence[LogRecord]) -> None:
         """As the log does it."""
         async with self._writing:
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
+            await _turns()
             await super().append(records)
+            await _turns()
 
 
 @pytest.fixture
@@ -101,6 +102,21 @@ async def test_a_removal_before_the_first_tasks_leaves_nothing_behind(api: Api) 
     assert (await api.call("POST", "/connectors", again)).status == 201
     await api.until("PAUSED")
     assert (await api.call("GET", "/connectors/shop/tasks")).json() == []
+
+
+@pytest.mark.parametrize(("flags", "state"), [("includeTasks=true", "RESTARTING"), ("onlyFailed=true", "RUNNING")])
+async def test_a_restart_shows_what_it_takes_even_if_that_runs_again(api: Api, flags: str, state: str) -> None:
+    """The connector as well as its tasks: kcctl and Strimzi count what is RESTARTING in the answer."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    answer = await api.call("POST", f"/connectors/shop/restart?{flags}")
+    shown = answer.json()
+    assert (answer.status, shown["connector"]["state"], shown["tasks"][0]["state"]) == (202, state, state)
+
+
+async def _turns() -> None:
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
 
 
 def _statuses(answers: Sequence[Answer]) -> list[int]:

@@ -31,8 +31,12 @@ class RestartRequest:
     only_failed: bool
 
     def takes(self, state: State) -> bool:
-        """Whether what is in ``state`` is to be restarted, the flag for tasks aside."""
+        """Whether an instance that is in ``state`` is to be restarted."""
         return not self.only_failed or state is State.FAILED
+
+    def takes_task(self, state: State) -> bool:
+        """Whether a task that is in ``state`` is to be restarted."""
+        return self.include_tasks and self.takes(state)
 
 
 class ClusterConfigState:

@@ -170,16 +170,13 @@ class Herder:
         """Restart what the flags select (KIP-745); the answer shows it RESTARTING. Raises RestError 404."""
         self._cluster.led()
         self._known_to_restart(name)
-        seen = self._statuses.connector(name)
-        if seen is None:
+        if self._statuses.connector(name) is None:
             raise RestError(f"Status for connector {name} not found", 404)
         request = RestartRequest(include_tasks, only_failed)
-        tasks = [number for number, task in self._statuses.tasks(name) if include_tasks and request.takes(task.state)]
-        if request.takes(seen.state) or tasks:
+        info = self.status(name)  # before the write: some of it may run again when that is done
+        if request.takes(info.connector.state) or any(request.takes_task(task.state) for _, task in info.tasks):
             await self._written(self._configs.ask_restart(name, request), "restart request")
-        info = self.status(name)
-        shown = [(n, replace(task, state=State.RESTARTING) if n in tasks else task) for n, task in info.tasks]
-        return replace(info, tasks=shown)
+        return _restarting(info, request)
 
     def restart_task(self, name: str, number: int) -> None:
         """Restart one task. Raises RestError 404, and 409 for a stopped connector as Connect does."""
@@ -272,6 +269,17 @@ class Herder:
         except HeadraceError as error:
             log.error("Writing a %s failed: %s", what, summary(error))
             raise RestError(f"Error writing {what} to Kafka", 500) from error
+
+
+def _restarting(info: ConnectorStateInfo, request: RestartRequest) -> ConnectorStateInfo:
+    """The same, with RESTARTING on everything that the request takes."""
+
+    def shown(seen: Status, *, taken: bool) -> Status:
+        return replace(seen, state=State.RESTARTING) if taken else seen
+
+    connector = shown(info.connector, taken=request.takes(info.connector.state))
+    tasks = [(number, shown(task, taken=request.takes_task(task.state))) for number, task in info.tasks]
+    return replace(info, connector=connector, tasks=tasks)
 
 
 def _named(name: str, config: Properties) -> dict[str, str | None]:

@@ -85,7 +85,7 @@ class WorkerConnector:
 
     def restart_asked(self, request: RestartRequest) -> None:
         """Restart what a request to the cluster selects of what is here."""
-        tasks = [number for number, task in self._tasks.items() if request.include_tasks and request.takes(task.state)]
+        tasks = [number for number, task in self._tasks.items() if request.takes_task(task.state)]
         self.restart(connector=request.takes(self._state), tasks=tasks)
 
     @property

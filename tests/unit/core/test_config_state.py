@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.core.config_state import (
     ClusterConfigState,
     Record,
+    RestartRequest,
     connector_records,
     removal_records,
     target_state_record,
@@ -75,6 +76,14 @@ def test_a_removed_connector_leaves_nothing_to_a_later_one() -> None:
 def test_foreign_keys_are_left_alone() -> None:
     """Connect keeps a session key and logger levels there."""
     assert _state(("session-key", b"{}"), ("logger-cluster-x", b"{}")).connectors() == []
+
+
+def test_a_restart_takes_what_its_flags_say() -> None:
+    """Tasks only where they are included, and of all of it only what has failed, if so asked (KIP-745)."""
+    for tasks, failed in ((False, False), (False, True), (True, False), (True, True)):
+        request = RestartRequest(include_tasks=tasks, only_failed=failed)
+        assert [request.takes(State.FAILED), request.takes(State.RUNNING)] == [True, not failed]
+        assert [request.takes_task(State.FAILED), request.takes_task(State.RUNNING)] == [tasks, tasks and not failed]
 
 
 def test_statuses_come_back_as_they_were_written() -> None:
