@@ -25,6 +25,7 @@ Properties = Mapping[str, str]
 Argument = tuple[str, Callable[[str], Any]]
 
 _CONNECTION_PREFIXES = ("bootstrap.servers", "security.protocol", "sasl.", "ssl.")
+_LEADING_FLAGS = re.compile(r"\A(?:\(\?[a-zA-Z]+\))+")
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 
 
@@ -174,11 +175,15 @@ def topic_pattern(config: Properties) -> str:
     regex = config.get("topics.regex", "")
     if bool(names) == bool(regex):
         raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
+    unflagged = _LEADING_FLAGS.sub("", regex)
+    flags = regex.removesuffix(unflagged)  # Python takes them in front of everything only, so before the anchor
+    pattern = rf"{flags}\A(?:{unflagged or '|'.join(map(re.escape, names))})\Z"
     try:
         re.compile(regex)
+        re.compile(pattern)
     except re.error as error:
         raise ConfigError(f"topics.regex is not a valid regular expression: {error}", "topics.regex") from error
-    return rf"\A(?:{regex or '|'.join(map(re.escape, names))})\Z"
+    return pattern
 
 
 def _layered(worker: Properties, prefix: str, config: Properties, override: str) -> dict[str, str]:

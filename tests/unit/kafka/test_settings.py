@@ -91,7 +91,9 @@ def test_a_pattern_matches_whole_names() -> None:
     assert re.match(topic_pattern({"topics": "a.b, c"}), "a.b")
     assert not re.match(topic_pattern({"topics": "a.b, c"}), "axb")
     assert not re.match(topic_pattern({"topics.regex": "a|b"}), "ab")
-    for wrong in ({}, {"topics": "a", "topics.regex": "b"}, {"topics.regex": "("}):
+    assert re.match(topic_pattern({"topics.regex": r"(?i)(?s)shop\..*"}), "SHOP.a")
+    assert not re.match(topic_pattern({"topics.regex": "(?i)a|b"}), "AB")
+    for wrong in ({}, {"topics": "a", "topics.regex": "b"}, {"topics.regex": "("}, {"topics.regex": "(?x)a # b"}):
         with pytest.raises(ConfigError):
             topic_pattern(wrong)
 
