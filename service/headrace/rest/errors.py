@@ -21,12 +21,17 @@ def error_response(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error_code": status, "message": message or HTTPStatus(status).phrase}, status)
 
 
+def unexpected(method: str, path: str, error: Exception) -> JSONResponse:
+    """A bug. The answer names its kind; the rest is in the log, without messages that could quote data."""
+    log.error("%s %s failed: %s", method, path, render(error))
+    return error_response(500, f"Internal error: {type(error).__name__}; see the worker's log")
+
+
 def install(app: FastAPI) -> None:
-    """Replace every error handler of the framework."""
+    """Replace the framework's error handlers; what none of them takes is ``transport.py``'s."""
     app.add_exception_handler(RestError, _rest_error)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _unexpected)
-    app.add_exception_handler(Exception, _unexpected)
+    app.add_exception_handler(RequestValidationError, _invalid)
 
 
 async def _rest_error(request: Request, error: Exception) -> JSONResponse:
@@ -39,7 +44,6 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     return error_response(status, f"HTTP {status} {HTTPStatus(status).phrase}")
 
 
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    """A bug. The answer names its kind; the rest is in the log, without messages that could quote data."""
-    log.error("%s %s failed: %s", request.method, request.url.path, render(error))
-    return error_response(500, f"Internal error: {type(error).__name__}; see the worker's log")
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    """A resource's own declaration is wrong: requests are read by ``bodies.py``."""
+    return unexpected(request.method, request.url.path, error)

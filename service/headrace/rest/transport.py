@@ -1,7 +1,8 @@
 """What Kafka Connect's HTTP server does before a resource is asked (``connect.md`` section 1.1).
 
 Plain ASGI, outside of the routes: a trailing slash is the same resource, HEAD works on every GET, OPTIONS lists the
-methods, ambiguous paths are refused, and every request leaves one line in the log (a poll that went well at DEBUG).
+methods, ambiguous paths are refused, no error goes further, and every request leaves one line in the log (a poll that
+went well at DEBUG).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.rest.errors import error_response
+from headrace.rest.errors import error_response, unexpected
 
 log = logging.getLogger("headrace.rest")
 
@@ -41,7 +42,12 @@ class ConnectTransport:
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(scope, send)
-        await self._handle(exchange.scope, receive, exchange.send)
+        try:
+            await self._handle(exchange.scope, receive, exchange.send)
+        except Exception as error:  # the border of a request; the framework's own would have the server log all of it
+            response = unexpected(scope["method"], scope["path"], error)
+            if not exchange.begun:
+                await response(exchange.scope, receive, exchange.send)
         exchange.log()
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,6 +104,11 @@ class _Exchange:
         if len(path) > 1 and path.endswith("/"):
             scope = {**scope, "path": path[:-1]}
         self.scope = {**scope, "method": "GET"} if self._method == "HEAD" else scope
+
+    @property
+    def begun(self) -> bool:
+        """Whether the client has a part of an answer."""
+        return self._status != 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,0 +1,68 @@
+"""An error that nobody foresaw, and requests that provoke one: an answer in JSON, and a log that quotes nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+from asyncio import to_thread
+from collections.abc import AsyncIterator
+from email.message import Message
+
+import pytest
+from rest.asgi import request
+from rest.served import served
+from rest.worker_api import SHOP, Api
+
+pytestmark = pytest.mark.anyio
+JSON = {"Content-Type": "application/json"}
+SECRET = "s3cret"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """A worker with extra headers for every answer."""
+    api = Api(**{"access.control.allow.origin": "*", "response.http.headers.config": "set X-Frame-Options:DENY"})
+    await api.worker.start()
+    yield api
+    await api.worker.stop()
+
+
+async def test_a_bug_is_answered_and_logged_like_any_other_request(
+    api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its message may quote a value, so it is in neither; the extra headers and the line of the access log are."""
+    monkeypatch.setattr(api.herder, "connectors", _broken)
+    caplog.set_level(logging.INFO)
+    async with served(api.app) as url:
+        status, headers, body = await to_thread(_post, url.removeprefix("http://"))
+    said = {"error_code": 500, "message": "Internal error: ValueError; see the worker's log"}
+    assert (status, json.loads(body)) == (500, said)
+    assert (headers["x-frame-options"], headers["access-control-allow-origin"]) == ("DENY", "http://console")
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("POST /connectors failed: ValueError\n\tat _broken(") for line in lines)
+    assert any('"POST /connectors" 500 ' in line for line in lines)
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, json.dumps({"name": "\ud800", "config": SHOP}).encode()])
+async def test_documents_that_no_parser_foresaw_are_errors_with_a_body(api: Api, body: bytes) -> None:
+    """Nested too deep; half of a pair of surrogates. Nothing of them is kept."""
+    answer = await request(api.app, "POST", "/connectors", JSON, body)
+    assert (answer.status, answer.json()["error_code"]) == (500, 500)
+    assert api.worker.configs.state.connectors() == []
+
+
+def _broken() -> list[str]:
+    raise ValueError(SECRET)
+
+
+def _post(address: str) -> tuple[int, Message, bytes]:
+    connection = http.client.HTTPConnection(address)
+    body = json.dumps({"name": "shop", "config": SHOP})
+    connection.request("POST", "/connectors", body, {**JSON, "Origin": "http://console"})
+    answer = connection.getresponse()
+    try:
+        return answer.status, answer.headers, answer.read()
+    finally:
+        connection.close()
