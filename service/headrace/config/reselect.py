@@ -269,13 +269,17 @@ def to_bare(properties: Mapping[str, str | None]) -> tuple[dict[str, str | None]
     """
     bare: dict[str, str | None] = {}
     problems = list(_processor_problems(properties))
-    prefixes = post_processor_prefixes(properties)
-    for name, value in properties.items():
-        option = _without_prefix(name, prefixes)
+    for name, option in bare_names(properties).items():
         if option in bare or (option != name and option in properties):
             problems.append((name, f"'{option}' is set twice, bare or under a post processor's prefix; keep one."))
-        bare[option] = value
+        bare[option] = properties[name]
     return bare, problems
+
+
+def bare_names(properties: Mapping[str, str | None]) -> dict[str, str]:
+    """Of every key its name in validation's answers, which have no prefix of a post processor."""
+    prefixes = post_processor_prefixes(properties)
+    return {name: _without_prefix(name, prefixes) for name in properties}
 
 
 def named_databases(properties: Mapping[str, str | None]) -> ConfigDef:

@@ -145,8 +145,8 @@ def _overrides(properties: Properties) -> Iterator[ConfigKey]:
     """Client overrides and table properties as given; those of producer and admin only where a dead letter queue is."""
     with_queue = bool(properties.get("errors.deadletterqueue.topic.name"))
     for prefix in CLIENT_OVERRIDES if with_queue else CLIENT_OVERRIDES[:1]:
-        yield from (_free_key(name) for name in properties if name.startswith(prefix))
-    yield from (_free_key(name) for name in properties if name.startswith(TABLE_PROPERTIES))
+        yield from (free_key(name) for name in properties if name.startswith(prefix))
+    yield from (free_key(name) for name in properties if name.startswith(TABLE_PROPERTIES))
 
 
 def _converter_definitions(properties: Properties) -> ConfigDef:
@@ -159,7 +159,7 @@ def _converter_definitions(properties: Properties) -> ConfigDef:
     return found
 
 
-def _free_key(name: str) -> ConfigKey:
+def free_key(name: str) -> ConfigKey:
     """A definition for a key that is in no list."""
     kind = Type.PASSWORD if is_secret(name) else Type.STRING
     return ConfigKey(name, kind, None, Importance.LOW, "", display_name=name)
@@ -177,7 +177,7 @@ def _known_values(bare: Properties, definitions: ConfigDef) -> dict[str, str | N
 def _with_error(infos: Mapping[str, ConfigInfo], name: str, message: str) -> ConfigInfo:
     info = infos.get(name)
     if info is None:
-        key = _free_key(name)
+        key = free_key(name)
         info = ConfigInfo(key, ConfigValue(name, HIDDEN if key.type is Type.PASSWORD else None))
     return ConfigInfo(info.definition, info.value.with_error(message))
 

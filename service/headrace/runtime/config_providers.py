@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.core.config_def import ConfigInfo, ConfigInfos, parse_list, suggestion
+from headrace.config.reselect import bare_names
+from headrace.config.validation import free_key
+from headrace.core.config_def import ConfigInfo, ConfigInfos, ConfigValue, parse_list, suggestion
 from headrace.core.errors import ConfigError
 from headrace.core.placeholders import has_references, replace_references
 from headrace.core.properties import parse_properties
@@ -40,18 +42,24 @@ class Resolved:
 
     def hide(self, infos: ConfigInfos) -> ConfigInfos:
         """The answer with references as they were given, and one neutral error where a resolved value is wrong."""
-        return replace(infos, configs=tuple(self._hidden(info) for info in infos.configs))
+        bare = bare_names(self.properties)
+        given = {bare[name]: value for name, value in self.given.items()}
+        problems = {bare[name]: problem for name, problem in self.problems.items()}
+        unlisted = problems.keys() - {info.definition.name for info in infos.configs}
+        added = [ConfigInfo(free_key(name), ConfigValue(name, None)) for name in problems if name in unlisted]
+        configs = [self._hidden(info, given, problems) for info in (*infos.configs, *added)]
+        return replace(infos, configs=tuple(configs))
 
-    def _hidden(self, info: ConfigInfo) -> ConfigInfo:
+    def _hidden(self, info: ConfigInfo, given: Mapping[str, str], problems: Mapping[str, str]) -> ConfigInfo:
         name = info.definition.name
-        if name not in self.given:
+        if name not in given:
             return replace(info, value=replace(info.value, errors=tuple(map(self._without_values, info.value.errors))))
         wrong = (
             f"Invalid value for configuration '{name}': the value resolved from the config provider reference failed "
             "validation"
         )
-        errors = (self.problems[name],) if name in self.problems else (wrong,) if info.value.errors else ()
-        return replace(info, value=replace(info.value, value=self.given[name], recommended_values=(), errors=errors))
+        errors = (problems[name],) if name in problems else (wrong,) if info.value.errors else ()
+        return replace(info, value=replace(info.value, value=given[name], recommended_values=(), errors=errors))
 
     def _without_values(self, message: str) -> str:
         for name, given in self.given.items():

@@ -108,6 +108,42 @@ def test_no_answer_shows_what_a_reference_stands_for(folder: Path) -> None:
     assert infos["topics"].value == config["topics"]
 
 
+@pytest.mark.parametrize("prefix", ["", "post.processors.r.", "r."])
+def test_nothing_is_shown_of_options_under_a_prefix(folder: Path, prefix: str) -> None:
+    """Answers have them under their bare names, so that is where references and missing files are told."""
+    file = f"{folder}/allowed/db.properties"
+    config = {
+        "name": "shop",
+        "connector.class": "LakehouseSink",
+        "topics": "a",
+        "post.processors": "r",
+        "post.processors.r.type": "ReselectColumns",
+        f"{prefix}reselect.database.hostname": "h",
+        f"{prefix}reselect.database.dbname": "d",
+        f"{prefix}reselect.database.user": f"${{file:{file}:password}}",
+        f"{prefix}reselect.database.password": f"${{file:{folder}/allowed/none:x}}",
+        f"{prefix}reselect.database.port": f"${{file:{file}:count}}",
+    }
+    validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
+    answer = validator.validate("LakehouseSink", config)
+    infos = {info.definition.name: info.value for info in answer.configs}
+    assert infos["reselect.database.user"].value == config[f"{prefix}reselect.database.user"]
+    assert "failed validation" in infos["reselect.database.port"].errors[0]
+    assert infos["reselect.database.password"].errors == (f"Could not read properties from file {folder}/allowed/none",)
+    assert answer.error_count == 2
+    assert SECRET not in repr(answer)
+
+
+def test_a_missing_file_is_told_of_keys_that_no_list_has(folder: Path) -> None:
+    """A task resolves every key at its start, those without effect as well."""
+    config = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a"}
+    validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
+    option = "admin.override.client.id"
+    answer = validator.validate("LakehouseSink", {**config, option: f"${{file:{folder}/allowed/none:x}}"})
+    told = {info.definition.name: info.value.errors for info in answer.configs if info.value.errors}
+    assert told == {option: (f"Could not read properties from file {folder}/allowed/none",)}
+
+
 @given(st.text(alphabet="${}:ab\n", max_size=20))
 def test_any_text_can_be_looked_through(value: str) -> None:
     """What nobody knows comes back as it was."""
