@@ -173,6 +173,9 @@ HEADER_CONVERTERS: dict[str, ConfigDef] = {
 }
 """Header converters by class; only Debezium's key-change headers are read, and those are JSON or plain text."""
 
+KNOWN_CONVERTERS = {"key": CONVERTERS, "value": CONVERTERS, "header": HEADER_CONVERTERS}
+"""What may stand at each place."""
+
 OTHER_ENCODINGS = ("serializer.encoding", "deserializer.encoding")
 """What StringConverter takes without listing it; the second one counts where ``converter.encoding`` is not set."""
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from headrace.config.plugin_classes import class_problem
 from headrace.core.config_def import (
     REQUIRED,
     ConfigDef,
@@ -101,11 +102,8 @@ def _class_problems(option: str, properties: Properties, known: Mapping[str, Plu
     reason = refusal(name)
     if reason is not None:
         yield option, f"Invalid value {name} for configuration {option}: {reason}."
-    elif find(name, {**TRANSFORMS, **PREDICATES}) is not None:
-        wanted = "Transformation" if known is TRANSFORMS else "Predicate"
-        yield option, f"Class class {name} does not implement the {wanted} interface"
     else:
-        yield option, f"Invalid value {name} for configuration {option}: Class {name} could not be found."
+        yield option, class_problem(option, name, "Transformation" if known is TRANSFORMS else "Predicate")
 
 
 def _alias_keys(kind: str, alias: str, properties: Properties, version: str) -> Iterator[ConfigKey]:

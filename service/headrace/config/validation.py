@@ -22,8 +22,8 @@ from headrace.config.connector import (
 )
 from headrace.config.converter import (
     CONVERTERS,
-    HEADER_CONVERTERS,
     JSON_CONVERTER,
+    KNOWN_CONVERTERS,
     OTHER_ENCODINGS,
     converter_class,
     with_types,
@@ -31,6 +31,7 @@ from headrace.config.converter import (
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import called_here
 from headrace.config.overrides import OverridePolicy
+from headrace.config.plugin_classes import converter_problems
 from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
 from headrace.config.transforms import (
     check_chain,
@@ -64,7 +65,6 @@ Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."
 _LEADING_GROUPS = ("Common", "Transforms", "Predicates", "Error Handling")
 _SECRET = re.compile(r"password|secret|jaas|credential|token|key\.pem", re.IGNORECASE)
-_KNOWN_CONVERTERS = {"key": CONVERTERS, "value": CONVERTERS, "header": HEADER_CONVERTERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     if not any(info.value.errors for info in infos.values()):
         for name, message in _reader_problems({key: value for key, value in bare.items() if value is not None}):
             infos[name] = _with_error(infos, name, message)
-    classes = {f"{side}.converter": tuple(known) for side, known in _KNOWN_CONVERTERS.items()}
+    classes = {f"{side}.converter": tuple(known) for side, known in KNOWN_CONVERTERS.items()}
     for name, recommended in (classes | recommended_classes(bare)).items():
         infos[name] = replace(infos[name], value=replace(infos[name].value, recommended_values=recommended))
     groups = dict.fromkeys((*_LEADING_GROUPS, *definitions.groups()))
@@ -134,7 +134,7 @@ def connector_definitions(defaults: WorkerDefaults) -> ConfigDef:
 def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:
     worker = {f"{side}.converter": defaults.converters.get(f"{side}.converter") for side in ("key", "value", "header")}
     inherited = {name: value for name, value in worker.items() if value is not None}
-    parts = ("connector", *(f"{side}.converter" for side in _KNOWN_CONVERTERS))
+    parts = ("connector", *(f"{side}.converter" for side in KNOWN_CONVERTERS))
     versions = {f"{part}.plugin.version": defaults.version for part in parts}
     framework = FRAMEWORK_OPTIONS + transform_definitions(properties, defaults.version)
     options = (framework + SINK_OPTIONS).with_defaults({**inherited, **versions})
@@ -153,9 +153,9 @@ def _converter_definitions(properties: Properties) -> ConfigDef:
     found = ConfigDef(())
     for side in ("header", "key", "value"):
         name = properties.get(f"{side}.converter")
-        full = converter_class(name, _KNOWN_CONVERTERS[side]) if name else None
+        full = converter_class(name, KNOWN_CONVERTERS[side]) if name else None
         if full is not None:
-            found += _KNOWN_CONVERTERS[side][full].with_prefix(f"{side}.converter.")
+            found += KNOWN_CONVERTERS[side][full].with_prefix(f"{side}.converter.")
     return found
 
 
@@ -186,7 +186,7 @@ def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: Worke
     yield from ((name, _NULL_VALUE) for name, value in bare.items() if value is None)
     given = {name: value for name, value in bare.items() if value is not None}
     yield from _topic_problems(given)
-    yield from _converter_problems(given)
+    yield from converter_problems(given)
     yield from _version_problems(given, defaults)
     yield from transform_problems(given)
     yield from _not_yet_problems(given)
@@ -232,14 +232,6 @@ def _matches(pattern: str, text: str) -> bool:
         return re.fullmatch(pattern, text) is not None
     except re.error:
         return False
-
-
-def _converter_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for side, known in _KNOWN_CONVERTERS.items():
-        option = f"{side}.converter"
-        name = given.get(option)
-        if name is not None and not converter_class(name, known):
-            yield option, f"Invalid value {name} for configuration {option}: Class {name} could not be found."
 
 
 def _version_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
@@ -360,9 +352,9 @@ def _tolerated(name: str, bare: Properties) -> bool:
     if name.startswith((*CLIENT_OVERRIDES, f"reselect.cache.{bare.get('reselect.cache.type') or 'memory'}.")):
         return True
     side, dot, option = name.partition(".converter.")
-    if not dot or side not in _KNOWN_CONVERTERS:
+    if not dot or side not in KNOWN_CONVERTERS:
         return False
     converter = bare.get(f"{side}.converter")
     if converter is None:
         return True
-    return option in OTHER_ENCODINGS and converter_class(converter, _KNOWN_CONVERTERS[side]) == STRING_CONVERTER
+    return option in OTHER_ENCODINGS and converter_class(converter, KNOWN_CONVERTERS[side]) == STRING_CONVERTER

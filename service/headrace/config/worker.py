@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, JSON_CONVERTER, converter_class, with_types
+from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
+from headrace.config.plugin_classes import converter_problems
 from headrace.config.values import AbstractConfig
 from headrace.config.worker_options import (
     CLIENT_SECURITY,
@@ -90,15 +91,15 @@ def is_known(name: str) -> bool:
 
 def _invalid(properties: Mapping[str, str]) -> list[str]:
     infos = [*WORKER_OPTIONS.validate(properties), *_converter_infos(properties)]
-    return [message for info in infos for message in info.value.errors]
+    wrong_classes = [message for _, message in converter_problems(properties)]
+    return [message for info in infos for message in info.value.errors] + wrong_classes
 
 
 def _converter_infos(properties: Mapping[str, str]) -> Iterator[ConfigInfo]:
     """The options of the converters that connectors inherit, as far as their names are known."""
-    for side in ("key", "value", "header"):
+    for side, known in KNOWN_CONVERTERS.items():
         option = f"{side}.converter"
-        known = {**HEADER_CONVERTERS, **CONVERTERS}
-        name = converter_class(properties.get(option, JSON_CONVERTER), known)
+        name = converter_class(properties.get(option, WORKER_OPTIONS[option].default_text or "").strip(), known)
         if name is not None:
             options = known[name].with_prefix(f"{option}.")
             yield from options.validate(with_types(properties))

@@ -46,6 +46,7 @@ def test_a_chain_that_works_is_accepted() -> None:
         ({"transforms.t.regex": "("}, "transforms.t.regex", "Unclosed group near index 1"),
         ({"transforms.t.regexp": "a"}, "transforms.t.regexp", "transforms.t.regex"),
         ({"transforms.t.type": "TopicNameMatches"}, "transforms.t.type", "does not implement the Transformation"),
+        ({"transforms.t.type": "JsonConverter"}, "transforms.t.type", "json.JsonConverter does not implement the Tra"),
         ({"transforms.t.type": "no.Such"}, "transforms.t.type", "Class no.Such could not be found."),
     ],
 )

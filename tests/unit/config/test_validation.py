@@ -77,6 +77,22 @@ def test_a_minimal_configuration_is_valid() -> None:
         ("key.converter", "no.Such", ("Invalid value no.Such for configuration key.converter: Class no.Such could not "
                                       "be found.",)),
         (
+            "key.converter",
+            "SimpleHeader",
+            (
+                "Class class org.apache.kafka.connect.storage.SimpleHeaderConverter "
+                "does not implement the Converter interface",
+            ),
+        ),
+        (
+            "header.converter",
+            "RegexRouter",
+            (
+                "Class class org.apache.kafka.connect.transforms.RegexRouter "
+                "does not implement the HeaderConverter interface",
+            ),
+        ),
+        (
             "consumer.override.group.id",
             "cluster",
             ("Consumer group cluster conflicts with Connect worker group cluster",),

@@ -96,3 +96,17 @@ def test_options_of_inherited_converters_are_checked() -> None:
     with pytest.raises(ConfigError, match="a null would become its column's default"):
         WorkerConfig({**DISTRIBUTED, "value.converter.replace.null.with.default": "true"})
     assert WorkerConfig({**DISTRIBUTED, "value.converter.replace.null.with.default": "false"})
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "words"),
+    [
+        ("value.converter", "no.Such", "Class no.Such could not be found."),
+        ("key.converter", "SimpleHeaderConverter", "SimpleHeaderConverter does not implement the Converter interface"),
+        ("header.converter", "io.debezium.converters.BinaryDataConverter", "could not be found."),
+    ],
+)
+def test_converters_that_connectors_would_inherit_are_here(option: str, name: str, words: str) -> None:
+    """As Kafka Connect has it, the worker does not start: every task that inherits one would fail."""
+    with pytest.raises(ConfigError, match=words):
+        WorkerConfig({**DISTRIBUTED, option: name})
