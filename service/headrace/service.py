@@ -23,7 +23,6 @@ from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.errors import ConfigError, RestError
 from headrace.core.lifecycle import TargetState
 from headrace.core.properties import parse_properties
-from headrace.core.status import TopicStatus
 from headrace.ports import Lakehouse, Stores
 from headrace.rest.app import create_app
 from headrace.rest.server import RestServer, bind
@@ -121,13 +120,8 @@ class Service:
         )
 
     def _observe(self, connector: str, number: int) -> TaskMetrics:
-        """Metrics of a task; the first record of a topic makes it an active topic (KIP-558), notes go to its status."""
-
-        def seen(topic: str) -> None:
-            if self._config.get_boolean("topic.tracking.enable"):
-                now = int(self.worker.now().timestamp() * 1000)
-                self.worker.statuses.put_topic(TopicStatus(topic, connector, number, now))
-
+        """Metrics of a task; what it reads from and its notes go to its status."""
+        seen = partial(self.worker.topic_read, connector, number)
         return self._metrics.task(connector, number, seen, partial(self.worker.statuses.note, connector, number))
 
     def _advertised(self, host: str) -> tuple[str, int]:

@@ -75,7 +75,7 @@ class Metrics:
         topic_seen: Callable[[str], None],
         noted: Callable[[str, str], None] = lambda text, place: None,
     ) -> TaskMetrics:
-        """What observes a task; ``topic_seen`` hears of each topic at its first record, ``noted`` of each note."""
+        """What observes a task; ``topic_seen`` hears of the topic of each chunk, ``noted`` of each note."""
         sensors = self._tasks.task(connector, number)
         return TaskMetrics(self, (connector, str(number)), sensors, topic_seen, noted)
 
@@ -185,7 +185,6 @@ class TaskMetrics:
         self._sensors = sensors
         self._topic_seen = topic_seen
         self._noted = noted
-        self._topics: set[str] = set()
 
     @contextmanager
     def stage(self, table: str, stage: str) -> Iterator[None]:
@@ -206,8 +205,7 @@ class TaskMetrics:
         """A chunk was decoded."""
         self._sensors.count("sink_task_sink_record_read_total", records)
         self._metrics.skipped.labels(*self._labels, partition.topic).inc(skipped)
-        if records and partition.topic not in self._topics:
-            self._topics.add(partition.topic)
+        if records:
             self._topic_seen(partition.topic)
 
     def taken(self, partition: TopicPartition, end: int, records: int) -> None:

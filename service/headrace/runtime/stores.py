@@ -185,8 +185,9 @@ class StatusStore:
             self._put(status.notes_key(name, number), None)
 
     def put_topic(self, seen: TopicStatus) -> None:
-        """Note that a connector reads from a topic."""
-        self._put(status.topic_key(seen.connector, seen.topic), status.encode_topic(seen))
+        """Note that a connector reads from a topic. The first word counts, until the list is started afresh."""
+        if (seen.connector, seen.topic) not in self._state.topics:
+            self._put(status.topic_key(seen.connector, seen.topic), status.encode_topic(seen))
 
     def forget_topics(self, name: str) -> None:
         """Start the list of the connector's topics afresh."""

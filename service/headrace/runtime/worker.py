@@ -19,6 +19,7 @@ from headrace.config.overrides import OverridePolicy
 from headrace.config.validation import WorkerDefaults
 from headrace.core.config_state import RestartRequest
 from headrace.core.errors import HeadraceError, RestError
+from headrace.core.status import TopicStatus
 from headrace.ports import Stores
 from headrace.runtime.cluster import Cluster
 from headrace.runtime.config_providers import config_providers
@@ -129,6 +130,13 @@ class Worker:
     def connector(self, name: str) -> WorkerConnector | None:
         """What runs of the connector here."""
         return self._connectors.get(name)
+
+    def topic_read(self, connector: str, number: int, topic: str) -> None:
+        """A task has read from a topic, which makes it an active topic of the connector (KIP-558)."""
+        tracked = self.config.get_boolean("topic.tracking.enable")
+        if tracked and self.configs.state.connector_config(connector) is not None:
+            now = int(self.now().timestamp() * 1000)
+            self.statuses.put_topic(TopicStatus(topic, connector, number, now))
 
     def _config_changed(self, name: str) -> None:
         self.cluster.refresh()

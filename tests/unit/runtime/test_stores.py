@@ -9,7 +9,7 @@ from fix_asyncio import eventually
 
 from headrace.core.errors import Retriable
 from headrace.core.lifecycle import State, TargetState
-from headrace.core.status import Status, TopicStatus
+from headrace.core.status import Status, TopicStatus, encode_topic, topic_key
 from headrace.runtime import stores
 from headrace.runtime.stores import ConfigStore, StatusStore
 from headrace_connectors.memory.stores import MemoryLog
@@ -99,15 +99,18 @@ async def test_notes_stand_beside_the_task_until_it_is_gone() -> None:
 
 
 async def test_topics_are_listed_once_and_forgotten_on_demand() -> None:
-    """KIP-558."""
-    store = StatusStore(MemoryLog())
+    """With who found them and when (KIP-558)."""
+    log = MemoryLog()
+    store = StatusStore(log)
     await store.start()
-    store.put_topic(TopicStatus("t", "n", 0, 1))
+    first = TopicStatus("t", "n", 0, 1)
+    store.put_topic(first)
     store.put_topic(TopicStatus("t", "n", 1, 2))
     assert store.topics("n") == ["t"]
+    await store.close()
+    assert await _written(log) == {topic_key("n", "t"): encode_topic(first)}
     store.forget_topics("n")
     assert store.topics("n") == []
-    await store.close()
 
 
 async def test_the_owner_of_a_task_has_the_last_word() -> None:
@@ -138,3 +141,9 @@ async def test_a_later_generation_is_not_contradicted() -> None:
     await eventually(
         lambda: [seen.worker_id for store in (stale, owner) for _, seen in store.tasks("n")] == ["owner", "owner"]
     )
+
+
+async def _written(log: MemoryLog) -> dict[str, bytes | None]:
+    written = dict[str, bytes | None]()
+    await MemoryLog(log).start(written.__setitem__)
+    return written

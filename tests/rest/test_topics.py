@@ -1,0 +1,84 @@
+"""The topics that a connector has read from (KIP-558): kept up by its tasks, started afresh by request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+from rest.worker_api import Api
+
+from headrace.ports import TopicPartition
+from headrace.runtime.metrics import TaskMetrics
+
+pytestmark = pytest.mark.anyio
+ORDERS = TopicPartition("shop.public.orders", 0)
+TOPICS = "/connectors/shop/topics"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """A worker that runs a connector."""
+    api = Api()
+    await api.worker.start()
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    yield api
+    await api.worker.stop()
+
+
+async def test_a_topic_is_listed_again_with_the_next_record_after_a_reset(api: Api) -> None:
+    """The task goes on meanwhile; it need not restart."""
+    task = _task(api, 0)
+    task.decoded(ORDERS, 5, 0)
+    assert await _listed(api) == ["shop.public.orders"]
+    assert (await api.call("PUT", f"{TOPICS}/reset")).status == 202
+    assert await _listed(api) == []
+    task.decoded(ORDERS, 1, 0)
+    assert await _listed(api) == ["shop.public.orders"]
+
+
+async def test_the_last_records_of_a_deleted_connector_list_nothing(api: Api) -> None:
+    """Its tasks may end after its statuses have been removed."""
+    task = _task(api, 0)
+    await api.call("DELETE", "/connectors/shop")
+    await api.until("none")
+    task.decoded(ORDERS, 5, 0)
+    assert await _listed(api) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "method", "target", "message"),
+    [
+        ("topic.tracking.enable", "GET", TOPICS, "Topic tracking is disabled."),
+        ("topic.tracking.enable", "PUT", f"{TOPICS}/reset", "Topic tracking is disabled."),
+        ("topic.tracking.allow.reset", "PUT", f"{TOPICS}/reset", "Topic tracking reset is disabled."),
+    ],
+)
+async def test_what_the_worker_does_not_track_is_forbidden(option: str, method: str, target: str, message: str) -> None:
+    """In Connect's words, also about connectors that do not exist."""
+    api = Api(**{option: "false"})
+    await api.worker.start()
+    answer = await api.call(method, target)
+    assert (answer.status, answer.json()) == (403, {"error_code": 403, "message": message})
+    await api.worker.stop()
+
+
+async def test_where_topics_are_not_tracked_none_is_noted() -> None:
+    """Connect writes no such record to the status topic either."""
+    api = Api(**{"topic.tracking.enable": "false"})
+    await api.worker.start()
+    await api.create()
+    _task(api, 0).decoded(ORDERS, 5, 0)
+    assert api.worker.statuses.topics("shop") == []
+    await api.worker.stop()
+
+
+def _task(api: Api, number: int) -> TaskMetrics:
+    """As the service makes them."""
+    return api.metrics.task("shop", number, partial(api.worker.topic_read, "shop", number))
+
+
+async def _listed(api: Api) -> list[str]:
+    topics: list[str] = (await api.call("GET", TOPICS)).json()["shop"]["topics"]
+    return topics
