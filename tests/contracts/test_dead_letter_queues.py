@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
 
 from headrace.core.dead_letters import original
@@ -58,15 +59,26 @@ class KafkaQueue:
         self.queue = queue
 
     async def letters(self, count: int) -> Sequence[Letter]:
-        return await asyncio.to_thread(self._read, count)
+        return await asyncio.to_thread(read_letters, self._kafka, self._topic, count)
 
-    def _read(self, count: int) -> Sequence[Letter]:
-        settings = {"bootstrap.servers": self._kafka.bootstrap_servers, "group.id": "reader", "log_level": 0}
-        consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
-        consumer.subscribe([self._topic])
-        messages = consumer.consume(count, timeout=20)
-        consumer.close()
-        return [(each.key(), each.value(), each.timestamp()[1], each.headers()) for each in messages]
+
+def read_letters(kafka: Kafka, topic: str, count: int) -> Sequence[Letter]:
+    """The first letters of a topic."""
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "log_level": 0}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    messages = consumer.consume(count, timeout=20)
+    consumer.close()
+    return [(each.key(), each.value(), each.timestamp()[1], each.headers()) for each in messages]
+
+
+def limit_messages(kafka: Kafka, topic: str, size: int) -> None:
+    """Set ``max.message.bytes``."""
+    limit = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[limit])
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result()
 
 
 class KafkaHarness:
@@ -142,6 +154,33 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
             ]
 
         asyncio.run(scenario())
+
+    @pytest.mark.parametrize("limit", ["2000", "100000"])
+    def test_a_record_that_is_too_large_is_named(
+        self, stack_kafka: Kafka, unique: Callable[[str], str], limit: str
+    ) -> None:
+        """The task stops: by the producer's limit before any letter is sent, by the topic's with the same words."""
+        topic = unique("dead")
+        large = errant(b"k", b"x" * 3000)
+
+        async def scenario() -> str:
+            feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+            await feeds.start()
+            config = options(topic, **{"producer.override.max.request.size": limit})
+            queue = await feeds.dead_letter_queue("sink", 3, config)
+            assert queue is not None
+            limit_messages(stack_kafka, topic, 2500)
+            with pytest.raises(Fatal) as refused:
+                await queue.report([errant(b"first", b""), large] if limit == "2000" else [large])
+            await queue.report([errant(b"second", b"")])
+            await queue.close()
+            await feeds.close()
+            return str(refused.value)
+
+        told = asyncio.run(scenario())
+        assert "shop.public.orders-2 at offset 77" in told
+        assert "producer.override.max.request.size and the topic's max.message.bytes" in told
+        assert [key for key, *_ in read_letters(stack_kafka, topic, 1)] == [b"second"]
 
     def test_a_topic_that_cannot_be_created(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
         """Connect's text says which topic, the cause follows."""

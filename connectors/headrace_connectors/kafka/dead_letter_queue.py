@@ -8,7 +8,14 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    TopicAlreadyExistsError,
+    for_code,
+)
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headrace.core.converters.json_types import whole
 from headrace.core.errors import Fatal, Retriable
@@ -26,7 +33,13 @@ _NULL = object()
 """Stands for a null value until it is serialized: aiokafka refuses to send neither key nor value, Kafka takes both."""
 
 
-def _serialized(value: object) -> object:
+_MAX_REQUEST_SIZE = 1024 * 1024
+"""The producer's own limit."""
+_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+"""What a broker answers to more than ``max.message.bytes`` or a segment."""
+
+
+def _serialized(value: Any) -> Any:
     return None if value is _NULL else value
 
 
@@ -54,7 +67,11 @@ class KafkaDeadLetterQueue:
             raise kind(f"Could not initialize dead letter queue with topic={self._topic}: {error}") from error
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
-        """Write raw key, value, headers and timestamp; returns when all replicas have them. Raises Retriable."""
+        """Write raw key, value, headers and timestamp; returns when all replicas have them.
+
+        Raises Retriable, and Fatal for a record that is larger than the producer or the topic takes: none is sent if
+        the producer can tell.
+        """
         try:
             await self._loop.call(self._report(errant))
         except KafkaError as error:
@@ -76,26 +93,48 @@ class KafkaDeadLetterQueue:
     async def _report(self, errant: Sequence[ErrantRecord]) -> None:
         if self._producer is None:
             raise Fatal("the dead letter queue was closed")
-        sent = [
-            await self._producer.send(
-                self._topic,
-                _NULL if each.record.value is None else whole(each.record.value),
-                key=each.record.key,
-                timestamp_ms=each.record.timestamp,
-                headers=self._headers(each),
-            )
-            for each in errant
-        ]
-        await asyncio.gather(*sent)
+        letters = [(each, self._letter(each)) for each in errant]
+        for each, letter in letters:
+            if _size(letter) > self._arguments.get("max_request_size", _MAX_REQUEST_SIZE):
+                raise self._too_large(each, letter)
+        sent = [await self._producer.send(self._topic, **letter) for _, letter in letters]
+        outcomes = await asyncio.gather(*sent, return_exceptions=True)
+        if any(isinstance(outcome, _TOO_LARGE) for outcome in outcomes):  # a broker refuses a batch, not one letter
+            raise self._too_large(*max(letters, key=lambda each: _size(each[1])))
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def _letter(self, errant: ErrantRecord) -> dict[str, Any]:
+        """The arguments of ``AIOKafkaProducer.send``."""
+        record = errant.record
+        added = context_headers(errant, self._connector, self._task) if self._with_context else []
+        return {
+            "key": record.key,
+            "value": _NULL if record.value is None else whole(record.value),
+            "timestamp_ms": record.timestamp,
+            "headers": [*record.headers, *added],
+        }
+
+    def _too_large(self, errant: ErrantRecord, letter: Mapping[str, Any]) -> Fatal:
+        record = errant.record
+        return Fatal(
+            f"the dead letter of {record.topic}-{record.partition} at offset {record.offset} is too large for the "
+            f"queue {self._topic} ({_size(letter)} bytes): raise producer.override.max.request.size and the topic's "
+            "max.message.bytes, then restart the task"
+        )
 
     async def _close(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
             await producer.stop()
 
-    def _headers(self, errant: ErrantRecord) -> list[tuple[str, bytes | None]]:
-        added = context_headers(errant, self._connector, self._task) if self._with_context else []
-        return [*errant.record.headers, *added]
+
+def _size(letter: Mapping[str, Any]) -> int:
+    """As the producer counts."""
+    value = _serialized(letter["value"])
+    size: int = DefaultRecordBatchBuilder.estimate_size_in_bytes(letter["key"], value, letter["headers"])
+    return size
 
 
 async def _create_topic(arguments: Mapping[str, Any], topic: str, replication: int) -> None:

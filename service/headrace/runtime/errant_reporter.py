@@ -46,9 +46,9 @@ class ErrantReporter:
             return
         reported = [self._errant_record(records[errant.index], errant) for errant in errants]
         self._observer.errant(len(reported), skipped=self._tolerate_errors, logged=self._log_errors)
-        await self._keep(reported)
         for errant in reported if self._log_errors else ():
             log.error("%s", _log_line(self._task, errant, self._log_messages))
+        await self._keep(reported)
         if not self._tolerate_errors:
             raise Fatal(f"Tolerance exceeded in error handler: {_describe(reported[0])}") from reported[0].error
 

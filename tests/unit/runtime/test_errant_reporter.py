@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import pytest
 
 from headrace.core.envelope_events import Errant
-from headrace.core.errors import BadRecord, Stage
+from headrace.core.errors import BadRecord, Fatal, Stage
+from headrace.ports import ErrantRecord
 from headrace.runtime.errant_reporter import ErrantReporter
 from headrace_connectors.memory.feed import MemoryRecord
 
@@ -40,3 +42,22 @@ async def test_nothing_is_logged_unless_it_is_asked_for(caplog: pytest.LogCaptur
     record = MemoryRecord("snk-dlqin", 0, 1, 1795248426567, b"k", b"v", ())
     await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])
     assert caplog.messages == []
+
+
+class Full:
+    """A queue that takes nothing."""
+
+    async def report(self, errant: Sequence[ErrantRecord]) -> None:
+        raise Fatal("too large")
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_the_log_tells_of_a_record_that_the_queue_does_not_take(caplog: pytest.LogCaptureFixture) -> None:
+    """Written before the queue is asked, as in Connect."""
+    reporter = ErrantReporter("d1-0", Full(), tolerate_errors=True, log_errors=True, log_messages=True)
+    record = MemoryRecord("snk-dlqin", 0, 1, 1795248426567, b"k", b"v", ())
+    with pytest.raises(Fatal):
+        await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])
+    assert "topic='snk-dlqin', partition=0, offset=1" in caplog.text
