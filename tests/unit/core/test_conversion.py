@@ -73,6 +73,16 @@ def test_what_cannot_be_converted_is_told_by_its_place_and_stage() -> None:
     assert piece.version.offset.tolist() == [2]
 
 
+@pytest.mark.parametrize("conversion", [None, Conversion(value=SIMPLE_CONVERTERS[INTEGER_CONVERTER]({}))])
+def test_of_a_bad_key_and_a_bad_value_the_key_is_told(conversion: Conversion | None) -> None:
+    """Kafka Connect converts it first; a value alone keeps its own stage."""
+    records = [Record(b"{broken", b"{broken"), Record(b'{"id":1}', b"{broken", 1)]
+    plain = EnvelopeOptions(key_schemas=False, value_schemas=False)
+    first, second = ConnectorDecoder("t", plain, conversion=conversion).decode(records).errant
+    assert (first.index, first.stage) == (0, Stage.KEY_CONVERTER)
+    assert (second.index, second.stage) == (1, Stage.VALUE_CONVERTER)
+
+
 def test_a_value_that_is_no_row_is_a_bad_record_that_says_what_to_do() -> None:
     """StringConverter as value.converter, for one."""
     (errant,) = decoded(Conversion(value=StringConverter()), Record(b'{"id":1}', b"text")).errant

@@ -17,6 +17,7 @@ from headrace.core.cassandra.losses import Losses
 from headrace.core.catalog import Catalog
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.conversion import Conversion
+from headrace.core.converters.json_data import JsonData
 from headrace.core.converters.json_types import Document, JsonConverter, json_type, parse_plain
 from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
 from headrace.core.envelope_events import KEYLESS, Errant, KafkaRecord
@@ -43,6 +44,7 @@ class ConnectorDecoder:
         conversion: Conversion | None = None,
     ) -> None:
         self._conversion = conversion or None
+        self._json_keys = JsonData(options.key_schemas) if conversion is None or conversion.key is None else None
         self._rows = TopicDecoder(topic, options, catalog)
         self._cassandra = CassandraDecoder(topic, options)
         self._is_cassandra: bool | None = None
@@ -52,11 +54,24 @@ class ConnectorDecoder:
 
         Raises Retriable where a converter cannot reach its registry. The same records may then be given again.
         """
-        if self._conversion is None:
-            return self._decode(records)
+        out = self._decode(records) if self._conversion is None else self._decode_parts(self._conversion, records)
+        out.errant = [self._first_fault(records[each.index], each) for each in out.errant]
+        return out
+
+    def _first_fault(self, record: KafkaRecord, errant: Errant) -> Errant:
+        """Of a bad key and a bad value the key, as Kafka Connect tells it: it converts that first."""
+        if self._json_keys is None or errant.stage is not Stage.VALUE_CONVERTER or not isinstance(record.key, bytes):
+            return errant
+        try:
+            self._json_keys.to_connect_data(record.key)
+        except BadRecord as error:
+            return replace(errant, stage=Stage.KEY_CONVERTER, error=error)
+        return errant
+
+    def _decode_parts(self, conversion: Conversion, records: Sequence[KafkaRecord]) -> Decoded:
         out = Decoded()
         try:
-            self._decode_part(self._conversion, records, 0, out)
+            self._decode_part(conversion, records, 0, out)
         except Retriable:
             self._rows.untold(out.notes)
             raise
