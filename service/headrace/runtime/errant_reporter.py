@@ -41,9 +41,14 @@ class ErrantReporter:
         self._converters = converters or {}
 
     async def report(self, records: Sequence[Record], errants: Sequence[Errant]) -> None:
-        """Returns when all of them are in the dead letter queue, if there is one. Raises Fatal without tolerance."""
+        """Returns when all of them are in the dead letter queue, if there is one. Raises Fatal without tolerance.
+
+        Without tolerance the first one ends the task, so the others are not reported: a restart reads them again.
+        """
         if not errants:
             return
+        if not self._tolerate_errors:
+            errants = [min(errants, key=lambda errant: errant.index)]
         reported = [self._errant_record(records[errant.index], errant) for errant in errants]
         self._observer.errant(len(reported), skipped=self._tolerate_errors, logged=self._log_errors)
         for errant in reported if self._log_errors else ():

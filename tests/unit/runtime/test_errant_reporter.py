@@ -11,6 +11,7 @@ from headrace.core.envelope_events import Errant
 from headrace.core.errors import BadRecord, Fatal, Stage
 from headrace.ports import ErrantRecord
 from headrace.runtime.errant_reporter import ErrantReporter
+from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryRecord
 
 pytestmark = pytest.mark.anyio
@@ -61,3 +62,17 @@ async def test_the_log_tells_of_a_record_that_the_queue_does_not_take(caplog: py
     with pytest.raises(Fatal):
         await reporter.report([record], [Errant(0, Stage.VALUE_CONVERTER, BadRecord("not JSON"))])
     assert "topic='snk-dlqin', partition=0, offset=1" in caplog.text
+
+
+async def test_without_tolerance_the_first_bad_record_is_the_last_that_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As in Connect, whose task ends there: a restart reports that one again, and not all that follow it."""
+    queue = MemoryDeadLetterQueue("d1", 0)
+    reporter = ErrantReporter("d1-0", queue, tolerate_errors=False, log_errors=True, log_messages=True)
+    records = [MemoryRecord("t", 0, offset, 0, b"k", b"%d" % offset, ()) for offset in range(5)]
+    errants = [Errant(index, Stage.VALUE_CONVERTER, BadRecord("not JSON")) for index in (3, 1, 4)]
+    with pytest.raises(Fatal, match="t-0 at offset 1,"):
+        await reporter.report(records, errants)
+    assert [letter.value for letter in queue.letters] == [b"1"]
+    assert [line.partition("offset=")[2][0] for line in caplog.messages] == ["1"]
