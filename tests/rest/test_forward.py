@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from rest.worker_api import SHOP, Api
 
+from headrace.core.errors import ConfigError
 from headrace.rest.server import RestServer, bind
 from headrace_connectors.memory.stores import MemoryStores
 
@@ -16,17 +18,26 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def pair() -> AsyncIterator[tuple[Api, Api]]:
     """The worker that leads, behind its server, and one that follows."""
-    listener = bind("127.0.0.1", 0)
-    leader = Api(host="127.0.0.1", port=listener.getsockname()[1])
+    async with workers("127.0.0.1") as both:
+        yield both
+
+
+@asynccontextmanager
+async def workers(host: str) -> AsyncIterator[tuple[Api, Api]]:
+    """Such a pair; the leader listens on ``host``."""
+    listener = bind(host, 0)
+    leader = Api(host=host, port=listener.getsockname()[1])
     follower = Api(MemoryStores(shared=leader.stores), host="follower")
     server = RestServer(leader.app, listener)
     server.start()
     await leader.worker.start()
     await follower.worker.start()
-    yield leader, follower
-    await follower.worker.stop()
-    await leader.worker.stop()
-    await server.stop()
+    try:
+        yield leader, follower
+    finally:
+        await follower.worker.stop()
+        await leader.worker.stop()
+        await server.stop()
 
 
 async def test_a_connectors_life_through_a_worker_that_only_follows(pair: tuple[Api, Api]) -> None:
@@ -47,6 +58,24 @@ async def test_a_connectors_life_through_a_worker_that_only_follows(pair: tuple[
     assert (await follower.call("DELETE", f"{path}/offsets")).status == 200
     assert (await follower.call("DELETE", path)).status == 204
     assert (await follower.call("DELETE", path)).json() == {"error_code": 404, "message": "Connector ä b not found"}
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_an_ipv6_address_is_fit_for_a_url(host: str) -> None:
+    """A pod's own address, given as it is or in brackets."""
+    assert Api(host=host).worker.worker_id == "[::1]:8083"
+
+
+async def test_workers_reach_each_other_over_ipv6() -> None:
+    """Location leads there, too."""
+    try:
+        bind("::1", 0).close()
+    except ConfigError:
+        pytest.skip("this machine has no IPv6")
+    async with workers("::1") as (leader, follower):
+        created = await follower.create()
+        port = leader.worker.advertised[1]
+        assert (created.status, created.headers["location"]) == (201, f"http://[::1]:{port}/connectors/shop")
 
 
 async def test_a_request_is_sent_on_once(pair: tuple[Api, Api]) -> None:

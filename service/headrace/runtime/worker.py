@@ -94,9 +94,9 @@ class Worker:
 
     @property
     def worker_id(self) -> str:
-        """``host:port`` as clients reach this worker."""
+        """``host:port`` as clients reach this worker, fit for a URL: pods may have IPv6 addresses."""
         host, port = self.advertised
-        return f"{host}:{port}"
+        return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
     async def start(self) -> None:
         """Read the stores and start the connectors; waits for brokers that are down. Raises ConfigError."""
