@@ -34,6 +34,8 @@ FOREIGN = (
     "skipped.",
     "bigint.",
     "add.",
+    "producer.override.",
+    "admin.override.",
 )
 SOURCE_ROOTS = ("", "service/headrace/", "connectors/headrace_connectors/")
 
