@@ -83,6 +83,18 @@ class TestKafkaStores:
         with pytest.raises(ConfigError, match=r"config\.storage\.replication\.factor=1"):
             await stores.configs.start(lambda key, value: None)
 
+    async def test_a_config_topic_with_several_partitions_is_refused(
+        self, stack_kafka: Kafka, unique: Callable[[str], str]
+    ) -> None:
+        """In Connect's words: what was written together would be read in any order, and a connector have no tasks."""
+        properties = _properties(stack_kafka.bootstrap_servers, unique("stores"))
+        made = LogTopic(properties["config.storage.topic"], "config.storage.topic", partitions=3, replication=1)
+        await (log := KafkaLog(made, {"bootstrap_servers": stack_kafka.bootstrap_servers})).start(lambda *_: None)
+        await log.close()
+        stores = KafkaStores(properties)
+        with pytest.raises(ConfigError, match=r"'config\.storage\.topic' property is required to have a single"):
+            await stores.configs.start(lambda key, value: None)
+
     async def test_no_broker_is_a_passing_error(self) -> None:
         """The worker waits for brokers that are down."""
         stores = KafkaStores(_properties("127.0.0.1:1", "nowhere"))

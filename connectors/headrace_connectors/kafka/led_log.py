@@ -13,10 +13,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
-from headrace.core.errors import Fenced, Retriable
+from headrace.core.errors import ConfigError, Fenced, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
@@ -82,6 +82,20 @@ class KafkaLedLog(KafkaLog):
         except KafkaError as error:
             raise translated(error, f"asking for the end of the topic {self._topic.name}") from error
         await self._read_back({partition.partition: end for partition, end in ends.items()})
+
+    async def _connect(self) -> AIOKafkaConsumer:
+        """Raises ConfigError for several partitions: a commit must not be read before the tasks that it counts."""
+        consumer = await super()._connect()
+        partitions = len(consumer.assignment())
+        if partitions > 1:
+            name, option = self._topic.name, self._topic.option
+            raise ConfigError(
+                f"Topic '{name}' supplied via the '{option}' property is required to have a single partition in order "
+                f"to guarantee consistency of connector configurations, but found {partitions} partitions. Make one "
+                f"with a single partition and cleanup.policy=compact, and name it in {option}",
+                option,
+            )
+        return consumer
 
     async def _open_producer(self) -> None:
         """None before this worker leads."""
