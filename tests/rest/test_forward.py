@@ -10,6 +10,7 @@ from rest.worker_api import SHOP, Api
 
 from headrace.core.errors import ConfigError
 from headrace.rest.server import RestServer, bind
+from headrace.runtime.cluster import NO_LEADER
 from headrace_connectors.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
@@ -84,6 +85,14 @@ async def test_a_request_is_sent_on_once(pair: tuple[Api, Api]) -> None:
     answer = await follower.call("PUT", "/connectors/shop/pause?forward=false")
     assert answer.status == 409
     assert "conflicting operation" in answer.json()["message"]
+
+
+async def test_a_leader_that_is_not_up_is_a_409(pair: tuple[Api, Api]) -> None:
+    """Its own 503 would be final for clients that sent a request to a worker which is."""
+    leader, follower = pair
+    leader.worker.ready = False
+    answer = await follower.create()
+    assert (answer.status, answer.json()) == (409, {"error_code": 409, "message": NO_LEADER})
 
 
 async def test_a_leader_that_cannot_be_reached_is_a_409() -> None:

@@ -6,6 +6,7 @@ The only file that imports aiohttp. Workers are reached by the addresses that th
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 
 import aiohttp
 from fastapi import Request, Response
@@ -22,7 +23,10 @@ _KEPT = ("content-type", "location")
 
 
 async def forwarded(request: Request, elsewhere: Elsewhere, seconds: float) -> Response:
-    """The other worker's answer. Raises RestError 409 when it cannot be reached, or has sent the request here."""
+    """The other worker's answer. Raises RestError 409 when it gives none yet, or has sent the request here itself.
+
+    Clients repeat a 409 and nothing else, so one that starts or stops counts as one that cannot be reached.
+    """
     if request.query_params.get(_FLAG) == "false":
         raise RestError(_TOO_FAR, 409)
     path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
@@ -40,6 +44,8 @@ async def forwarded(request: Request, elsewhere: Elsewhere, seconds: float) -> R
                 allow_redirects=False,
             ) as answer,
         ):
+            if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                raise RestError(NO_LEADER, 409)
             kept = {name: answer.headers[name] for name in _KEPT if name in answer.headers}
             return Response(await answer.read(), answer.status, kept)
     except (aiohttp.ClientError, OSError) as error:
