@@ -40,6 +40,7 @@ from headrace.config.transforms import (
     transform_definitions,
     transform_problems,
 )
+from headrace.config.values import trimmed
 from headrace.core.config_def import (
     HIDDEN,
     ConfigDef,
@@ -84,9 +85,12 @@ class WorkerDefaults:
 
 def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
     """Check ``properties``; never raises. Values of secrets come back as ``[hidden]``."""
+    as_given, _ = to_bare(properties)
+    properties = trimmed(properties)
     bare, doubles = to_bare(properties)
     definitions = _definitions(properties, defaults) + named_databases(bare)
-    infos = {info.definition.name: info for info in definitions.validate(_known_values(with_types(bare), definitions))}
+    values = _known_values(with_types(as_given), definitions)
+    infos = {info.definition.name: info for info in definitions.validate(values)}
     for name, message in chain(_problems(bare, infos, defaults), doubles):
         infos[name] = _with_error(infos, name, message)
     if not any(info.value.errors for info in infos.values()):
@@ -102,6 +106,7 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
 
 def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
     """The typed configuration of a connector whose ``properties`` have been found valid."""
+    properties = trimmed(properties)
     bare, _ = to_bare(properties)
     converters = {side: converter_options(properties, defaults, side) for side in ("key", "value")}
     given = {key: value for key, value in bare.items() if value is not None}

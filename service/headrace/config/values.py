@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+Value = TypeVar("Value", str, str | None)
+
+_AS_GIVEN = ("spark.", "table.properties.")
+
+
+def trimmed(properties: Mapping[str, Value]) -> dict[str, Value]:
+    """The values without blanks around them, as Kafka's parser reads them.
+
+    What Spark or a table format gets is theirs to read, and stays as it is.
+    """
+    return {
+        name: value if value is None or name.startswith(_AS_GIVEN) else value.strip()
+        for name, value in properties.items()
+    }
 
 
 class AbstractConfig:
-    """Parsed values by option name. Asking for an option that is not in the list is a KeyError: a bug, not a user's."""
+    """Parsed values by option name. Asking for an option that is not in the list is a KeyError: a bug, not a user's.
+
+    ``originals`` are the texts of all options, ``trimmed``.
+    """
 
     __slots__ = ("_values", "originals")
 
     def __init__(self, originals: Mapping[str, str], values: Mapping[str, Any]) -> None:
-        self.originals = dict(originals)
+        self.originals = trimmed(originals)
         self._values = dict(values)
 
     def get_string(self, name: str) -> str:

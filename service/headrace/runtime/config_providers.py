@@ -63,7 +63,7 @@ class Resolved:
 
     def _without_values(self, message: str) -> str:
         for name, given in self.given.items():
-            resolved = self.properties[name] or ""
+            resolved = (self.properties[name] or "").strip()  # as messages have it
             message = message.replace(resolved, given) if len(resolved) >= _TELLING else message
         return message
 

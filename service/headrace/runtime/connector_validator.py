@@ -91,9 +91,10 @@ class ConnectorValidator:
         if infos.error_count:
             return infos
         given = {key: value for key, value in config.items() if value is not None}
+        as_tasks_get_it = plugin.config(given, self._defaults)
         for check in self._checks:
             try:
-                check(config.get("name") or "", given)
+                check(as_tasks_get_it.name, as_tasks_get_it.originals)
             except ConfigError as error:
                 infos = _with_error(infos, error)
         return infos

@@ -113,6 +113,36 @@ def test_trimmed_and_case_blind_values_are_valid() -> None:
     assert _errors(errors__log__enable="TRUE") == {}
 
 
+def test_tasks_get_values_without_the_blanks_around_them() -> None:
+    """Kafka trims what it parses: a group or topic with a blank in its name would be another one."""
+    given = {
+        "name": "shop",
+        "topics.regex": r"shop\..*",
+        "consumer.override.group.id": "g",
+        "errors.deadletterqueue.topic.name": "dead",
+        "errors.deadletterqueue.context.headers.enable": "TRUE",
+        "value.converter": JSON,
+        "value.converter.schemas.enable": "false",
+    }
+    plain, padded = (
+        sink_connector_config(each, DEFAULTS)
+        for each in (given, {name: f" {value}\t" for name, value in given.items()})
+    )
+    assert padded.originals == plain.originals == given
+    assert padded.converters == plain.converters
+    assert (padded.group_id, padded.schemas_enabled("value")) == ("g", False)
+    as_it_is = {"table.properties.write.separator": " "}
+    assert sink_connector_config({**given, **as_it_is}, DEFAULTS).originals == {**given, **as_it_is}
+
+
+def test_blanks_hide_nothing_from_the_checks() -> None:
+    """What a task gets is what is checked."""
+    assert list(_errors(insert__mode=" insert ", delete__mode=" soft ")) == ["delete.mode"]
+    assert list(_errors(consumer__override__group__id=" cluster ")) == ["consumer.override.group.id"]
+    routed = {"transforms": "t", "transforms.t.type": " RegexRouter ", "transforms.t.regex": "a"}
+    assert _errors(**routed, **{"transforms.t.replacement": "b"}) == {}
+
+
 def test_topics_and_pattern_exclude_each_other() -> None:
     """An error on both keys, so the count is two."""
     assert list(_errors(topics="")) == ["topics", "topics.regex"]

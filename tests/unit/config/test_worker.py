@@ -79,6 +79,12 @@ def test_pass_through_keys_go_on_as_they_are() -> None:
     assert complete["status.storage.partitions"] == "5"
 
 
+def test_values_count_without_the_blanks_around_them() -> None:
+    """A properties file keeps those at the end of a line, and Kafka's parser drops them; Spark reads its own."""
+    padded = WorkerConfig({**{name: f"{value} " for name, value in DISTRIBUTED.items()}, "spark.a": " x "})
+    assert padded.complete_properties() == {**WorkerConfig(DISTRIBUTED).complete_properties(), "spark.a": " x "}
+
+
 def test_the_environment_may_hold_what_is_no_option() -> None:
     """Kubernetes adds CONNECT_SERVICE_HOST for a service called connect."""
     known, unknown = select_known({"bootstrap.servers": "a:1", "service.host": "10.0.0.1"})

@@ -108,6 +108,18 @@ def test_no_answer_shows_what_a_reference_stands_for(folder: Path) -> None:
     assert infos["topics"].value == config["topics"]
 
 
+def test_a_line_end_behind_a_secret_shows_nothing(folder: Path) -> None:
+    """Mounted secrets often have one, and messages have the value without it."""
+    (folder / "allowed" / "mounted").write_text(f"{SECRET}\n")
+    queue = f"${{dir:{folder}/allowed:mounted}}"
+    config = {"name": "shop", "connector.class": "LakehouseSink", "topics": SECRET}
+    validator = ConnectorValidator(Plugins([LakehouseSinkConnector()]), WorkerDefaults({}, "1"), providers(folder))
+    answer = validator.validate("LakehouseSink", {**config, "errors.deadletterqueue.topic.name": queue})
+    [message] = answer.errors()
+    assert f"The DLQ topic '{queue}'" in message
+    assert SECRET not in message
+
+
 @pytest.mark.parametrize("prefix", ["", "post.processors.r.", "r."])
 def test_nothing_is_shown_of_options_under_a_prefix(folder: Path, prefix: str) -> None:
     """Answers have them under their bare names, so that is where references and missing files are told."""
