@@ -17,6 +17,7 @@ from properties.columns import changes_of, pieces_of
 from properties.reference_model import Event
 
 from headrace.core.combine import combine
+from headrace.core.errors import Fatal
 from headrace.core.events import Actions, CellState, Changes, Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, LakeTable, MergeCounts
@@ -157,6 +158,24 @@ class PipelineSuite:
         pipeline.maintain()
         pipeline.write(changes_of([event(Operation.UPDATE, 2, a=2, b=2)]), commit())
         assert rows() == [(1, 2)]
+
+    def test_an_update_of_a_row_that_was_deleted_since(self, lake: LakeHarness, name: str) -> None:
+        """Killed before the offsets: the update comes in a batch of its own, and nobody has its cells any more."""
+        events = [
+            change_of(1, Operation.CREATE, 1, a=1, b=1),
+            change_of(1, Operation.UPDATE, 2, a=2, b=None),
+            change_of(1, Operation.DELETE, 3),
+            change_of(1, Operation.UPDATE, 4, a=4, b=None),
+        ]
+        first = opened(name, lake.open(name))
+        first.write(changes_of(events[:1]), commit())
+        first.write(changes_of(events[1:3]), commit())
+        second = opened(name, lake.open(name))
+        for each in events[1:3]:
+            assert not second.write(changes_of([each]), commit())
+            assert lake.read(name).num_rows == 0
+        with pytest.raises(Fatal, match="leaves out"):
+            second.write(changes_of(events[3:]), commit())
 
 
 class LeftOutSuite:

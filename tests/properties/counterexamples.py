@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from properties.deliveries import Delivery, smallest
+from properties.deliveries import Delivery, smallest, untroubled
 from properties.reference_model import Rows
-from properties.workers import NO_OPTIONS, expected, written
+from properties.workers import NO_OPTIONS, expected, written, written_or_left_out
 
+from headrace.core.errors import Fatal
 from headrace.ports import TableOptions
 from headrace_connectors.memory import MemoryLakehouse
 
@@ -16,15 +17,37 @@ Tables = Mapping[int, Rows]
 
 def check(delivery: Delivery, *, options: TableOptions = NO_OPTIONS, what: str = "") -> None:
     """Fail with the smallest delivery that still differs if memory tables do not end as the model's."""
-    if not _differs(delivery, options):
-        return
-    found = smallest(delivery, lambda smaller: _differs(smaller, options))
-    difference = told(written(found, MemoryLakehouse(), options=options), expected(found))
-    raise AssertionError(f"{what}\n{story(found)}\n{difference}")
+
+    def difference(of: Delivery) -> str:
+        return told(written(of, MemoryLakehouse(), options=options), expected(of))
+
+    _search(delivery, difference, what)
 
 
-def _differs(delivery: Delivery, options: TableOptions) -> bool:
-    return written(delivery, MemoryLakehouse(), options=options) != expected(delivery)
+def check_complete(delivery: Delivery) -> None:
+    """The same for workers that fail where nothing supplies a cell: something does if all goes well."""
+    assert _complete(delivery)
+
+    def difference(of: Delivery) -> str:
+        if not _complete(of):
+            return ""
+        try:
+            return told(written(of, MemoryLakehouse(), insert_mode="auto"), expected(of))
+        except Fatal as error:
+            return str(error)
+
+    _search(delivery, difference)
+
+
+def _complete(delivery: Delivery) -> bool:
+    _, rest = written_or_left_out(untroubled(delivery), MemoryLakehouse())
+    return len(rest) == len(delivery.arrivals)
+
+
+def _search(delivery: Delivery, difference: Callable[[Delivery], str], what: str = "") -> None:
+    if difference(delivery):
+        found = smallest(delivery, lambda smaller: bool(difference(smaller)))
+        raise AssertionError(f"{what}\n{story(found)}\n{difference(found)}")
 
 
 def told(found: Tables, wanted: Tables) -> str:

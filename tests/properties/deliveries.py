@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
@@ -107,6 +108,20 @@ def delivered(*batches: Sequence[Unit], deaths: Sequence[Death] = ()) -> Deliver
     last = {arrival.unit: index for index, arrival in enumerate(arrivals)}
     closing = {last[end] for end in ends}
     return Delivery(arrivals, [[Cut(n in closing, ALL_TABLES * (n in closing)) for n in range(len(arrivals))]], deaths)
+
+
+def cut_anywhere(choose: Random, units: Sequence[Unit]) -> Delivery:
+    """These units in any batches, whose worker dies now and then, between the steps of a commit."""
+    arrivals = _arrivals(units)
+    deaths = [_death(choose) for _ in range(choose.randint(1, 3))]
+    cuts = [[_cut(choose, choose.randint(1, 6)) for _ in arrivals] for _ in range(1 + len(deaths))]
+    return Delivery(arrivals, cuts, deaths)
+
+
+def untroubled(found: Delivery) -> Delivery:
+    """The same arrivals in batches of a unit each, and nothing that happens between them."""
+    ends = [after.unit != each.unit for each, after in pairwise(found.arrivals)] + [True] * bool(found.arrivals)
+    return Delivery(found.arrivals, [[Cut(end, ALL_TABLES * end) for end in ends]])
 
 
 def smallest(found: Delivery, differs: Callable[[Delivery], bool]) -> Delivery:

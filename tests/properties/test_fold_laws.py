@@ -9,8 +9,8 @@ import pytest
 from change_events import version
 from hypothesis import given
 from hypothesis import strategies as st
-from properties.counterexamples import check
-from properties.deliveries import Death, Trouble, delivered, delivery
+from properties.counterexamples import check, check_complete
+from properties.deliveries import Death, Trouble, cut_anywhere, delivered, delivery
 from properties.histories import ABSENT, UNCHANGED, UNKNOWN, VALUE, Size, Unit
 from properties.reference_model import Event
 from properties.searching import deliveries, examples
@@ -81,6 +81,13 @@ def test_what_is_left_out_might_as_well_never_have_come(choose: Random) -> None:
         assert any(state in (UNCHANGED, UNKNOWN) for state, _ in left.event.cells.values())
 
 
+@deliveries(40)
+@given(RANDOMS)
+def test_a_row_that_is_gone_lacks_nothing_when_its_story_is_read_again(choose: Random) -> None:
+    """A task that fails where nothing supplies a cell does not fail for having been killed, at whatever commit."""
+    check_complete(cut_anywhere(choose, STORY))
+
+
 def test_a_tombstone_whose_delete_is_read_again_hides_nothing_before_it() -> None:
     """Killed after the ledger, before the table: an update that now comes in a batch of its own still applies.
 
@@ -104,6 +111,17 @@ def test_a_stale_insert_before_an_update_leaves_the_row_its_other_cells() -> Non
     found = delivered([[row]], [[again], [update]])
     check(found)
     assert expected(found)[0][1]["b"] == 7
+
+
+def test_an_update_of_a_row_that_is_gone_by_now() -> None:
+    """Killed before the offsets: the update comes in a batch of its own, and nobody has its cell any more."""
+    row = [event(Operation.CREATE, 1, 0, a=(VALUE, 5), b=(VALUE, 5))]
+    update = [event(Operation.UPDATE, 1, 1, a=(VALUE, 7), b=(UNCHANGED, None))]
+    gone = [event(Operation.DELETE, 1, 2)]
+    found = delivered([row], [update, gone], deaths=[Death("offsets", 2, before=True)])
+    found = replace(found, cuts=[*found.cuts, *delivered([row], [update], [gone]).cuts])
+    check_complete(found)
+    assert written_or_left_out(found, MemoryLakehouse()) == ({0: {}}, found.arrivals), "a dead letter"
 
 
 @pytest.mark.xfail(strict=True, reason="a limit, which docs/guarantees.md names")
@@ -138,3 +156,25 @@ def moved(old: int, new: int, offset: int, partition: int) -> Unit:
 def event(operation: Operation, key: int, offset: int, **cells: tuple[CellState, int | None]) -> Event:
     """One change, at positions that count like the offsets."""
     return Event(operation, key, version(offset + 1, offset), cells)
+
+
+def updated(key: int, offset: int) -> Unit:
+    """An update that leaves a value out."""
+    return [event(Operation.UPDATE, key, offset, a=(VALUE, offset), b=(UNCHANGED, None))]
+
+
+STORY = [
+    [event(Operation.CREATE, 1, 0, a=(VALUE, 1), b=(VALUE, 1))],
+    updated(1, 1),
+    [event(Operation.DELETE, 1, 2)],
+    [event(Operation.CREATE, 1, 3, a=(VALUE, 2), b=(VALUE, 2))],
+    updated(1, 4),
+    moved(1, 2, offset=5, partition=0),
+    updated(2, 7),
+    moved(2, 3, offset=8, partition=0),
+    updated(3, 10),
+    [event(Operation.DELETE, 3, 11)],
+    [event(Operation.CREATE, 2, 12, a=(VALUE, 3), b=(VALUE, 3))],
+    updated(2, 13),
+]
+"""Rows that are made, moved on and gone, with changes that leave a value out at every step."""

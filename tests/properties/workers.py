@@ -187,13 +187,18 @@ NO_OPTIONS = TableOptions()
 
 
 def written(
-    delivery: Delivery, lakehouse: Lakehouse, name: str = "law", options: TableOptions = NO_OPTIONS
+    delivery: Delivery,
+    lakehouse: Lakehouse,
+    name: str = "law",
+    options: TableOptions = NO_OPTIONS,
+    insert_mode: str = "null",
 ) -> dict[int, Rows]:
     """The tables by number after a delivery was written to its end, whatever happened on the way.
 
-    The tables are called ``name`` and a number.
+    The tables are called ``name`` and a number; ``insert_mode`` says what becomes of rows that nothing completes.
     """
     warehouse = Warehouse(lakehouse, name, delivery, options)
+    warehouse.insert_mode = insert_mode
     _write(delivery, warehouse)
     return tables_of(delivery, warehouse)
 

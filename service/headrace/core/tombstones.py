@@ -3,7 +3,8 @@
 A tombstone is written before the delete itself. If the worker is killed between the two, the records are read again
 from before the delete, possibly in other batches: the row's upserts come again, and a key change may need their cells.
 A tombstone of a delete that is still to be read again must not block them; it counts from where its delete stood. Until
-then a late event may bring a deleted row back, and the delete, which never is blocked, removes it again.
+then a late event may bring a deleted row back, and the delete, which never is blocked, removes it again. An update that
+leaves cells out may find neither row nor value any more, if the delete had reached the table: it need not apply then.
 
 What somebody else adds while this worker writes is another matter: that is a successor, who will not read those records
 again, and this worker perhaps neither, since it may have lost its partitions without knowing it. So it counts at once,
@@ -58,6 +59,11 @@ class Tombstones:
             if version.offset < self._reached.get((version.topic, version.partition), 0):
                 self.known[key] = succeed(version, self.known.get(key))
                 del self._ahead[key]
+
+    def ends(self, key: str, version: RowVersion) -> bool:
+        """Whether a delete that is still to be read again ends a row of this version."""
+        ahead = self._ahead.get(key)
+        return ahead is not None and outranks(ahead, version)
 
     def learn(self, ledger: Mapping[str, RowVersion]) -> None:
         """Take in what others have added to the ledger since it was read."""

@@ -6,6 +6,7 @@ The fast path (``table_pipeline.py``) asks for it where the counts of its merge 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,17 @@ class Unexplained(Fatal):
     """The merge did not do what the stored versions said it would: somebody else wrote in between."""
 
 
+class Settled(NamedTuple):
+    """What is left of a batch to be written, and the changes that go to the dead letter queue instead.
+
+    ``whole`` is False where changes were left out, for the queue or for good.
+    """
+
+    actions: Actions
+    left_out: Sequence[LeftOut]
+    whole: bool
+
+
 class ExactPath:
     """Says what of a batch is left to be written to one table; ``resolve`` completes rows as on the fast path."""
 
@@ -50,9 +62,13 @@ class ExactPath:
         self._options = options
         self._stages = stages
 
-    def settled(self, changes: Changes, stored: Mapping[str, RowVersion]) -> tuple[Actions, Sequence[LeftOut]]:
-        """What is left to be written, complete; rows that cannot be completed are left out, if the options say so."""
+    def settled(self, changes: Changes, stored: Mapping[str, RowVersion]) -> Settled:
+        """What is left to be written, complete.
+
+        Rows that cannot be completed are left out if the options say so, or if a delete that is read again ends them.
+        """
         gone: list[LeftOut] = []
+        whole = True
         while True:
             with self._stages("settle"):
                 rest = fold(changes, self._ledger.known, stored)
@@ -60,13 +76,14 @@ class ExactPath:
             rest = take_actions(rest, np.flatnonzero(~rest.delete | standing)) if _droppable(rest) else rest
             rest = without_hollow_carries(rest, _standing(rest, stored))
             try:
-                return self._decide_open_cells(self._resolve(rest), _standing(rest, stored)), gone
+                return Settled(self._decide_open_cells(self._resolve(rest), _standing(rest, stored)), gone, whole)
             except UnresolvedRows as error:
                 self._post_processor.failed(changes.table)
                 columns = {rest.key[index].as_py(): names for index, names in error.columns.items()}
+                ended = {rest.key[index].as_py() for index in error.columns if self._is_ended(rest, index)}
                 unresolved = left_out(changes, columns, self._ledger.known, stored, str(error))
-                gone += unresolved.values()
-                changes = remaining(changes, unresolved)
+                gone += [each for index, each in unresolved.items() if changes.key[index].as_py() not in ended]
+                changes, whole = remaining(changes, unresolved), False
 
     def refuse_regression(self, changes: Changes, stored: Mapping[str, RowVersion]) -> None:
         """Events far newer than a row with a higher position: the source's positions have started again (2.6)."""
@@ -89,18 +106,28 @@ class ExactPath:
         hollow = open_rows(rest, standing)
         if not hollow.any():
             return rest
-        self._post_processor.contradicted(rest.table, "update_without_create", int((hollow & ~rest.fresh).sum()))
         if self._options.unresolved_insert_mode == "null":
+            self._contradicted(rest, hollow)
             return with_nulls_for_open_cells(rest, hollow)
+        columns = {index: _open_columns(rest, index) for index in np.flatnonzero(hollow).tolist()}
+        ended = {index: names for index, names in columns.items() if self._is_ended(rest, index)}
+        if ended:
+            raise UnresolvedRows("the row has been deleted since", ended)
+        self._contradicted(rest, hollow)
         if self._options.unresolved_insert_mode == "dlq":
-            columns = {index: _open_columns(rest, index) for index in np.flatnonzero(hollow).tolist()}
             raise UnresolvedRows(f"the row is not in {self._name}, and nothing could supply them; {SUPPLY}", columns)
         index = int(np.flatnonzero(hollow)[0])
         event = rest.version.row(index)
         raise Fatal(
-            f"{self._name}: {_place(event)} leaves out column(s) {', '.join(_open_columns(rest, index))} of a row "
+            f"{self._name}: {_place(event)} leaves out column(s) {', '.join(columns[index])} of a row "
             f"that is not in the table, and nothing could supply them; {SUPPLY}"
         )
+
+    def _is_ended(self, rest: Actions, index: int) -> bool:
+        return self._ledger.tombstones.ends(rest.key[index].as_py(), rest.version.row(index))
+
+    def _contradicted(self, rest: Actions, hollow: npt.NDArray[np.bool_]) -> None:
+        self._post_processor.contradicted(rest.table, "update_without_create", int((hollow & ~rest.fresh).sum()))
 
     def refuse_unexplained(self, rest: Actions, counts: MergeCounts, stored: Mapping[str, RowVersion]) -> None:
         """Raise Unexplained where a merge of ``rest`` did not apply all of it."""

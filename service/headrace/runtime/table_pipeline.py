@@ -240,8 +240,8 @@ class TablePipeline:
         with self._stages("settle"):
             stored = {} if self._table.schema() is None else self._table.stored(actions)
             self._exact.refuse_regression(changes, stored)
-        rest, self._left_out = self._exact.settled(changes, stored)
-        if self._left_out:
+        rest, self._left_out, whole = self._exact.settled(changes, stored)
+        if not whole:
             self._record_tombstones(rest)  # of deletes that a change which was left out stood on
         if len(rest) == 0:
             return
