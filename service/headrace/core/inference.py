@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.core.errors import BadRecord
-from headrace.core.schema import Field, Schema
+from headrace.core.schema import DEEPEST, Field, Schema
 
 _NULL = Schema("null", optional=True)
 _STRING = Schema("string", optional=True)
@@ -46,18 +46,23 @@ def infer_schema(values: Iterable[Any]) -> Schema:
     return replace(_settled(_inferred(values)), parameters=INFERRED)
 
 
-def _inferred(values: Iterable[Any]) -> Schema:
+def _inferred(values: Iterable[Any], depth: int = 0) -> Schema:
+    """The schema of values at a depth. Raises BadRecord with the index of one of these, whatever is in it."""
     found = _NULL
     for index, value in enumerate(values):
         if value is not None:
-            merged = _merged(found, _schema_of(value))
+            try:
+                merged = _merged(found, _schema_of(value, depth))
+            except BadRecord as error:
+                error.index = index
+                raise
             if merged is None:
                 raise BadRecord("a value of another type than the column's other values", index=index)
             found = merged
     return found
 
 
-def _schema_of(value: Any) -> Schema:
+def _schema_of(value: Any, depth: int) -> Schema:
     if isinstance(value, bool):
         return Schema("boolean", optional=True)
     if isinstance(value, int):
@@ -66,9 +71,11 @@ def _schema_of(value: Any) -> Schema:
         return _DOUBLE
     if isinstance(value, str):
         return _MAYBE_NUMBER if value in NOT_NUMBERS else _STRING
+    if depth == DEEPEST:
+        raise BadRecord(f"a value nested more than {DEEPEST} times")
     if isinstance(value, list):
-        return Schema("array", optional=True, items=_inferred(value))
-    return Schema("struct", optional=True, fields=tuple(Field(k, _inferred([v])) for k, v in value.items()))
+        return Schema("array", optional=True, items=_inferred(value, depth + 1))
+    return Schema("struct", optional=True, fields=tuple(Field(k, _inferred([v], depth + 1)) for k, v in value.items()))
 
 
 def _merged(left: Schema, right: Schema) -> Schema | None:

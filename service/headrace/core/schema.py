@@ -12,6 +12,9 @@ from typing import Any
 
 from headrace.core.errors import BadRecord
 
+DEEPEST = 100
+"""How many schemas may be within one another: no table nests like that, and each level is a call within a call."""
+
 PRIMITIVES = frozenset({"boolean", "int8", "int16", "int32", "int64", "float", "double", "bytes", "string"})
 
 

@@ -37,3 +37,22 @@ def test_a_value_of_another_kind_is_a_bad_record() -> None:
         infer_schema([1, 2, "secret"])
     assert caught.value.index == 2
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [["a", 1], {"x": ["a", 1]}, [["a"], [1]], ["a"] * 9 + [1]])
+def test_what_is_wrong_within_a_value_is_wrong_with_its_record(value: Any) -> None:
+    """And with no other one, wherever in the value it stands."""
+    like: Any = {"x": ["a"]} if isinstance(value, dict) else value[:1]
+    with pytest.raises(BadRecord) as caught:
+        infer_schema([like, like, value])
+    assert caught.value.index == 2
+
+
+def test_a_value_that_is_nested_too_deeply_is_a_bad_record() -> None:
+    """As deep as JSON can be read, which is deeper than calls can go."""
+    value: Any = []
+    for _ in range(900):
+        value = [value]
+    with pytest.raises(BadRecord) as caught:
+        infer_schema([[], value])
+    assert caught.value.index == 1
