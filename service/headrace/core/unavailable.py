@@ -71,7 +71,7 @@ class Placeholder:
             return self._raw.mask(values)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             return self._list_mask(schema, values, embedded)
-        if pa.types.is_map(kind):
+        if pa.types.is_map(kind) and _is_text(kind.key_type) and _is_text(kind.item_type):
             return self._map_mask(values)
         return None
 

@@ -91,6 +91,14 @@ def test_maps() -> None:
     assert found(schema, values.slice(1, 2)) == [0]
 
 
+@pytest.mark.parametrize("kind", [pa.map_(pa.string(), pa.int32()), pa.map_(pa.int64(), pa.string())])
+def test_maps_of_anything_but_text_are_never_the_placeholder(kind: pa.DataType) -> None:
+    """Nor are they in its way: most have just one entry at times."""
+    number = pa.types.is_integer(kind.key_type)
+    values = pa.array([[(1, P) if number else (P, 1)]], kind)
+    assert found(Schema("map", optional=True, keys=STRING, values=STRING), values) == []
+
+
 def test_octets_that_are_not_text() -> None:
     """``hex:ff00`` becomes U+FFFD U+0000 in texts, the octets in binary, signed numbers in lists (section 11)."""
     placeholder = Placeholder("hex:ff00")
