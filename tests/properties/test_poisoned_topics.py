@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-from envelopes import change, key
+from envelopes import change, key, whole_change
 from fix_asyncio import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,11 +42,31 @@ def _edited(value: bytes, **members: object) -> bytes:
     return json.dumps(document).encode()
 
 
+def _of_source(**members: int) -> bytes:
+    whole = whole_change("c", None, ROW, 5)
+    return _edited(whole, source=json.loads(whole)["payload"]["source"] | members)
+
+
+def _nested(times: int) -> bytes:
+    array = b'{"type":"array","items":'
+    return b'{"schema":' + array * times + b'{"type":"int32"}' + b"}" * times + b',"payload":[]}'
+
+
 GOOD_KEY, GOOD = key({"id": 0}), change("c", ROW, 5)
 DELETE = change("d", None, 6, columns=ROW)
 POISON: dict[str, tuple[bytes | None, bytes | None, str]] = {
     "broken JSON": (GOOD_KEY, b"{" + SECRET.encode(), "VALUE_CONVERTER"),
     "not UTF-8": (GOOD_KEY, b'"\xff\xfe"', "VALUE_CONVERTER"),
+    "not UTF-8 in a row": (GOOD_KEY, GOOD.replace(b'"secret"', b'"se\xffret"'), "VALUE_CONVERTER"),
+    "not UTF-8 in the schema": (GOOD_KEY, GOOD.replace(b'"optional"', b'"\xffptional"', 1), "VALUE_CONVERTER"),
+    "nested too deeply": (
+        GOOD_KEY,
+        b'{"schema":null,"payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        "VALUE_CONVERTER",
+    ),
+    "a schema nested too deeply": (GOOD_KEY, _nested(300), "VALUE_CONVERTER"),
+    "a time beyond all counts": (GOOD_KEY, _of_source(ts_ms=10**16), "VALUE_CONVERTER"),
+    "a position beyond all counts": (GOOD_KEY, _of_source(lsn=1 << 63), "VALUE_CONVERTER"),
     "empty value": (GOOD_KEY, b"", "VALUE_CONVERTER"),
     "no schema": (GOOD_KEY, json.dumps(json.loads(GOOD)["payload"]).encode(), "VALUE_CONVERTER"),
     "a list": (GOOD_KEY, b"[1, 2]", "VALUE_CONVERTER"),
@@ -85,12 +105,12 @@ class Run:
     committed: int
 
 
-def run(kinds: Sequence[str], tolerance: str) -> Run:
+def run(kinds: Sequence[str], tolerance: str, **more: str) -> Run:
     """Read a topic of these records with a task of a connector."""
-    return asyncio.run(_run(kinds, tolerance))
+    return asyncio.run(_run(kinds, tolerance, more))
 
 
-async def _run(kinds: Sequence[str], tolerance: str) -> Run:
+async def _run(kinds: Sequence[str], tolerance: str, more: Mapping[str, str]) -> Run:
     broker, lakehouse = MemoryBroker(), MemoryLakehouse()
     await broker.create_topic(TOPIC)
     for offset, kind in enumerate(kinds):
@@ -109,6 +129,7 @@ async def _run(kinds: Sequence[str], tolerance: str) -> Run:
         "errors.tolerance": tolerance,
         "errors.deadletterqueue.topic.name": "dead",
         "errors.deadletterqueue.context.headers.enable": "true",
+        **more,
     }
     config = sink_connector_config(given, WorkerDefaults({}, "1.0"))
     with ThreadPoolExecutor(2) as executor:
@@ -161,8 +182,12 @@ def test_without_tolerance_the_task_stops_before_the_first_bad_record(kinds: lis
     assert found.names <= {f"row {offset}" for offset in range(first)}
 
 
+TRANSFORMS = {"transforms": "drop", "transforms.drop.type": "DropHeaders", "transforms.drop.headers": "x"}
+
+
+@pytest.mark.parametrize("more", [{}, TRANSFORMS], ids=["plain", "transforms"])
 @pytest.mark.parametrize("kind", sorted(POISON))
-def test_each_poison_alone(kind: str) -> None:
-    """So that a kind which is let through is named."""
-    found = run(["good", kind, "good"], "all")
+def test_each_poison_alone(kind: str, more: dict[str, str]) -> None:
+    """So that a kind which is let through is named, also where transforms need whole records."""
+    found = run(["good", kind, "good"], "all", **more)
     assert (len(found.letters), found.names, found.failure) == (1, {"row 0", "row 2"}, None)

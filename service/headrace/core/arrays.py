@@ -90,7 +90,7 @@ def build_array(schema: Schema, values: Sequence[Any] | pa.Array) -> pa.Array:
         values = values.to_pylist()
     try:
         return build(schema, values)
-    except (pa.ArrowException, ValueError, OverflowError, TypeError, AttributeError, KeyError) as error:
+    except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError) as error:
         raise BadRecord(f"a value does not fit {_describe(schema)}", index=_culprit(build, schema, values)) from error
 
 
@@ -106,7 +106,7 @@ def _culprit(build: Builder, schema: Schema, values: Sequence[Any]) -> int:
     for index, value in enumerate(_in_python(values)):
         try:
             build(schema, [value])
-        except (pa.ArrowException, ValueError, OverflowError, TypeError, AttributeError, KeyError):
+        except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError):
             return index
     return 0
 
@@ -210,8 +210,13 @@ def _decimal_text(value: bytes | Decimal, scale: int) -> str:
     return plain_text(value if isinstance(value, Decimal) else _unscaled(value, scale))
 
 
+_MOST_ZEROS = 200_000  # PostgreSQL keeps 131,072 digits; a few characters may stand for a billion
+
+
 def plain_text(number: Decimal) -> str:
     """A decimal as plain digits without trailing zeros, so that equal numbers have equal texts."""
+    if abs(number.adjusted()) > _MOST_ZEROS:
+        raise ValueError("more zeros than any database keeps")
     text = format(number, "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")

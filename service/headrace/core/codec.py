@@ -8,7 +8,7 @@ database's catalog or from the values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import pyarrow as pa
@@ -24,6 +24,10 @@ from headrace.core.keys import canonical_keys
 from headrace.core.payload import Payload, PayloadDecoder, in_one, one_each
 from headrace.core.schema import Field, Schema
 
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Millis = Annotated[int, msgspec.Meta(ge=-(1 << 63) // 1000 + 1, le=(1 << 63) // 1000 - 1)]
+"""Milliseconds whose microseconds are a ``Number``."""
+
 
 class Source(msgspec.Struct, gc=False, frozen=True):
     """The fields of Debezium's source block that are used, of every connector (``core/positions.py``)."""
@@ -33,18 +37,18 @@ class Source(msgspec.Struct, gc=False, frozen=True):
     db: str | None = None
     schema: str | None = None
     table: str | None = None
-    txId: int | str | None = None  # noqa: N815 - the wire's own spelling
-    ts_ms: int | None = None
-    ts_us: int | None = None
-    lsn: int | None = None
+    txId: Number | str | None = None  # noqa: N815 - the wire's own spelling
+    ts_ms: Millis | None = None
+    ts_us: Number | None = None
+    lsn: Number | None = None
     file: str | None = None
-    pos: int | None = None
-    row: int | None = None
+    pos: Number | None = None
+    row: Number | None = None
     commit_scn: str | int | None = None
-    txSeq: int | None = None  # noqa: N815 - the wire's own spelling
+    txSeq: Number | None = None  # noqa: N815 - the wire's own spelling
     commit_lsn: str | None = None
     change_lsn: str | None = None
-    event_serial_no: int | None = None
+    event_serial_no: Number | None = None
     snapshot: str | bool | None = None
 
     @property

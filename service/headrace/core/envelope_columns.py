@@ -27,6 +27,7 @@ NEW_KEY_HEADER = "__debezium.newkey"
 
 Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
+_LATEST = _LARGEST // 1000  # milliseconds
 
 
 class ChangesBuilder:
@@ -215,7 +216,7 @@ def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> 
 def _source_time(source: Source, record: KafkaRecord) -> int:
     if source.ts_us is not None:
         return source.ts_us
-    return (source.ts_ms if source.ts_ms is not None else record.timestamp) * 1000
+    return (source.ts_ms if source.ts_ms is not None else min(record.timestamp, _LATEST)) * 1000
 
 
 def _key_changes(events: Events) -> tuple[dict[int, bytes], frozenset[int]]:

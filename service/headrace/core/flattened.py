@@ -27,7 +27,7 @@ from headrace.core.envelope_events import OLD_KEY_HEADER, TOMBSTONE, Errant, Eve
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import NO_POSITION, Changes, Operation
 from headrace.core.notes import Note
-from headrace.core.payload import Payload, PayloadDecoder, in_one, one_each
+from headrace.core.payload import Payload, PayloadDecoder, in_one, one_each, read_json
 from headrace.core.positions import POSITION_FORMATS
 from headrace.core.schema import Schema
 from headrace.core.schema_changes import FIELDS as SCHEMA_CHANGE_FIELDS
@@ -179,12 +179,15 @@ def _names(prefix: str, positions: Iterable[str]) -> dict[str, str]:
     return names | {f"{prefix}{name}": name for name in _ENVELOPE}
 
 
+_anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
 def _header_value(value: bytes | None) -> Any:
     """A header as JsonConverter (with its schema or without) or SimpleHeaderConverter writes it."""
     if not value:
         return None
     try:
-        document = msgspec.json.decode(value)
+        document = read_json(_anything, value)
     except msgspec.DecodeError:
         return value.decode("utf-8", "replace")
     return document["payload"] if isinstance(document, dict) and "payload" in document else document
@@ -296,5 +299,7 @@ class FlattenedReader(EventReader):
             raise BadRecord("a change event with its envelope in a topic of flattened records")
         if row is None and not told.deleted:
             return TOMBSTONE
+        if not isinstance(told.op, str | None):
+            raise BadRecord("a field that ExtractNewRecordState has added cannot be read: op is no text")
         source = told.source_block(self._connector, self._topic, self._names)
         return _Event(told.kind, source, None if told.deleted else row)

@@ -34,7 +34,17 @@ class PayloadDecoder(Generic[T]):
         """
         if isinstance(document, SchemaAndValue):
             return msgspec.convert(document.value, self._kind, strict=strict)  # type: ignore[no-any-return] # known at run time
-        return self._json.decode(document)
+        return read_json(self._json, document)
+
+
+def read_json(decoder: msgspec.json.Decoder[T], document: bytes) -> T:
+    """What a decoder reads in a document. Raises msgspec.DecodeError, also where msgspec has another error for it."""
+    try:
+        return decoder.decode(document)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(f"JSON is malformed: invalid UTF-8 (byte {error.start})") from error
+    except RecursionError as error:
+        raise msgspec.DecodeError("JSON is nested too deeply") from error
 
 
 def in_one(payloads: Sequence[Payload]) -> Payload:

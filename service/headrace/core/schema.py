@@ -6,7 +6,8 @@ fingerprints can be keyed by them. The JSON form is JsonConverter's (``connect.m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,29 +55,54 @@ class Schema:
         return next((member.schema for member in self.fields if member.name == name), None)
 
 
-def schema_from_json(document: Mapping[str, Any]) -> Schema:
-    """Read JsonConverter's schema JSON. Raises BadRecord when it is not one."""
-    kind = document.get("type")
+def schema_from_json(document: Mapping[str, Any], depth: int = 0) -> Schema:
+    """Read JsonConverter's schema JSON. Raises BadRecord when it is not one; ``depth`` schemas are around it."""
+    if depth > DEEPEST:
+        raise BadRecord(f"a schema nested more than {DEEPEST} times")
+    kind, within = document.get("type"), depth + 1
     if kind in PRIMITIVES:
         return _schema(document, kind)
     if kind == "struct":
-        members = tuple(Field(str(child["field"]), schema_from_json(child)) for child in document["fields"])
-        return _schema(document, kind, fields=members)
+        return _schema(document, kind, fields=_members(document["fields"], within))
     if kind == "array":
-        return _schema(document, kind, items=schema_from_json(document["items"]))
+        return _schema(document, kind, items=schema_from_json(document["items"], within))
     if kind == "map":
-        keys, values = schema_from_json(document["keys"]), schema_from_json(document["values"])
+        keys, values = (schema_from_json(document[part], within) for part in ("keys", "values"))
         return _schema(document, kind, keys=keys, values=values)
     raise BadRecord(f"unknown schema type {kind!r}")
 
 
+def _members(children: Sequence[Mapping[str, Any]], depth: int) -> tuple[Field, ...]:
+    members = tuple(Field(child["field"], schema_from_json(child, depth)) for child in children)
+    if not all(isinstance(member.name, str) for member in members):
+        raise BadRecord("Struct schema's field name not specified properly")
+    if len({member.name for member in members}) < len(members):
+        raise BadRecord("a struct schema has two fields of one name")
+    return members
+
+
 def _schema(document: Mapping[str, Any], kind: str, **nested: Any) -> Schema:
+    """What is not of its type says nothing, as in Kafka Connect."""
+    name, version, parameters = (document.get(word) for word in ("name", "version", "parameters"))
     return Schema(
         type=kind,
-        optional=bool(document.get("optional", False)),
-        name=document.get("name"),
-        version=document.get("version"),
-        parameters=tuple(sorted((document.get("parameters") or {}).items())),
+        optional=document.get("optional") is True,
+        name=name if isinstance(name, str) else None,
+        version=version if isinstance(version, int) else None,
+        parameters=_parameters(parameters) if isinstance(parameters, dict) else (),
         default=document.get("default"),
         **nested,
     )
+
+
+def _parameters(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise BadRecord("Schema parameters must have string values.")
+        if name in _NUMBERS and not _NUMBER.fullmatch(value):
+            raise BadRecord(f"Invalid {name} parameter found in a schema: it is no number")
+    return tuple(sorted(given.items()))
+
+
+_NUMBERS = frozenset({"scale", "length", "connect.decimal.precision"})
+_NUMBER = re.compile(r"-?[0-9]{1,10}")

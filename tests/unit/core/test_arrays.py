@@ -142,3 +142,12 @@ def test_days_from_civil_agrees_with_the_calendar() -> None:
         -1,
         -719468,
     ]
+
+
+@pytest.mark.parametrize("scale", [1 << 31, -(1 << 63), 1 << 63, 300_000])
+def test_a_number_of_more_zeros_than_can_be_written_is_a_bad_record(scale: int) -> None:
+    """Its scale comes with the value."""
+    schema = Schema("struct", name=VARIABLE_SCALE_DECIMAL)
+    with pytest.raises(BadRecord) as caught:
+        build_array(schema, [None, {"scale": scale, "value": b"\x01"}])
+    assert caught.value.index == 1

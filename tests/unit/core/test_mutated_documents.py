@@ -6,16 +6,23 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from envelopes import key, whole_change
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headrace.core.cassandra.decoder import ConnectorDecoder
 from headrace.core.codec import Codec
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.json_data import FixedSchema, JsonData
 from headrace.core.converters.json_types import JsonConverter
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import BadRecord
 from headrace.core.flattened import FlatCodec, MetadataNames
+from headrace.core.transforms.decoder import TransformingDecoder
+from headrace.core.transforms.registry import chain
+from headrace_connectors.memory.feed import MemoryRecord
 
+TOPIC = "shop.public.items"
 SCHEMA = b'{"type":"int32"}'
 GOOD = b'{"schema":' + SCHEMA + b',"payload":123}'
 TAILS = [b"123", b"123]", b"123}x", b"123} ", b"123}\n", b"123 }", b"123 } ", b"1,2}", b'1,"payload":2}', b"}", b""]
@@ -102,3 +109,63 @@ def test_each_document_is_one_value(flat: bool, bad: bytes, before: int) -> None
         codec.decode(document)
     with pytest.raises(msgspec.DecodeError):
         codec.decode_all([good] * before + [document])
+
+
+KEY, CHANGE = key({"id": 1}), whole_change("c", None, {"id": 1, "name": "new"}, 100)
+SCHEMALESS = EnvelopeOptions(key_schemas=False, value_schemas=False)
+UNWRAP = {"transforms": "a", "transforms.a.type": "io.debezium.transforms.ExtractNewRecordState"}
+TOKENS = [
+    b"null",
+    b"{}",
+    b'["x"]',
+    b"1",
+    b"1.5",
+    b"true",
+    b"1" * 20,
+    b"1" * 5000,
+    b"1e9999999999",
+    b"10000000000000000",
+]
+TOKENS += [b"-1", b'"\\ud800"', b'"\xff"', b'"op"', b'"t"', b"[" * 500 + b"]" * 500, b"[" * 100_000 + b"]" * 100_000]
+
+edits = st.lists(
+    st.tuples(st.integers(0, 10_000), st.integers(0, 4), st.sampled_from([*TOKENS, *PARTS, b"\xff", b""])),
+    min_size=1,
+    max_size=3,
+)
+
+
+def edited(document: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
+    """The document with a value after some colon exchanged, or with other bytes at some place."""
+    for place, taken, token in changes:
+        at = place % (len(document) + 1)
+        colon = document.find(b":", at) + 1
+        if taken == 4 and colon:
+            end = min(found for mark in b",}\n" if (found := (document + b"\n").find(mark, colon)) >= 0)
+            document = document[:colon] + token + document[end:]
+        else:
+            document = document[:at] + token + document[at + taken :]
+    return document
+
+
+@settings(max_examples=80)
+@given(edits, st.booleans(), st.booleans(), st.booleans())
+def test_a_broken_document_is_a_bad_record(
+    changes: list[tuple[int, int, bytes]], of_key: bool, schemas: bool, unwrapped: bool
+) -> None:
+    """Or a good one, whatever it says; it never is an error that nobody can skip."""
+    good_key, good = (KEY, CHANGE) if schemas else (_payload(KEY), _payload(CHANGE))
+    bad_key, bad = (edited(good_key, changes), good) if of_key else (good_key, edited(good, changes))
+    options = EnvelopeOptions() if schemas else SCHEMALESS
+    decoder = TransformingDecoder(TOPIC, options, chain(UNWRAP)) if unwrapped else ConnectorDecoder(TOPIC, options)
+    divide = JsonConverter(schemas).divide
+    records = [
+        MemoryRecord(TOPIC, 0, offset, 0, each_key, divide(each))
+        for offset, (each_key, each) in enumerate([(good_key, good), (bad_key, bad), (bad_key, None)])
+    ]
+    out = decoder.decode(records)
+    assert {each.index for each in out.errant} <= {1, 2}
+
+
+def _payload(document: bytes) -> bytes:
+    return json.dumps(json.loads(document)["payload"]).encode()

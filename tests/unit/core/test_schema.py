@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.core.arrays import DECIMAL
 from headrace.core.errors import BadRecord
 from headrace.core.schema import Field, Schema, schema_from_json
 
@@ -42,3 +43,24 @@ def test_an_unknown_type_is_a_bad_record() -> None:
     """It names what it found."""
     with pytest.raises(BadRecord, match="unknown schema type 'uint8'"):
         schema_from_json({"type": "uint8"})
+
+
+def test_what_is_not_of_its_type_says_nothing() -> None:
+    """As in Kafka Connect."""
+    odd = {"type": "int32", "optional": 1, "name": ["a"], "version": "1", "parameters": "x", "default": {}}
+    assert schema_from_json(odd) == Schema("int32")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"type": "int32", "parameters": {"a": 1}},
+        {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "two"}},
+        {"type": "struct", "fields": [{"type": "int32", "field": 5}]},
+        {"type": "struct", "fields": [{"type": "int32", "field": "a"}, {"type": "int32", "field": "a"}]},
+    ],
+)
+def test_what_cannot_be_read_is_a_bad_record(members: dict[str, object]) -> None:
+    """Parameters are texts, scales numbers, and fields have names of their own."""
+    with pytest.raises(BadRecord):
+        schema_from_json(members)

@@ -22,6 +22,9 @@ from headrace.core.errors import BadRecord
 from headrace.core.payload import Payload, PayloadDecoder
 from headrace.core.schema import Schema
 
+MOST_DIGITS = 4_000
+"""Of a number; databases have far fewer, and a few characters of JSON may stand for any number of zeros."""
+
 _Decoders = tuple[Schema, PayloadDecoder[Any], PayloadDecoder[Any]]
 
 
@@ -101,7 +104,9 @@ def _unscaled_map(keys: Schema, values: Schema, value: Mapping[str, Any] | Seque
 def unscaled_bytes(value: Decimal, scale: int) -> bytes:
     """A Decimal as Connect stores it: its digits as a big-endian two's complement. Raises BadRecord for more digits."""
     sign, digits, exponent = value.as_tuple()
-    shift = scale + exponent if isinstance(exponent, int) else -1
+    if not isinstance(exponent, int) or len(digits) + abs(exponent) + abs(scale) > MOST_DIGITS:
+        raise BadRecord(f"a number of more than {MOST_DIGITS} digits, for a schema {DECIMAL}")
+    shift = scale + exponent
     if shift < 0 and any(digits[shift:]):
         raise BadRecord(f"a number with more digits behind the point than the {scale} of its schema {DECIMAL}")
     unsigned = "".join(map(str, digits)) + "0" * shift if shift >= 0 else "".join(map(str, digits[:shift]))

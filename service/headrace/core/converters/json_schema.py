@@ -44,7 +44,7 @@ def json_schema_reader(registered: RegisteredSchema) -> Read:
     def read(payload: bytes) -> SchemaAndValue:
         try:
             return SchemaAndValue(schema, _value(schema, json.loads(payload, parse_float=Decimal)))
-        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
             raise BadRecord(f"the document is not what its JSON Schema says ({type(error).__name__})") from error
 
     return read
@@ -59,7 +59,7 @@ def connect_json_reader(registered: RegisteredSchema) -> Read:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRecord("the registry's schema is no JSON") from error
 
 

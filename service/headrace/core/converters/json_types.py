@@ -18,7 +18,7 @@ from cachetools import LRUCache
 from headrace.core.arrays import DECIMAL
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.errors import BadRecord
-from headrace.core.payload import KnownSchemas, Payload
+from headrace.core.payload import KnownSchemas, Payload, read_json
 from headrace.core.schema import Schema, schema_from_json
 
 ENVELOPE_ADVICE = (
@@ -147,7 +147,7 @@ class JsonConverter:
 
     def _split_unseen(self, document: bytes) -> tuple[Schema | None, bytes]:
         try:
-            parts = _document.decode(document)
+            parts = read_json(_document, document)
             text, payload = bytes(parts.schema), bytes(parts.payload)
             schema = self._schema(text)
         except msgspec.DecodeError as error:
@@ -164,7 +164,7 @@ class JsonConverter:
     def _schema(self, text: bytes) -> Schema | None:
         """The schema of a text, the same object for the same text, however the document around it is laid out."""
         if text not in self._by_text:
-            described = _anything.decode(text)
+            described = read_json(_anything, text)
             if described is None:
                 return None
             self._by_text[text] = self._read(described)
@@ -198,7 +198,7 @@ def parse_plain(document: Payload) -> Any:
     if isinstance(document, SchemaAndValue):
         return document.value
     try:
-        return _anything.decode(document)
+        return read_json(_anything, document)
     except msgspec.DecodeError as error:
         raise BadRecord(
             f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"

@@ -16,6 +16,7 @@ from cachetools import LRUCache
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.conversion import BlockReader, Headers
 from headrace.core.errors import BadRecord
+from headrace.core.payload import read_json
 
 
 class IdKind(StrEnum):
@@ -207,7 +208,7 @@ def wrapped_framing(side: str, use_id: IdKind) -> Framing:
         if document[:1] != b"{":
             return before(document, headers)
         try:
-            wrapped = _wrapped.decode(document)
+            wrapped = read_json(_wrapped, document)
         except msgspec.DecodeError as error:
             raise BadRecord(
                 "the document is no JSON object of schemaId and payload, as ExtJsonConverter's are"

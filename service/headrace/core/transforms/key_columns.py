@@ -90,4 +90,4 @@ def _filled(value: dict[str, Any], key: dict[str, Any], names: tuple[str, ...]) 
             name: _filled(each, key, names) if name in _IMAGES and isinstance(each, dict) else each
             for name, each in value.items()
         }
-    return {**{name: key[name] for name in names if name not in value}, **value}
+    return {**{name: key.get(name) for name in names if name not in value}, **value}
