@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -124,6 +125,24 @@ async def test_pause_keeps_the_task_and_stop_ends_it(api: Api) -> None:
     await api.until("STOPPED")
     assert task.calls == ["start", "pause", "resume", "stop"]
     assert (await api.call("GET", "/connectors/shop/tasks")).json() == []
+
+
+async def test_a_task_that_cannot_pause_is_ended_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything else that is asked of the connector would wait for it."""
+    api = Api(**{"task.shutdown.graceful.timeout.ms": "10"})
+    await api.worker.start()
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    task = api.tasks.tasks["shop-0"]
+    monkeypatch.setattr(task, "pause", asyncio.Event().wait)
+    await api.call("PUT", "/connectors/shop/pause")
+    await api.until("PAUSED", "PAUSED")
+    assert task.calls == ["start", "stop"]
+    await api.call("PUT", "/connectors/shop/resume")
+    await api.until("RUNNING", "RUNNING")
+    await api.call("DELETE", "/connectors/shop")
+    await eventually(lambda: api.worker.statuses.connector("shop") is None)
+    await api.worker.stop()
 
 
 async def test_a_paused_connector_is_paused_after_a_restart_of_the_worker(api: Api) -> None:

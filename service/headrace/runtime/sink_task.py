@@ -148,6 +148,7 @@ class SinkTask:
         self._idle = asyncio.Event()
         self._gate_open = True
         self._flush = False
+        self._held = False
         self._failed = False
 
     # -- life cycle (the worker calls) ------------------------------------------------------------------------------
@@ -174,18 +175,23 @@ class SinkTask:
         await self._errants.close()
 
     async def pause(self) -> None:
-        """Stop reading but stay in the group; what was read is still written and committed."""
+        """Stop reading but stay in the group; what was read is still written and committed, and nothing afterwards.
+
+        What is decoded only then waits for ``resume``.
+        """
         self._feed.pause()
         self._flush = True
-        for wake in self._wake.values():
-            wake.set()
-        self._note_idle()
-        await self._idle.wait()
-        self._flush = False
+        while not (self._failed or self._batches.idle):
+            self._wake_all()
+            self._idle.clear()
+            await self._idle.wait()
+        self._flush, self._held = False, True
         await self._offsets.commit()
 
     async def resume(self) -> None:
         """Read again."""
+        self._held = False
+        self._wake_all()
         self._feed.resume()
 
     @property
@@ -244,7 +250,7 @@ class SinkTask:
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """A new assignment: begin from the group's offsets with nothing in memory."""
         self._sequence.begin(epoch)
-        self._batches.reset()
+        self._drop()
         self._offsets.clear()
         self._kept.clear()
         self._assigned = {partition.topic for partition in partitions}
@@ -260,8 +266,12 @@ class SinkTask:
         await self._quiet.wait()
         await self._offsets.commit()
         self._sequence.begin(self._sequence.epoch + 1)
-        self._batches.reset()
+        self._drop()
         self._post_processor.revoked(partitions)
+
+    def _drop(self) -> None:
+        self._batches.reset()
+        self._note_idle()
 
     def failed(self, error: BaseException) -> None:
         """Stop here: nothing more is written or committed, and the worker hears why. Only the first error counts."""
@@ -279,6 +289,10 @@ class SinkTask:
         if table not in self._drains:
             self._drains[table] = asyncio.create_task(self._drain(table), name=f"{self._options.connector} {table}")
 
+    def _wake_all(self) -> None:
+        for wake in self._wake.values():
+            wake.set()
+
     async def _drain(self, table: str) -> None:
         """Write the table's batches one after the other, each as soon as the writer is free and the batch is due."""
         try:
@@ -291,12 +305,16 @@ class SinkTask:
         except Exception as error:
             self.failed(error)
 
+    @property
+    def _may_write(self) -> bool:
+        return self._gate_open and not self._held
+
     def _next(self, table: str) -> Batch | None:
-        return self._batches.next(table, time.monotonic(), flush=self._flush) if self._gate_open else None
+        return self._batches.next(table, time.monotonic(), flush=self._flush) if self._may_write else None
 
     async def _wait(self, table: str) -> None:
         """Until something arrives for the table, or its queue is due by age."""
-        wake, due = self._wake[table], self._batches.due(table) if self._gate_open else None
+        wake, due = self._wake[table], self._batches.due(table) if self._may_write else None
         wake.clear()
         try:
             async with asyncio.timeout(None if due is None else max(due - time.monotonic(), 0.0)):

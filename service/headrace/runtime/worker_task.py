@@ -108,7 +108,7 @@ class WorkerTask:
             return
         task = self._task
         if task is not None and self._is(State.RUNNING):
-            await task.pause()
+            await self._pause(task)
         if self._task is not task or not self._is(State.RUNNING):
             await self._end_supervision()
         if not self._is(State.FAILED):
@@ -174,6 +174,15 @@ class WorkerTask:
                 await self._task.start()
         except TimeoutError as error:
             raise Retriable(f"Task {self._name} did not start within {seconds:g} s; look at the brokers") from error
+
+    async def _pause(self, task: Task) -> None:
+        """Let it pause, and end it where it cannot: what else is asked of the connector waits for this."""
+        try:
+            async with asyncio.timeout(self._supervision.stop):
+                await task.pause()
+        except TimeoutError:
+            log.error("Task %s did not pause within %g s and is ended", self._name, self._supervision.stop)
+            await self._end_supervision()
 
     async def _stop(self, task: Task) -> None:
         try:

@@ -75,19 +75,6 @@ async def test_a_restarted_task_goes_on_where_the_group_stands(harness: Harness)
     assert set(harness.rows()) == {"=1", "=2"}
 
 
-async def test_a_paused_task_reads_nothing_until_it_is_resumed(harness: Harness) -> None:
-    """Pause writes and commits what was read; what comes later waits for resume."""
-    async with running(harness.task(linger=30.0)) as task:
-        harness.insert(1, 10)
-        await eventually(lambda: task.waiting("shop_public_items") == 1)
-        await task.pause()
-        assert harness.offset() == 1
-        harness.insert(2, 20)
-        assert set(harness.rows()) == {"=1"}
-        await task.resume()
-        await eventually(lambda: task.waiting("shop_public_items") == 1)
-
-
 async def test_two_tasks_share_the_topics(harness: Harness) -> None:
     """A second task takes over topics while the first is at work: nothing is lost, nothing doubled."""
     await harness.broker.create_topic("shop.public.notes")

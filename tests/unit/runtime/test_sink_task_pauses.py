@@ -1,0 +1,97 @@
+"""A sink task that is paused: what it has read is written first, nothing is written afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Event
+from typing import Any
+
+import pytest
+from fix_asyncio import eventually
+from unit.runtime.sink_task_harness import Harness, running
+
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.conversion import Conversion, Headers
+from headrace.core.converters.json_data import JsonData
+from headrace.ports import Commit, TableOptions
+
+pytestmark = pytest.mark.anyio
+
+TABLE = "shop_public_items"
+
+
+async def test_a_paused_task_reads_nothing_until_it_is_resumed(harness: Harness) -> None:
+    """Pause writes and commits what was read; what comes later waits for resume."""
+    async with running(harness.task(linger=30.0)) as task:
+        harness.insert(1, 10)
+        await eventually(lambda: task.waiting("shop_public_items") == 1)
+        await task.pause()
+        assert harness.offset() == 1
+        harness.insert(2, 20)
+        assert set(harness.rows()) == {"=1"}
+        await task.resume()
+        await eventually(lambda: task.waiting("shop_public_items") == 1)
+
+
+async def test_what_is_decoded_after_a_pause_waits_for_resume(harness: Harness) -> None:
+    """The chunk was fetched before; whoever sees PAUSED may rely on a table that nobody writes."""
+    slow = Waiting()
+    async with running(harness.task(conversion=Conversion(value=slow))) as task:
+        harness.insert(1, 10)
+        await eventually(slow.began.is_set)
+        await task.pause()
+        slow.go.set()
+        await eventually(lambda: task.waiting(TABLE) == 1)
+        await asyncio.sleep(0)  # its writer has looked
+        assert (harness.rows(), harness.offset()) == ({}, 0)
+        await task.resume()
+        await eventually(lambda: harness.offset() == 1)
+    assert set(harness.rows()) == {"=1"}
+
+
+async def test_a_rebalance_does_not_keep_a_pause_from_ending(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that waits behind the one in flight is given back, and read again after resume."""
+    merge = Waiting()
+    table = type(harness.lakehouse.table("lake", "x", TableOptions()))
+    monkeypatch.setattr(table, "merge", merge.before(table.merge))
+    async with running(harness.task()) as task:
+        harness.insert(1, 10)
+        await eventually(merge.began.is_set)
+        harness.insert(2, 20)
+        await eventually(lambda: task.waiting(TABLE) == 1)
+        pausing = asyncio.create_task(task.pause())
+        rebalancing = asyncio.create_task(harness.broker.create_topic("shop.public.notes"))
+        await asyncio.sleep(0)  # both have begun
+        merge.go.set()
+        await rebalancing
+        async with asyncio.timeout(10):
+            await pausing
+        assert set(harness.rows()) == {"=1"}
+        await task.resume()
+        await eventually(lambda: harness.offset() == 2)
+    assert set(harness.rows()) == {"=1", "=2"}
+
+
+class Waiting:
+    """Something that begins, and goes on when a test says so; a converter as well."""
+
+    def __init__(self) -> None:
+        self.began, self.go = Event(), Event()
+        self._json = JsonData(True)
+
+    def wait(self) -> None:
+        self.began.set()
+        assert self.go.wait(10)
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        self.wait()
+        return self._json.to_connect_data(document)
+
+    def before(self, merge: Any) -> Any:
+        """The merge, once it may go on."""
+
+        def waiting(table: Any, actions: Any, commit: Commit) -> Any:
+            self.wait()
+            return merge(table, actions, commit)
+
+        return waiting
