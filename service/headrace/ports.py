@@ -424,7 +424,6 @@ class Stores(Protocol):
 
     configs: LedLog
     statuses: CompactedLog
-    group_offsets: GroupOffsets
     topic_offsets: TopicOffsets
 
     async def start(self) -> None:
@@ -432,6 +431,9 @@ class Stores(Protocol):
 
     def member(self, worker: str) -> WorkerMember:
         """The membership of the worker that is reached as ``worker`` (``host:port``)."""
+
+    def group_offsets(self, connector: str, config: Mapping[str, str]) -> GroupOffsets:
+        """The consumer groups of the cluster that the connector reads. Raises ConfigError for its client properties."""
 
     async def cluster_id(self) -> str | None:
         """The Kafka cluster's id, None where there is none."""

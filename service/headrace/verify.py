@@ -112,9 +112,10 @@ def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.s
 class KafkaOffsets:
     """What Kafka says, asked from a program without a loop of its own."""
 
-    def __init__(self, stores: Stores, group: str, runner: asyncio.Runner) -> None:
+    def __init__(self, stores: Stores, connector: SinkConnectorConfig, runner: asyncio.Runner) -> None:
         self._stores = stores
-        self._group = group
+        self._groups = stores.group_offsets(connector.name, connector.originals)
+        self._group = connector.group_id
         self._runner = runner
 
     def topics(self, pattern: str) -> list[str]:
@@ -127,7 +128,7 @@ class KafkaOffsets:
 
     def committed(self) -> Mapping[TopicPartition, int]:
         """The next offsets that the group has committed."""
-        return self._runner.run(self._stores.group_offsets.committed(self._group))
+        return self._runner.run(self._groups.committed(self._group))
 
 
 class Verification:
@@ -160,7 +161,7 @@ class Verification:
         host, port = config.listener()
         self._rest = ConnectorRest(reachable(host), port, connector.name, CLOCK)
         stores = plugins.load("stores", "standalone")(config.complete_properties())
-        self._offsets = KafkaOffsets(stores, connector.group_id, runner)
+        self._offsets = KafkaOffsets(stores, connector, runner)
         self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
             config.get_string("warehouse"), config.spark_properties()
         )

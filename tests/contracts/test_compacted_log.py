@@ -48,7 +48,7 @@ class TestKafkaStores:
     async def test_a_group_without_offsets_has_none(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
         """An unknown group is no error."""
         stores = KafkaStores(_properties(stack_kafka.bootstrap_servers, unique("stores")))
-        assert await stores.group_offsets.committed("connect-nobody") == dict[TopicPartition, int]()
+        assert await stores.group_offsets("nobody", {}).committed("connect-nobody") == dict[TopicPartition, int]()
 
     async def test_the_cluster_id_is_known(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
         """GET / shows it."""

@@ -119,6 +119,21 @@ def test_brokers_that_are_away_are_waited_for() -> None:
     asyncio.run(scenario())
 
 
+def test_the_topic_is_made_with_the_admin_clients_connection() -> None:
+    """``admin.override.*``, as in Connect: the producer's user may lack the right."""
+
+    async def scenario() -> None:
+        brokers, admin = free_ports(2)
+        feeds = KafkaFeeds({"bootstrap.servers": f"{LOOPBACK}:{brokers}"})
+        await feeds.start()
+        config = options("dead", **{"admin.override.bootstrap.servers": f"{LOOPBACK}:{admin}"})
+        with pytest.raises(Retriable, match=f"'{LOOPBACK}', {admin}, "):
+            await feeds.dead_letter_queue("sink", 3, config)
+        await feeds.close()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.stack
 class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
     """The suite, in a topic."""

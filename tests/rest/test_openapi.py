@@ -94,7 +94,7 @@ class Served(threading.Thread):
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         api = Api()
-        api.stores.group_offsets.partitions = {"shop.public.orders": 2}
+        api.stores.groups.partitions = {"shop.public.orders": 2}
         await api.worker.start()
         async with served(api.app) as self.url:
             self.up.set()

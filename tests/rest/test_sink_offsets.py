@@ -16,7 +16,7 @@ from headrace.core.errors import Retriable
 from headrace.ports import Commit, TableOptions, TopicPartition
 from headrace.runtime.history_offsets import HistoryOffsets
 from headrace_connectors.memory.lakehouse import MemoryLakehouse
-from headrace_connectors.memory.stores import MemoryStores
+from headrace_connectors.memory.stores import MemoryGroupOffsets, MemoryStores
 
 pytestmark = pytest.mark.anyio
 TOPIC = "shop.public.orders"
@@ -69,7 +69,7 @@ def lake() -> Lake:
 async def api(lake: Lake) -> AsyncIterator[Api]:
     """A worker that is up; TOPIC has two partitions."""
     stores = MemoryStores()
-    stores.group_offsets.partitions = {TOPIC: 2}
+    stores.groups.partitions = {TOPIC: 2}
     with ThreadPoolExecutor(1) as executor:
         api = Api(stores, HistoryOffsets(lake, executor))
         await api.worker.start()
@@ -82,7 +82,7 @@ async def stopped(api: Api, offsets: Mapping[TopicPartition, int], **config: str
     await api.create(**config)
     await api.call("PUT", "/connectors/shop/stop")
     await api.until("STOPPED")
-    api.stores.group_offsets.offsets["connect-shop"] = dict(offsets)
+    api.stores.groups.offsets["connect-shop"] = dict(offsets)
 
 
 async def alter(api: Api, offsets: Mapping[TopicPartition, int | None]) -> Answer:
@@ -92,12 +92,12 @@ async def alter(api: Api, offsets: Mapping[TopicPartition, int | None]) -> Answe
 
 def committed(api: Api) -> Mapping[TopicPartition, int]:
     """What Kafka has of its group now."""
-    return api.stores.group_offsets.offsets.get("connect-shop", {})
+    return api.stores.groups.offsets.get("connect-shop", {})
 
 
 async def test_offsets_come_from_the_connectors_group(api: Api) -> None:
     """Of connect-<name>, or of the group that the connector names."""
-    api.stores.group_offsets.offsets = {
+    api.stores.groups.offsets = {
         "connect-shop": {TopicPartition("shop.public.orders", 0): 7},
         "mine": {TopicPartition("shop.public.orders", 1): 9},
     }
@@ -114,7 +114,7 @@ async def test_a_group_that_a_config_provider_names_is_found(monkeypatch: pytest
     """As the tasks read it."""
     monkeypatch.setenv("SHOP_GROUP", "ours")
     stores = MemoryStores()
-    stores.group_offsets.offsets = {"ours": {FIRST: 7}}
+    stores.groups.offsets = {"ours": {FIRST: 7}}
     api = Api(stores, **{"config.providers": "env", "config.providers.env.class": "EnvVarConfigProvider"})
     await api.worker.start()
     await api.create(**{"consumer.override.group.id": "${env:SHOP_GROUP}"})
@@ -122,10 +122,40 @@ async def test_a_group_that_a_config_provider_names_is_found(monkeypatch: pytest
     await api.worker.stop()
 
 
+class FarGroups(MemoryStores):
+    """Stores of a worker one of whose connectors reads another cluster."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.far = MemoryGroupOffsets({"connect-shop": {FIRST: 7}})
+        self.far.partitions = {TOPIC: 2}
+
+    def group_offsets(self, connector: str, config: Mapping[str, str]) -> MemoryGroupOffsets:
+        """As its configuration says."""
+        return self.far if config.get("admin.override.bootstrap.servers") == "far:9092" else self.groups
+
+
+async def test_offsets_are_seen_and_set_where_the_connector_says() -> None:
+    """``admin.override.*``: not in the worker's cluster, which may have a group of the same name."""
+    stores = FarGroups()
+    stores.groups.offsets = {"connect-shop": {FIRST: 1}}
+    api = Api(stores)
+    await api.worker.start()
+    await api.create(**{"admin.override.bootstrap.servers": "far:9092"})
+    assert (await api.call("GET", "/connectors/shop/offsets")).json() == entries({FIRST: 7})
+    await api.call("PUT", "/connectors/shop/stop")
+    await api.until("STOPPED")
+    assert (await alter(api, {SECOND: 9})).status == 200
+    assert stores.far.offsets == {"connect-shop": {FIRST: 7, SECOND: 9}}
+    assert (await api.call("DELETE", "/connectors/shop/offsets")).status == 200
+    assert (stores.far.offsets, stores.groups.offsets) == ({}, {"connect-shop": {FIRST: 1}})
+    await api.worker.stop()
+
+
 async def test_offsets_without_brokers_are_an_error_with_connects_text(api: Api) -> None:
     """500, not a hang."""
     await api.create()
-    api.stores.group_offsets.outage = "no broker"
+    api.stores.groups.outage = "no broker"
     answer = await api.call("GET", "/connectors/shop/offsets")
     assert answer.status == 500
     assert answer.json()["message"] == "Failed to retrieve consumer group offsets for sink connector shop"
@@ -134,7 +164,7 @@ async def test_offsets_without_brokers_are_an_error_with_connects_text(api: Api)
 async def test_offsets_are_those_of_the_workers_group_where_it_names_one() -> None:
     """consumer.group.id in the worker's file is what its consumers use."""
     stores = MemoryStores()
-    stores.group_offsets.offsets = {"ours": {FIRST: 7}}
+    stores.groups.offsets = {"ours": {FIRST: 7}}
     api = Api(stores, **{"consumer.group.id": "ours"})
     await api.worker.start()
     await api.create()
@@ -154,7 +184,7 @@ async def test_a_stopped_table_is_read_again_from_where_one_says(api: Api) -> No
 async def test_offsets_of_a_group_that_still_has_members_stay(api: Api) -> None:
     """A task somewhere has not ended yet: try again, says Connect."""
     await stopped(api, {FIRST: 7})
-    api.stores.group_offsets.active.add("connect-shop")
+    api.stores.groups.active.add("connect-shop")
     altered, reset = await alter(api, {FIRST: 1}), await api.call("DELETE", "/connectors/shop/offsets")
     assert (altered.status, reset.status, committed(api)) == (500, 500, {FIRST: 7})
     for answer, verb in ((altered, "alter"), (reset, "reset")):

@@ -197,7 +197,7 @@ async def test_restarts_that_annotations_ask_for(api: Api, operator: Operator) -
 
 async def test_offsets_are_listed_altered_and_reset_while_stopped(api: Api, operator: Operator) -> None:
     """The annotation ``strimzi.io/connector-offsets``: 200 each time."""
-    api.stores.group_offsets.partitions = {"shop.public.orders": 1}
+    api.stores.groups.partitions = {"shop.public.orders": 1}
     await operator.reconcile(KafkaConnector("shop", SHOP, state="stopped"))
     await api.until("STOPPED")
     entry = {"partition": {"kafka_topic": "shop.public.orders", "kafka_partition": 0}, "offset": {"kafka_offset": 7}}

@@ -84,7 +84,7 @@ async def test_a_connector_that_nobody_wants_can_be_deleted(api: Api) -> None:
 async def test_a_connector_that_is_created_again_finds_its_groups_offsets(api: Api) -> None:
     """A DELETE leaves the consumer group alone, as in Connect."""
     place = TopicPartition("shop.public.orders", 0)
-    api.stores.group_offsets.offsets = {"connect-shop": {place: 7}}
+    api.stores.groups.offsets = {"connect-shop": {place: 7}}
     await api.create()
     await api.call("DELETE", "/connectors/shop")
     await api.until("none")

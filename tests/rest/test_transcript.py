@@ -98,7 +98,7 @@ def _recorded() -> list[dict[str, Any]]:
 async def test_recorded_requests_get_the_recorded_answers() -> None:
     """Status, body, Location and Allow of every recorded request, but for the named differences."""
     stores = MemoryStores()
-    stores.group_offsets.partitions = {"snk-in": 1}
+    stores.groups.partitions = {"snk-in": 1}
     plugins, tasks = Plugins([FileStreamSinkConnector()]), StandInTasks()
     loggers = Loggers(lambda: datetime.now(UTC), _connects_loggers())
     worker = Worker(WorkerConfig(WORKER), stores, plugins, tasks, ("127.0.0.1", 18185), loggers=loggers)
@@ -121,7 +121,7 @@ def _progress(worker: Worker, stores: MemoryStores, request: int) -> None:
     connector, topics, offset = PROGRESS.get(request, ("", (), 0))
     for topic in topics:
         worker.statuses.put_topic(TopicStatus(topic, connector, 0, 0))
-        stores.group_offsets.offsets[f"connect-{connector}"] = {TopicPartition(topic, 0): offset}
+        stores.groups.offsets[f"connect-{connector}"] = {TopicPartition(topic, 0): offset}
 
 
 def _connects_loggers() -> logging.Manager:

@@ -23,7 +23,6 @@ from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import passes, translated
-from headrace_connectors.kafka.settings import connection_arguments
 
 TOPIC = "errors.deadletterqueue.topic.name"
 REPLICATION = "errors.deadletterqueue.topic.replication.factor"
@@ -47,14 +46,22 @@ class KafkaDeadLetterQueue:
     """``headrace.ports.DeadLetterQueue`` over one idempotent producer, which lives on the consumer thread."""
 
     def __init__(
-        self, connector: str, task: int, config: Mapping[str, str], producer: Mapping[str, Any], loop: ConsumerLoop
+        self,
+        connector: str,
+        task: int,
+        config: Mapping[str, str],
+        producer: Mapping[str, Any],
+        admin: Mapping[str, Any],
+        loop: ConsumerLoop,
     ) -> None:
+        """``producer`` and ``admin`` are aiokafka's arguments for its two clients."""
         self._connector = connector
         self._task = task
         self._topic = config[TOPIC]
         self._replication = int(config.get(REPLICATION, "3"))
         self._with_context = config.get(CONTEXT_HEADERS, "false").lower() == "true"
         self._arguments = producer
+        self._admin = admin
         self._loop = loop
         self._producer: AIOKafkaProducer | None = None
 
@@ -82,7 +89,7 @@ class KafkaDeadLetterQueue:
         await self._loop.call(self._close())
 
     async def _start(self) -> None:
-        await _create_topic(self._arguments, self._topic, self._replication)
+        await _create_topic(self._admin, self._topic, self._replication)
         self._producer = AIOKafkaProducer(**self._arguments, value_serializer=_serialized)
         try:
             await self._producer.start()
@@ -139,7 +146,7 @@ def _size(letter: Mapping[str, Any]) -> int:
 
 async def _create_topic(arguments: Mapping[str, Any], topic: str, replication: int) -> None:
     """Create ``topic`` with one partition unless it exists."""
-    admin = AIOKafkaAdminClient(**connection_arguments(arguments))
+    admin = AIOKafkaAdminClient(**arguments)
     try:
         await admin.start()
         if topic in await admin.list_topics():

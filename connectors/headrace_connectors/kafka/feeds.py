@@ -11,7 +11,13 @@ from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.dead_letter_queue import TOPIC, KafkaDeadLetterQueue
 from headrace_connectors.kafka.dead_letters import read_topic
 from headrace_connectors.kafka.feed import KafkaFeed
-from headrace_connectors.kafka.settings import connection_arguments, consumer_settings, producer_arguments
+from headrace_connectors.kafka.settings import (
+    admin_arguments,
+    connection_arguments,
+    consumer_settings,
+    group_arguments,
+    producer_arguments,
+)
 from headrace_connectors.kafka.topic_policies import CompactedTopics
 
 
@@ -31,6 +37,7 @@ class KafkaFeeds:
     def check(self, connector: str, config: Mapping[str, str]) -> None:
         """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
         consumer_settings(self._properties, connector, 0, config)
+        group_arguments(self._properties, connector, config)
         if config.get(TOPIC):
             producer_arguments(self._properties, connector, 0, config)
 
@@ -53,8 +60,9 @@ class KafkaFeeds:
         """The task's dead letter queue, ready to write; None without one. Raises ConfigError, Retriable or Fatal."""
         if not config.get(TOPIC):
             return None
-        arguments = producer_arguments(self._properties, connector, task, config)
-        queue = KafkaDeadLetterQueue(connector, task, config, arguments, self._consumers)
+        producer = producer_arguments(self._properties, connector, task, config)
+        admin = admin_arguments(self._properties, config, f"connector-dlq-adminclient-{connector}-{task}")
+        queue = KafkaDeadLetterQueue(connector, task, config, producer, admin, self._consumers)
         await queue.start()
         return queue
 

@@ -2,8 +2,9 @@
 
 A connector's clients get, later winning: the defaults below (measured, see ``docs/why.md``), the worker's own
 connection properties (``bootstrap.servers``, ``security.protocol``, ``sasl.*``, ``ssl.*``), the worker's ``consumer.*``
-and the connector's ``consumer.override.*`` (``producer.*`` and ``producer.override.*`` for the dead letter queue). A
-property that cannot be honoured is refused with the reason instead of being dropped in silence.
+and the connector's ``consumer.override.*`` (``producer.*`` and ``producer.override.*`` for the dead letter queue,
+``admin.*`` and ``admin.override.*`` for making its topic and for the offsets of the connector's group). A property that
+cannot be honoured is refused with the reason instead of being dropped in silence.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ log = logging.getLogger(__name__)
 Properties = Mapping[str, str]
 Argument = tuple[str, Callable[[str], Any]]
 
-_CONNECTION_PREFIXES = ("bootstrap.servers", "security.protocol", "sasl.", "ssl.")
+_BROKERS = "bootstrap.servers"
+_CONNECTION_PREFIXES = (_BROKERS, "security.protocol", "sasl.", "ssl.")
 _LEADING_FLAGS = re.compile(r"\A(?:\(\?[a-zA-Z]+\))+")
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 
@@ -154,9 +156,27 @@ def producer_arguments(worker: Properties, connector: str, task: int, config: Pr
     return {**_translate(properties, PRODUCER), "acks": "all", "enable_idempotence": True}
 
 
+def admin_arguments(worker: Properties, config: Properties, client_id: str) -> dict[str, Any]:
+    """aiokafka's arguments for an admin client of a connector. Raises ConfigError that names the property."""
+    return _translate({"client.id": client_id, **_layered(worker, "admin.", config, "admin.override.")}, CLIENT)
+
+
+def group_arguments(worker: Properties, connector: str, config: Properties) -> dict[str, Any]:
+    """The same for asking about the connector's group, which is where its consumers read. Raises ConfigError.
+
+    Kafka Connect asks the worker's brokers unless ``admin.override.bootstrap.servers`` names others. A connector whose
+    consumers alone have other brokers would be answered from, and altered in, the wrong cluster: theirs are asked here.
+    """
+    admin = {**_under("admin.", worker), **_under("admin.override.", config)}
+    consumer = _layered(worker, "consumer.", config, "consumer.override.")
+    elsewhere = _BROKERS not in admin and consumer.get(_BROKERS) != worker.get(_BROKERS)
+    own = _connection(consumer if elsewhere else worker)
+    return _translate({"client.id": f"connector-worker-adminclient-{connector}", **own, **admin}, CLIENT)
+
+
 def client_arguments(properties: Properties) -> dict[str, Any]:
     """The connection part alone, from plain client properties: for admin calls. Raises ConfigError."""
-    return _translate({key: value for key, value in properties.items() if _is_connection(key)}, CLIENT)
+    return _translate(_connection(properties), CLIENT)
 
 
 def connection_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,12 +207,11 @@ def topic_pattern(config: Properties) -> str:
 
 
 def _layered(worker: Properties, prefix: str, config: Properties, override: str) -> dict[str, str]:
-    own = {key: value for key, value in worker.items() if _is_connection(key)}
-    return {**own, **_under(prefix, worker), **_under(override, config)}
+    return {**_connection(worker), **_under(prefix, worker), **_under(override, config)}
 
 
-def _is_connection(key: str) -> bool:
-    return key.startswith(_CONNECTION_PREFIXES)
+def _connection(properties: Properties) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key.startswith(_CONNECTION_PREFIXES)}
 
 
 def _under(prefix: str, properties: Properties) -> dict[str, str]:

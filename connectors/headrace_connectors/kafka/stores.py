@@ -17,7 +17,7 @@ from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 from headrace_connectors.kafka.led_log import KafkaLedLog
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
-from headrace_connectors.kafka.settings import client_arguments
+from headrace_connectors.kafka.settings import client_arguments, group_arguments
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember
 from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 from headrace_connectors.memory.stores import MemoryLog
@@ -61,6 +61,7 @@ class KafkaStores:
     """``headrace.ports.Stores`` on the topics that the worker's ``properties``, defaults included, name."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = properties
         self._arguments = client_arguments(properties)
         self._group = properties["group.id"]
         self._config_topic = properties[f"{_CONFIG}.topic"]
@@ -68,7 +69,6 @@ class KafkaStores:
         self.configs = KafkaLedLog(_log_topic(properties, _CONFIG, partitions=1), self._arguments, self._group)
         status_partitions = int(properties[f"{_STATUS}.partitions"])
         self.statuses = KafkaLog(_log_topic(properties, _STATUS, status_partitions), self._arguments)
-        self.group_offsets = KafkaGroupOffsets(self._arguments)
         self.topic_offsets = KafkaTopicOffsets(self._arguments)
 
     async def start(self) -> None:
@@ -78,6 +78,10 @@ class KafkaStores:
     def member(self, worker: str) -> WorkerMember:
         """A member of the group ``group.id``, made of consumers of the config topic."""
         return KafkaWorkerMember(worker, self._group, self._config_topic, self._arguments, self._timeouts)
+
+    def group_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaGroupOffsets:
+        """Asked as ``admin.*`` and ``admin.override.*`` say."""
+        return KafkaGroupOffsets(group_arguments(self._properties, connector, config))
 
     async def cluster_id(self) -> str | None:
         """The id that ``GET /`` shows, None if it cannot be had just now."""
@@ -93,10 +97,10 @@ class StandaloneStores:
     """Standalone mode: configurations and statuses in memory, consumer groups in Kafka as always."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = properties
         self._arguments = client_arguments(properties)
         self.configs = MemoryLog()
         self.statuses = MemoryLog()
-        self.group_offsets = KafkaGroupOffsets(self._arguments)
         self.topic_offsets = KafkaTopicOffsets(self._arguments)
 
     async def start(self) -> None:
@@ -106,6 +110,10 @@ class StandaloneStores:
     def member(self, worker: str) -> WorkerMember:
         """A group of one."""
         return MemoryMember(MemoryGroup(), worker)
+
+    def group_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaGroupOffsets:
+        """Asked as ``admin.*`` and ``admin.override.*`` say."""
+        return KafkaGroupOffsets(group_arguments(self._properties, connector, config))
 
     async def cluster_id(self) -> str | None:
         """The id that ``GET /`` shows."""

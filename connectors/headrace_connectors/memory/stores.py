@@ -130,13 +130,17 @@ class MemoryStores:
     def __init__(self, properties: Mapping[str, str] | None = None, shared: MemoryStores | None = None) -> None:
         self.configs: MemoryLog = MemoryLog(shared.configs if shared else None)
         self.statuses: MemoryLog = MemoryLog(shared.statuses if shared else None)
-        self.group_offsets: MemoryGroupOffsets = shared.group_offsets if shared else MemoryGroupOffsets()
+        self.groups: MemoryGroupOffsets = shared.groups if shared else MemoryGroupOffsets()
         self.topic_offsets: MemoryTopicOffsets = shared.topic_offsets if shared else MemoryTopicOffsets()
         self.group: MemoryGroup = shared.group if shared else MemoryGroup()
 
     def member(self, worker: str) -> MemoryMember:
         """A membership in the one group of these stores."""
         return MemoryMember(self.group, worker)
+
+    def group_offsets(self, connector: str, config: Mapping[str, str]) -> MemoryGroupOffsets:
+        """The same for every connector."""
+        return self.groups
 
     async def start(self) -> None:
         """Nothing to connect to."""

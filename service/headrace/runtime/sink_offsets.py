@@ -51,9 +51,10 @@ class SinkOffsets:
 
     async def committed(self, name: str) -> Mapping[TopicPartition, int]:
         """The committed offsets of the connector's group. Raises RestError 404 and 500."""
-        group = self._group(name, self._config(name))
+        config = self._config(name)
+        group = self._group(name, config)
         try:
-            return await self._worker.stores.group_offsets.committed(group)
+            return await self._worker.stores.group_offsets(name, config).committed(group)
         except HeadraceError as error:
             log.error("The offsets of %s cannot be had: %s", group, summary(error))
             raise RestError(f"Failed to retrieve consumer group offsets for sink connector {name}", 500) from error
@@ -67,14 +68,15 @@ class SinkOffsets:
         if any(offset is not None and offset < 0 for offset in offsets.values()):
             raise RestError(f"Failed to modify offsets for sink connector {name}", 500)
         await self._check_histories(name, config, offsets)
-        group = self._group(name, config)
-        await _done(self._worker.stores.group_offsets.alter(group, offsets), name, "alter")
+        groups = self._worker.stores.group_offsets(name, config)
+        await _done(groups.alter(self._group(name, config), offsets), name, "alter")
 
     async def reset(self, name: str) -> None:
         """Remove all offsets of the connector's group; none is success. Raises RestError 400, 404 and 500."""
         config = self._stopped(name)
         await self._check_histories(name, config, dict.fromkeys(await self.committed(name)))
-        await _done(self._worker.stores.group_offsets.reset(self._group(name, config)), name, "reset")
+        groups = self._worker.stores.group_offsets(name, config)
+        await _done(groups.reset(self._group(name, config)), name, "reset")
 
     def _config(self, name: str) -> dict[str, str]:
         config = self._worker.configs.state.connector_config(name)

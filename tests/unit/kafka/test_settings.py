@@ -6,7 +6,13 @@ import ssl
 import pytest
 
 from headrace.core.errors import ConfigError
-from headrace_connectors.kafka.settings import consumer_settings, producer_arguments, topic_pattern
+from headrace_connectors.kafka.settings import (
+    admin_arguments,
+    consumer_settings,
+    group_arguments,
+    producer_arguments,
+    topic_pattern,
+)
 
 WORKER = {"bootstrap.servers": "broker:9092"}
 TOPICS = {"topics": "a.b"}
@@ -73,8 +79,8 @@ def test_tls_without_host_name_check() -> None:
 
 def test_passwords_of_a_login_module() -> None:
     """Quoted, escaped and bare values are read; no message ever shows them."""
-    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="a\\"; b=c";'
-    arguments = producer_arguments({**WORKER, "sasl.jaas.config": jaas}, "shop", 0, {})
+    login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="a\\"; b=c";'
+    arguments = producer_arguments({**WORKER, "sasl.jaas.config": login}, "shop", 0, {})
     assert arguments["sasl_plain_username"] == "u"
     assert arguments["sasl_plain_password"] == 'a"; b=c'
 
@@ -84,6 +90,54 @@ def test_dead_letters_are_always_durable() -> None:
     assert producer_arguments(WORKER, "shop", 0, {})["acks"] == "all"
     with pytest.raises(ConfigError, match="acknowledged by all replicas"):
         producer_arguments(WORKER, "shop", 0, {"producer.override.acks": "0"})
+
+
+def jaas(user: str) -> str:
+    """A login of ``user``."""
+    return f'org.apache.kafka.common.security.plain.PlainLoginModule required username="{user}" password="p";'
+
+
+def test_later_layers_of_an_admin_client_win() -> None:
+    """``admin.override.*`` over the worker's ``admin.*`` over its own; unknown names are refused."""
+    worker = {**WORKER, "sasl.jaas.config": jaas("worker"), "producer.sasl.jaas.config": jaas("producer")}
+    assert admin_arguments(worker, {}, "a")["sasl_plain_username"] == "worker"
+    worker["admin.sasl.jaas.config"] = jaas("admin")
+    assert admin_arguments(worker, {}, "a")["sasl_plain_username"] == "admin"
+    override = {"admin.override.sasl.jaas.config": jaas("override")}
+    assert admin_arguments(worker, override, "a")["sasl_plain_username"] == "override"
+    assert admin_arguments(worker, override, "a")["client_id"] == "a"
+    with pytest.raises(ConfigError, match=r"did you mean request\.timeout\.ms"):
+        admin_arguments(WORKER, {"admin.override.request.timeout": "5"}, "a")
+
+
+@pytest.mark.parametrize(
+    ("worker", "config", "brokers", "user"),
+    [
+        ({}, {}, "broker:9092", "worker"),
+        ({"consumer.sasl.jaas.config": jaas("consumer")}, {}, "broker:9092", "worker"),
+        ({}, {"consumer.override.bootstrap.servers": "far:1"}, "far:1", "worker"),
+        ({"consumer.bootstrap.servers": "far:1", "consumer.sasl.jaas.config": jaas("far")}, {}, "far:1", "far"),
+        (
+            {"admin.bootstrap.servers": "near:1"},
+            {"consumer.override.bootstrap.servers": "far:1", "consumer.override.sasl.jaas.config": jaas("far")},
+            "near:1",
+            "worker",
+        ),
+        ({"consumer.bootstrap.servers": "far:1"}, {"admin.override.bootstrap.servers": "b:2"}, "b:2", "worker"),
+        (
+            {"consumer.bootstrap.servers": "far:1"},
+            {"admin.override.sasl.jaas.config": jaas("admin")},
+            "far:1",
+            "admin",
+        ),
+    ],
+)
+def test_a_group_is_asked_for_where_its_consumers_read(
+    worker: dict[str, str], config: dict[str, str], brokers: str, user: str
+) -> None:
+    """Unless an admin property names brokers, which then count as in Connect."""
+    arguments = group_arguments({**WORKER, "sasl.jaas.config": jaas("worker"), **worker}, "shop", config)
+    assert (arguments["bootstrap_servers"], arguments["sasl_plain_username"]) == (brokers, user)
 
 
 def test_a_pattern_matches_whole_names() -> None:
