@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from fastapi import FastAPI
@@ -17,6 +19,7 @@ from headrace.runtime.metrics import Metrics
 from headrace.runtime.plugins import LakehouseSinkConnector, Plugins
 from headrace.runtime.sink_offsets import HeldOffsets, nothing_held
 from headrace.runtime.worker import Worker
+from headrace.runtime.worker_stage import utc_now
 from headrace_connectors.memory.stores import MemoryStores
 
 WORKER = {
@@ -38,6 +41,7 @@ class Api:
         held: HeldOffsets = nothing_held,
         host: str = "worker",
         port: int = 8083,
+        now: Callable[[], datetime] = utc_now,
         **properties: str,
     ) -> None:
         self.stores = stores or MemoryStores()
@@ -45,7 +49,7 @@ class Api:
         config = WorkerConfig({**WORKER, **properties})
         plugins = Plugins([LakehouseSinkConnector()])
         self.metrics = Metrics()
-        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics)
+        self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics, now)
         self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id)
         self.herder = Herder(self.worker, held=held)
         self.app: FastAPI = create_app(self.worker, self.herder, self.metrics.exposition)

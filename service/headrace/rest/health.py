@@ -11,7 +11,7 @@ from headrace.rest.route import negotiate
 from headrace.runtime.worker import Worker
 
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
-_STARTING = "Worker is still starting up."
+_UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
 
 Exposition = Callable[[], tuple[bytes, str]]
 """Gives the metrics as text, and its content type."""
@@ -20,8 +20,9 @@ Exposition = Callable[[], tuple[bytes, str]]
 def router(worker: Worker, metrics: Exposition) -> APIRouter:
     """The routes of ``/health`` and ``/metrics``.
 
-    Failed connectors do not make a worker unhealthy. Nothing blocks the event loop that answers here, so a probe that
-    times out is what tells a stuck worker.
+    Failed connectors do not make a worker unhealthy, nor do brokers that are gone: a restart would not help. One change
+    of a configuration that takes longer than Connect's check would wait does, as all others wait behind it; so does an
+    event loop that is blocked, since nobody answers then.
     """
     routes = APIRouter()
 
@@ -29,7 +30,9 @@ def router(worker: Worker, metrics: Exposition) -> APIRouter:
     async def health(request: Request) -> Response:
         await negotiate(request)
         if not worker.ready:
-            return _answer(503, "starting", f"{_STARTING} {worker.stage.sentence()}")
+            return _answer(503, "stopping" if worker.stopping else "starting", worker.not_ready())
+        if (stage := worker.stuck()) is not None:
+            return _answer(500, "unhealthy", f"{_UNHEALTHY} {stage.sentence()}")
         return _answer(200, "healthy", _HEALTHY)
 
     @routes.get("/metrics")

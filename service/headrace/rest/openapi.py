@@ -131,7 +131,7 @@ OPERATIONS: Mapping[str, Operation] = {
         "Is the worker ready? Failed connectors do not matter here",
         {
             status: (text, _object({"status": _TEXT, "message": _TEXT}))
-            for status, text in ((200, "Ready"), (503, "Starting"))
+            for status, text in ((200, "Ready"), (500, "Stuck"), (503, "Starting or stopping"))
         },
     ),
     "get /metrics": Operation("Metrics for Prometheus", {200: ("Text exposition", {})}),

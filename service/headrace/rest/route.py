@@ -20,7 +20,7 @@ _JSON = "application/json"
 
 
 class ConnectRoute(APIRoute):
-    """A route that asks for JSON both ways, answers 503 until the worker is up, and 500 when it takes too long."""
+    """A route that asks for JSON both ways, answers 503 while the worker is not up, and 500 when it takes too long."""
 
     def get_route_handler(self) -> Handler:
         """Wrap the resource's own handler."""
@@ -30,7 +30,7 @@ class ConnectRoute(APIRoute):
             await negotiate(request)
             worker: Worker = request.app.state.worker
             if not worker.ready:
-                raise RestError(f"Worker is still starting up. {worker.stage.sentence()}", 503)
+                raise RestError(worker.not_ready(), 503)
             return await _in_time(_answered(handler, request, worker), worker)
 
         return handle
@@ -55,7 +55,8 @@ async def _in_time(answer: Coroutine[Any, Any, Response], worker: Worker) -> Res
         async with asyncio.timeout(_seconds(worker)):
             return await answer
     except TimeoutError as error:
-        raise RestError("Request timed out", 500) from error
+        stage = worker.configs.change
+        raise RestError(f"Request timed out. {stage.sentence()}" if stage else "Request timed out", 500) from error
 
 
 async def negotiate(request: Request) -> None:

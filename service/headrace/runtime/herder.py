@@ -113,7 +113,7 @@ class Herder:
 
     async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
         """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
-        async with self._changing():
+        async with self._changing(_writing_config(name)):
             given = _named(name, config)
             plugin, properties = self._validator.checked(given)
             self._addressable(name)
@@ -124,7 +124,7 @@ class Herder:
 
     async def put_config(self, name: str, config: Properties) -> tuple[bool, ConnectorInfo]:
         """Create or replace the configuration; tells whether it is new. Raises RestError 400."""
-        async with self._changing():
+        async with self._changing(_writing_config(name)):
             given = _named(name, config)
             plugin, properties = self._validator.checked(given)
             created = name not in self.connectors()
@@ -136,7 +136,7 @@ class Herder:
 
     async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
         """Change some keys, remove those that are null (KIP-477). Raises RestError 400 and 404."""
-        async with self._changing():
+        async with self._changing(_writing_config(name)):
             merged: dict[str, str | None] = {**self.config(name), **patch}
             given = {key: value for key, value in merged.items() if value is not None}
             plugin, properties = self._validator.checked(given)
@@ -146,13 +146,13 @@ class Herder:
 
     async def delete(self, name: str) -> None:
         """Remove the connector; its group's offsets stay. Raises RestError 404."""
-        async with self._changing():
+        async with self._changing(f"removing the config for connector {name} from the config topic"):
             self.config(name)
             await self._written(self._configs.remove_connector(name), "connector configuration")
 
     async def set_target_state(self, name: str, target: TargetState) -> None:
         """Pause, resume or stop. Raises RestError 404."""
-        async with self._changing():
+        async with self._changing(f"writing a target state for connector {name} to the config topic"):
             if name not in self.connectors():
                 raise RestError(f"Unknown connector {name}", 404)
             if target is not self._configs.state.target_state(name):
@@ -254,9 +254,9 @@ class Herder:
             )
 
     @asynccontextmanager
-    async def _changing(self) -> AsyncIterator[None]:
+    async def _changing(self, what: str) -> AsyncIterator[None]:
         """One request after the other on the worker that leads: what is checked inside holds until it is written."""
-        async with self._configs.changing:
+        async with self._configs.changing(what):
             self._cluster.led()
             yield
 
@@ -280,6 +280,10 @@ def _restarting(info: ConnectorStateInfo, request: RestartRequest) -> ConnectorS
     connector = shown(info.connector, taken=request.takes(info.connector.state))
     tasks = [(number, shown(task, taken=request.takes_task(task.state))) for number, task in info.tasks]
     return replace(info, connector=connector, tasks=tasks)
+
+
+def _writing_config(name: str) -> str:
+    return f"writing a config for connector {name} to the config topic"
 
 
 def _named(name: str, config: Properties) -> dict[str, str | None]:

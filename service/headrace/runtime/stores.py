@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import datetime
 
 from headrace.core import config_state, status
 from headrace.core.config_state import ClusterConfigState, RestartRequest
@@ -18,6 +20,7 @@ from headrace.core.lifecycle import State, TargetState
 from headrace.core.notes import with_note
 from headrace.core.status import Status, StatusState, TopicStatus
 from headrace.ports import CompactedLog, LedLog, LogRecord
+from headrace.runtime.worker_stage import WorkerStage, utc_now
 
 log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
@@ -27,14 +30,16 @@ _AT_FIRST = TargetState.STARTED
 class ConfigStore:
     """Connector configurations, target states and task configurations (Kafka Connect's ``ConfigBackingStore``)."""
 
-    def __init__(self, log: LedLog) -> None:
+    def __init__(self, log: LedLog, now: Callable[[], datetime] = utc_now) -> None:
         self._log = log
+        self._now = now
         self._changed: Callable[[str], None] | None = None
         self._level_asked: Callable[[str, str], None] = _nobody
         self._restart_asked: Callable[[str, RestartRequest], None] = _nobody
         self.state = ClusterConfigState()
-        self.changing = asyncio.Lock()
-        """Who writes what follows from ``state`` holds it from the look to the end of the write."""
+        self.change: WorkerStage | None = None
+        """The change in hand."""
+        self._turn = asyncio.Lock()
 
     async def start(
         self,
@@ -51,6 +56,16 @@ class ConfigStore:
         self._changed = changed
         self._level_asked = level_asked or _nobody
         self._restart_asked = restart_asked or _nobody
+
+    @asynccontextmanager
+    async def changing(self, what: str) -> AsyncIterator[None]:
+        """Make one change at a time: what follows from ``state`` in the block still holds when it is written."""
+        async with self._turn:
+            self.change = WorkerStage(what, self._now())
+            try:
+                yield
+            finally:
+                self.change = None
 
     async def lead(self) -> None:
         """Shut out whoever wrote before. Raises Retriable, ConfigError or Fatal."""

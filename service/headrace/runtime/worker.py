@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from headrace import __version__
@@ -30,24 +29,14 @@ from headrace.runtime.retry import retrying
 from headrace.runtime.stores import ConfigStore, StatusStore
 from headrace.runtime.trace import summary
 from headrace.runtime.worker_connector import ConnectorContext, WorkerConnector
+from headrace.runtime.worker_stage import WorkerStage, utc_now
 from headrace.runtime.worker_task import Supervision, TaskFactory
 
 log = logging.getLogger(__name__)
 _STORE_BACKOFF_SECONDS = 5.0
 _STOPPING = "stopping"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStage:
-    """What the worker is busy with and since when; part of the answers to requests that time out."""
-
-    name: str
-    began: datetime
-
-    def sentence(self) -> str:
-        """Connect's sentence about the stage (KIP-1017)."""
-        began = self.began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return f"The worker is currently {self.name}, which began at {began}."
+_STUCK = timedelta(seconds=10)
+"""For so long Connect's check of its health waits for its turn."""
 
 
 class Worker:
@@ -61,14 +50,14 @@ class Worker:
         task_factory: TaskFactory,
         advertised: tuple[str, int],
         states: StateObserver = NO_STATE_OBSERVER,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         loggers: Loggers | None = None,
     ) -> None:
         self.config = config
         self.plugins = plugins
         self.advertised = advertised
         self.stores = stores
-        self.configs = ConfigStore(stores.configs)
+        self.configs = ConfigStore(stores.configs, now)
         self.statuses = StatusStore(stores.statuses)
         self.cluster = Cluster(self.worker_id, stores.member(self.worker_id), self.configs)
         self.defaults = worker_defaults(config)
@@ -97,6 +86,11 @@ class Worker:
         """``host:port`` as clients reach this worker, fit for a URL: pods may have IPv6 addresses."""
         host, port = self.advertised
         return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it has been asked to stop."""
+        return self.stage.name == _STOPPING
 
     async def start(self) -> None:
         """Read the stores and start the connectors; waits for brokers that are down. Raises ConfigError."""
@@ -127,6 +121,16 @@ class Worker:
         except HeadraceError as error:
             log.warning("The config topic is not read to its end: %s", summary(error))
 
+    def not_ready(self) -> str:
+        """Why requests are not answered yet, or no more."""
+        busy = _STOPPING if self.stopping else "still starting up"
+        return f"Worker is {busy}. {self.stage.sentence()}"
+
+    def stuck(self) -> WorkerStage | None:
+        """What has kept requests that change something waiting for too long, if anything has."""
+        change = self.configs.change
+        return change if change is not None and self.now() - change.began > _STUCK else None
+
     def connector(self, name: str) -> WorkerConnector | None:
         """What runs of the connector here."""
         return self._connectors.get(name)
@@ -147,11 +151,11 @@ class Worker:
             self._changed(name)
 
     def _restart_asked(self, name: str, request: RestartRequest) -> None:
-        if (connector := self._connectors.get(name)) is not None and self.stage.name != _STOPPING:
+        if (connector := self._connectors.get(name)) is not None and not self.stopping:
             connector.restart_asked(request)
 
     def _changed(self, name: str) -> None:
-        if self.stage.name == _STOPPING:
+        if self.stopping:
             return
         self._connectors = {other: connector for other, connector in self._connectors.items() if not connector.gone}
         if name in self._connectors:

@@ -151,7 +151,7 @@ class WorkerConnector:
     ) -> None:
         """Have the tasks that follow from ``config`` and ``target``; the next round has them if those have changed."""
         configs = self._context.configs
-        async with configs.changing:
+        async with configs.changing(f"writing task configs for connector {self.name} to the config topic"):
             if (configs.state.connector_config(self.name), configs.state.target_state(self.name)) != (config, target):
                 return
             if tasks != configs.state.task_configs(self.name):

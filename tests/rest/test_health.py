@@ -1,0 +1,107 @@
+"""What probes are told of a worker that starts, works, is stuck or stops, and clients that have waited for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from fix_asyncio import eventually
+from rest.worker_api import SHOP, Api
+
+from headrace.ports import LogRecord, TopicPartition
+from headrace_connectors.memory.stores import MemoryGroupOffsets, MemoryLog, MemoryStores
+
+pytestmark = pytest.mark.anyio
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WRITING = "writing a config for connector shop to the config topic, which began at 2026-01-01T00:00:00.000Z."
+
+
+class HeldLog(MemoryLog):
+    """Takes nothing before it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let = asyncio.Event()
+
+    async def append(self, records: Sequence[LogRecord]) -> None:
+        """As the log does it."""
+        await self.let.wait()
+        await super().append(records)
+
+
+@pytest.fixture
+async def held() -> AsyncIterator[tuple[Api, HeldLog]]:
+    """A worker that has begun to create a connector, which its log does not take."""
+    stores = MemoryStores()
+    stores.configs = log = HeldLog()
+    api = Api(stores, now=lambda: NOW, **{"rest.request.timeout.ms": "50"})
+    await api.worker.start()
+    creation = asyncio.create_task(api.herder.create("shop", SHOP, None))
+    await eventually(lambda: api.worker.configs.change is not None)
+    yield api, log
+    log.let.set()
+    await creation
+    await api.worker.stop()
+
+
+async def test_a_worker_says_whether_it_starts_works_or_stops() -> None:
+    """Each with its status, in Connect's words; stopping is ours, as Connect's server is gone by then."""
+    api = Api(now=lambda: NOW)
+    began = "which began at 2026-01-01T00:00:00.000Z."
+    starting = f"Worker is still starting up. The worker is currently starting, {began}"
+    assert await _health(api) == (503, "starting", starting)
+    await api.worker.start()
+    assert await _health(api) == (200, "healthy", "Worker has completed startup and is ready to handle requests.")
+    await api.worker.stop()
+    assert await _health(api) == (503, "stopping", f"Worker is stopping. The worker is currently stopping, {began}")
+    assert (await api.call("GET", "/connectors")).json()["message"].startswith("Worker is stopping.")
+
+
+async def test_a_worker_whose_requests_wait_for_too_long_is_unhealthy(held: tuple[Api, HeldLog]) -> None:
+    """Longer than Connect's check waits for its turn; until then, and again once the change is made, it is healthy."""
+    api, log = held
+    api.worker.now = lambda: NOW + timedelta(seconds=9)
+    assert (await _health(api))[:2] == (200, "healthy")
+    api.worker.now = lambda: NOW + timedelta(seconds=11)
+    text = "Worker was unable to handle this request and may be unable to handle other requests."
+    assert await _health(api) == (500, "unhealthy", f"{text} The worker is currently {WRITING}")
+    log.let.set()
+    await api.until("RUNNING", "RUNNING")
+    assert (await _health(api))[:2] == (200, "healthy")
+
+
+async def test_a_request_that_waits_for_too_long_is_told_for_what(held: tuple[Api, HeldLog]) -> None:
+    """A change waits for the one before it; what reads does not."""
+    api, _ = held
+    answer = await api.call("PUT", "/connectors/other/pause")
+    assert (answer.status, answer.json()["message"]) == (500, f"Request timed out. The worker is currently {WRITING}")
+    assert (await api.call("GET", "/connectors")).json() == []
+
+
+async def test_a_question_that_brokers_do_not_answer_times_out() -> None:
+    """Nobody knows why then."""
+    api = Api(**{"rest.request.timeout.ms": "50"})
+    await api.worker.start()
+    await api.create()
+    api.stores.group_offsets = Unanswered()
+    answer = await api.call("GET", "/connectors/shop/offsets")
+    assert (answer.status, answer.json()["message"]) == (500, "Request timed out")
+    await api.worker.stop()
+
+
+class Unanswered(MemoryGroupOffsets):
+    """Offsets of groups whose coordinator is silent."""
+
+    async def committed(self, *args: object, **kwargs: object) -> Mapping[TopicPartition, int]:
+        """Never returns."""
+        await asyncio.Event().wait()
+        return {}
+
+
+async def _health(api: Api) -> tuple[int, str, str]:
+    answer = await api.call("GET", "/health")
+    body = json.loads(answer.body)
+    return answer.status, body["status"], body["message"]
