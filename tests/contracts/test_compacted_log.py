@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from contracts.compacted_log_suite import CompactedLogSuite, Open
 from rest import connect_topics
 
@@ -94,6 +96,22 @@ class TestKafkaStores:
         stores = KafkaStores(properties)
         with pytest.raises(ConfigError, match=r"'config\.storage\.topic' property is required to have a single"):
             await stores.configs.start(lambda key, value: None)
+
+    async def test_settings_of_a_topic_are_those_it_is_created_with(
+        self, stack_kafka: Kafka, unique: Callable[[str], str]
+    ) -> None:
+        """As Connect's config.storage.<setting> does."""
+        properties = _properties(stack_kafka.bootstrap_servers, unique("stores"))
+        stores = KafkaStores({**properties, "status.storage.min.compaction.lag.ms": "77"})
+        await stores.statuses.start(lambda *_: None)
+        await stores.statuses.close()
+        topic = ConfigResource(ConfigResourceType.TOPIC, properties["status.storage.topic"])
+        admin = AIOKafkaAdminClient(bootstrap_servers=stack_kafka.bootstrap_servers)
+        await admin.start()
+        [described] = await admin.describe_configs([topic])
+        await admin.close()
+        settings = {entry[0]: entry[1] for resource in described.resources for entry in resource[4]}
+        assert (settings["min.compaction.lag.ms"], settings["cleanup.policy"]) == ("77", "compact")
 
     async def test_no_broker_is_a_passing_error(self) -> None:
         """The worker waits for brokers that are down."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -34,7 +34,7 @@ Applied = Callable[[str, bytes | None], None]
 
 @dataclass(frozen=True, slots=True)
 class LogTopic:
-    """A storage topic; ``partitions`` and ``replication`` (-1: the broker's default) count only when it is made.
+    """A storage topic. When it is made, ``partitions``, ``replication`` (-1: the broker's default), ``settings`` count.
 
     ``option`` names the worker's setting, for messages.
     """
@@ -43,6 +43,7 @@ class LogTopic:
     option: str
     partitions: int
     replication: int
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class KafkaLog:
@@ -170,7 +171,8 @@ async def ensure_topic(topic: LogTopic, arguments: Mapping[str, Any]) -> None:
 
 
 async def _create_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
-    wanted = NewTopic(topic.name, topic.partitions, topic.replication, topic_configs={_CLEANUP: "compact"})
+    settings = {**topic.settings, _CLEANUP: "compact"}
+    wanted = NewTopic(topic.name, topic.partitions, topic.replication, topic_configs=settings)
     response = await admin.create_topics([wanted])
     for name, code, message in response.topic_errors:  # it does not raise
         error = for_code(code)

@@ -23,6 +23,8 @@ from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 from headrace_connectors.memory.stores import MemoryLog
 
 _CONFIG, _STATUS = "config.storage", "status.storage"
+_OWN_SETTINGS = ("topic", "partitions", "replication.factor")
+"""What stands beside the topic's own settings under its prefix."""
 _TIMEOUTS = ("session.timeout.ms", "heartbeat.interval.ms", "rebalance.timeout.ms")
 
 
@@ -138,4 +140,6 @@ async def cluster_id(arguments: Mapping[str, Any]) -> str | None:
 
 def _log_topic(properties: Mapping[str, str], storage: str, partitions: int) -> LogTopic:
     option = f"{storage}.topic"
-    return LogTopic(properties[option], option, partitions, int(properties[f"{storage}.replication.factor"]))
+    under = {name.removeprefix(f"{storage}."): text for name, text in properties.items() if name.startswith(storage)}
+    settings = {name: text for name, text in under.items() if name not in _OWN_SETTINGS}
+    return LogTopic(properties[option], option, partitions, int(under["replication.factor"]), settings)

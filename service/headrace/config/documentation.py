@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from headrace.config import connector, worker_options
+from headrace.config import connector, worker_keys, worker_options
 from headrace.config.converter import CONVERTERS
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import OTHER_SINKS
@@ -35,14 +35,16 @@ def configuration() -> str:
         "suggestion; so are keys and values that belong to a later release.\n",
         "## Worker\n",
         "In `worker.properties`, or from the environment: `CONNECT_BOOTSTRAP_SERVERS` is `bootstrap.servers`. "
-        f"{_listed(worker_options.PASS_THROUGH)} go on as they are to Kafka's clients, to Spark and to converters; "
-        f"{_listed(worker_options.CLIENT_SECURITY)} hold for all of the worker's clients.\n",
+        f"{_listed(worker_keys.PASS_THROUGH)} go on as they are to Kafka's clients, to Spark and to converters; "
+        f"{_listed(worker_keys.CLIENT_SECURITY)} hold for all of the worker's clients.\n",
         *_groups(worker_options.WORKER_OPTIONS),
+        "Settings of the storage topics, for when they are created, may stand behind "
+        f"{_listed(worker_keys.CREATED_TOPICS)}, such as `config.storage.min.insync.replicas`.\n",
         "### Without effect\n",
         "Accepted with a warning, so that a file of Kafka Connect can be moved over.\n",
-        *_reasons(worker_options.WITHOUT_EFFECT),
+        *_reasons(worker_keys.WITHOUT_EFFECT),
         "### Not yet\n",
-        *_reasons(worker_options.LATER),
+        *_reasons(worker_keys.LATER),
         "## Connector\n",
         "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties go under "
         f"{_listed(connector.CLIENT_OVERRIDES)}. Reselect options may also stand under `post.processors.<name>.`.\n",

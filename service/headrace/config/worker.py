@@ -8,14 +8,15 @@ from urllib.parse import urlsplit
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.values import AbstractConfig
-from headrace.config.worker_options import (
+from headrace.config.worker_keys import (
     CLIENT_SECURITY,
-    DEFAULT_PORT,
     LATER,
     PASS_THROUGH,
     WITHOUT_EFFECT,
-    WORKER_OPTIONS,
+    of_a_created_topic,
+    without_effect,
 )
+from headrace.config.worker_options import DEFAULT_PORT, WORKER_OPTIONS
 from headrace.core.config_def import ConfigInfo, suggestion
 from headrace.core.errors import ConfigError
 
@@ -35,7 +36,7 @@ class WorkerConfig(AbstractConfig):
             raise ConfigError("The worker configuration is invalid:\n" + "\n".join(f"  {line}" for line in problems))
         super().__init__(properties, WORKER_OPTIONS.parse(properties))
         self.distributed = distributed
-        self.ignored = {name: WITHOUT_EFFECT[name] for name in properties if name in WITHOUT_EFFECT}
+        self.ignored = {name: reason for name in properties if (reason := without_effect(name)) is not None}
         self.listener()
 
     @property
@@ -77,7 +78,7 @@ class WorkerConfig(AbstractConfig):
 def _unknown(properties: Mapping[str, str]) -> list[str]:
     problems = []
     for name in properties:
-        if name in LATER:
+        if name in LATER and properties[name].strip():
             problems.append(f"{name}: not supported yet: {LATER[name]}.")
         elif not is_known(name):
             problems.append(f"{name}: unknown option. {suggestion(name, [*WORKER_OPTIONS.names(), *WITHOUT_EFFECT])}")
@@ -86,7 +87,8 @@ def _unknown(properties: Mapping[str, str]) -> list[str]:
 
 def is_known(name: str) -> bool:
     """Whether ``name`` may stand in a worker configuration."""
-    return name in WORKER_OPTIONS or name in WITHOUT_EFFECT or name in LATER or name.startswith(_FREE_PREFIXES)
+    listed = name in WORKER_OPTIONS or name in LATER or without_effect(name) is not None
+    return listed or of_a_created_topic(name) or name.startswith(_FREE_PREFIXES)
 
 
 def _invalid(properties: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The worker's options (``connect.md`` section 7), and the keys that go on as they are, do nothing or are refused."""
+"""The worker's options (``connect.md`` section 7). Its other keys are in ``worker_keys.py``."""
 
 from __future__ import annotations
 
@@ -89,6 +89,15 @@ def _only_empty(name: str, value: Any) -> None:
         )
 
 
+def _only_http(name: str, value: Any) -> None:
+    """The listener that Connect's workers name to each other: here there is one."""
+    if value not in (None, "", "http"):
+        raise InvalidValue(
+            f"Invalid value {value} for configuration {name}: the only listener is http; say with "
+            "rest.advertised.host.name and rest.advertised.port where other workers reach this one"
+        )
+
+
 _REST = group(
     "REST",
     key(
@@ -110,6 +119,14 @@ _REST = group(
         None,
         "Port that goes with rest.advertised.host.name.",
         validator=between(1, 65535),
+    ),
+    key(
+        "rest.advertised.listener",
+        Type.STRING,
+        None,
+        "Accepted for Kafka Connect's sake: http, the only listener.",
+        _LOW,
+        _only_http,
     ),
     key(
         "admin.listeners",
@@ -251,33 +268,3 @@ _SECRETS = group(
 )
 
 WORKER_OPTIONS = _IDENTITY + _STORAGE + _REST + _CONVERTERS + _LAKE + _TIMING + _TRACKING + _POLICY + _LOG + _SECRETS
-
-PASS_THROUGH = ("consumer.", "producer.", "admin.", "spark.", "key.converter.", "value.converter.", "header.converter.")
-"""Keys that go on as they are to Kafka's clients, to Spark and to converters."""
-
-CLIENT_SECURITY = ("security.", "sasl.", "ssl.")
-"""Top-level client keys: they hold for the worker's own clients, and for consumers that say nothing else."""
-
-WITHOUT_EFFECT = {
-    "plugin.path": "connectors are Python entry points",
-    "plugin.discovery": "connectors are Python entry points",
-    "offset.storage.topic": "a sink's offsets stand in its consumer group and in the table commits",
-    "offset.storage.partitions": "a sink's offsets stand in its consumer group and in the table commits",
-    "offset.storage.replication.factor": "a sink's offsets stand in its consumer group and in the table commits",
-    "offset.storage.file.filename": "a sink's offsets stand in its consumer group and in the table commits",
-    "config.storage.partitions": "the config topic always has one partition",
-    "offset.flush.interval.ms": "offsets are committed after every table commit",
-    "offset.flush.timeout.ms": "offsets are committed after every table commit",
-    "internal.topics.automatic.creation.enable": "missing storage topics are created",
-    "scheduled.rebalance.max.delay.ms": "the tasks of a worker that is gone move at once",
-    "exactly.once.source.support": "there are no source connectors here",
-    "metric.reporters": "metrics are served on /metrics",
-    "auto.include.jmx.reporter": "metrics are served on /metrics",
-}
-"""Keys of a Kafka Connect worker that mean nothing here: accepted with a warning, so that a file can be moved over."""
-
-LATER = {
-    "rest.extension.classes": "REST extensions, and with them basic authentication, come with a later release",
-    "rest.advertised.listener": "set rest.advertised.host.name and rest.advertised.port",
-}
-"""Keys that a later release brings: refused, because an operator who sets them relies on them."""

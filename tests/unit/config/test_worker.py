@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headrace.config import WorkerConfig
-from headrace.config.worker import select_known
-from headrace.config.worker_options import LATER, WITHOUT_EFFECT
+from headrace.config.worker import is_known, select_known
+from headrace.config.worker_keys import LATER, WITHOUT_EFFECT
 from headrace.core.errors import ConfigError
+from headrace.core.properties import parse_properties
 
 DISTRIBUTED = {
     "bootstrap.servers": "a:1, b:2",
@@ -15,6 +18,9 @@ DISTRIBUTED = {
     "config.storage.topic": "c",
     "status.storage.topic": "s",
 }
+
+
+CONNECTS = (Path(__file__).parents[2] / "fixtures" / "connect-worker" / "distributed-4.3.1.properties").read_text()
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -35,9 +41,18 @@ def test_standalone_needs_brokers_only() -> None:
 
 @pytest.mark.parametrize("name", LATER)
 def test_keys_of_later_releases_are_refused(name: str) -> None:
-    """Who sets them relies on them: basic authentication that is silently off would be a hole."""
-    with pytest.raises(ConfigError, match=r"later release|set rest\.advertised"):
+    """Who sets them relies on them: basic authentication that is silently off would be a hole. Empty they are off."""
+    with pytest.raises(ConfigError, match=r"later release"):
         WorkerConfig({**DISTRIBUTED, name: "x"})
+    assert WorkerConfig({**DISTRIBUTED, name: " "})
+
+
+def test_the_advertised_listener_is_http() -> None:
+    """There is no other."""
+    for accepted in ("http", " ", ""):
+        assert WorkerConfig({**DISTRIBUTED, "rest.advertised.listener": accepted})
+    with pytest.raises(ConfigError, match=r"say with rest\.advertised\.host\.name"):
+        WorkerConfig({**DISTRIBUTED, "rest.advertised.listener": "https"})
 
 
 def test_loggers_are_served_with_the_rest_or_not_at_all() -> None:
@@ -50,8 +65,22 @@ def test_loggers_are_served_with_the_rest_or_not_at_all() -> None:
 
 def test_keys_without_effect_are_named() -> None:
     """A Kafka Connect file can be moved over, and its reader is told what does nothing."""
-    config = WorkerConfig({**DISTRIBUTED, **dict.fromkeys(WITHOUT_EFFECT, "x")})
-    assert config.ignored == WITHOUT_EFFECT
+    given = {name.replace("*", "x"): reason for name, reason in WITHOUT_EFFECT.items()}
+    assert WorkerConfig({**DISTRIBUTED, **dict.fromkeys(given, "x")}).ignored == given
+
+
+def test_a_worker_file_of_kafka_connect_starts_a_worker() -> None:
+    """With every key that Connect defines at its default; those without a default are known as well."""
+    assert WorkerConfig(parse_properties(CONNECTS)).get_string("rest.advertised.listener") == ""
+    names = parse_properties(CONNECTS.replace("\n#", "\n"))
+    assert [name for name in names if not is_known(name)] == []
+
+
+def test_settings_of_topics_are_known_by_name() -> None:
+    """They go on to the topics that are created; another word behind the prefix is a slip."""
+    assert WorkerConfig({**DISTRIBUTED, "config.storage.min.insync.replicas": "2"}).ignored == {}
+    with pytest.raises(ConfigError, match=r"Did you mean 'config\.storage\.replication\.factor'"):
+        WorkerConfig({**DISTRIBUTED, "config.storage.replicatoin.factor": "1"})
 
 
 @pytest.mark.parametrize(
