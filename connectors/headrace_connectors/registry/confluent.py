@@ -16,6 +16,12 @@ _USER_INFO = "basic.auth.user.info"
 _TOKEN_SOURCE = "bearer.auth.credentials.source"  # noqa: S105 - the name of an option
 _TOKEN = "bearer.auth.token"  # noqa: S105 - the name of an option
 
+_TARGETS = {
+    "bearer.auth.logical.cluster": "target-sr-cluster",
+    "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
+}
+"""What a token is for: options, and the headers in which it is said."""
+
 
 class ConfluentRegistry:
     """A ``SchemaRegistry``; ``options`` are the converter's."""
@@ -23,7 +29,8 @@ class ConfluentRegistry:
     def __init__(self, options: Mapping[str, str]) -> None:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
         urls = addresses(URL, options.get(URL, ""))
-        self._client = RegistryClient(URL, urls, _authorization(options), tls_context(options, "schema.registry.ssl."))
+        tls = tls_context(options, "schema.registry.ssl.")
+        self._client = RegistryClient(URL, urls, _authorization(options), tls, _proxy(options))
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
         """By id or GUID, with all that it refers to."""
@@ -64,4 +71,12 @@ def _bearer(options: Mapping[str, str]) -> dict[str, str]:
         raise ConfigError(f"{_TOKEN_SOURCE}={source} is not supported: use STATIC_TOKEN", _TOKEN_SOURCE)
     if not options.get(_TOKEN):
         raise ConfigError(f"{_TOKEN_SOURCE}=STATIC_TOKEN needs {_TOKEN}", _TOKEN)
-    return {"Authorization": f"Bearer {options[_TOKEN]}"}
+    targets = {header: options[name] for name, header in _TARGETS.items() if options.get(name)}
+    return {"Authorization": f"Bearer {options[_TOKEN]}", **targets}
+
+
+def _proxy(options: Mapping[str, str]) -> str:
+    host, port = options.get("proxy.host", ""), options.get("proxy.port", "")
+    if bool(host) != bool(port):
+        raise ConfigError("proxy.host and proxy.port go together", "proxy.port" if host else "proxy.host")
+    return f"{host}:{port}" if host else ""

@@ -51,6 +51,8 @@ class RegistryClient:
     urls: Sequence[str]
     headers: Mapping[str, str] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
+    proxy: str = ""
+    """``host:port`` of an HTTP proxy that stands before all addresses."""
 
     def get(self, path: str, what: str) -> Answer:
         """What stands at ``path``. Raises BadRecord where there is no such thing, Retriable or ConfigError."""
@@ -68,6 +70,8 @@ class RegistryClient:
         if credentials:
             headers.setdefault("Authorization", basic(credentials))
         request = urllib.request.Request(f"{bare.rstrip('/')}/{path}", headers=headers)  # noqa: S310 - scheme is checked
+        if self.proxy:
+            request.set_proxy(self.proxy, request.type)
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS, context=self.tls) as response:  # noqa: S310 - as above
                 return Answer(response.read(_LARGEST), response.headers.get("Content-Type", ""))

@@ -179,6 +179,9 @@ KNOWN_CONVERTERS = {"key": CONVERTERS, "value": CONVERTERS, "header": HEADER_CON
 OTHER_ENCODINGS = ("serializer.encoding", "deserializer.encoding")
 """What StringConverter takes without listing it; the second one counts where ``converter.encoding`` is not set."""
 
+OF_SOME_CONVERTER = frozenset(name for options in CONVERTERS.values() for name in options.names()) | {*OTHER_ENCODINGS}
+"""Kafka Connect lets each converter pick its own: ``schemas.enable`` stands beside StringConverter in many files."""
+
 
 def with_types(properties: Mapping[str, str | None]) -> dict[str, str | None]:
     """``properties`` with the type of each converter, which follows from the place where it is configured."""

@@ -26,6 +26,7 @@ APICURIO_PROTOBUF = "io.apicurio.registry.utils.converter.ProtobufConverter"
 
 _READ_ONLY = "Says how documents are written; a sink reads them, whatever stands here."
 _JAVA = "Of Java key stores, which are refused."
+_OF_TLS = "Accepted for Kafka Connect's sake: the newest protocol that both sides know is spoken."
 _OF_READING = "Accepted for Kafka Connect's sake: documents are read the same way, whatever stands here."
 
 
@@ -45,6 +46,14 @@ def _no_java_store(name: str, value: Any) -> None:
         raise InvalidValue(
             f"Invalid value [hidden] for configuration {name}: it belongs to a Java key store; certificates are read "
             "from PEM files, which have none"
+        )
+
+
+def _no_key_in_place(name: str, value: Any) -> None:
+    if value:
+        raise InvalidValue(
+            f"Invalid value [hidden] for configuration {name}: a client's key and certificates are read from the PEM "
+            "file of keystore.location"
         )
 
 
@@ -71,6 +80,9 @@ def _tls(prefix: str) -> tuple[ConfigKey, ...]:
             "https compares the registry's name with its certificate; empty does not.",
             default="https",
         ),
+        _key(f"{prefix}keystore.key", "Refused: keystore.location.", Type.PASSWORD, None, _no_key_in_place),
+        _key(f"{prefix}keystore.certificate.chain", "The same.", Type.PASSWORD, None, _no_key_in_place),
+        *_without_effect(_OF_TLS, (f"{prefix}{name}" for name in ("protocol", "enabled.protocols", "cipher.suites"))),
     )
 
 
@@ -91,6 +103,10 @@ _CONFLUENT = (
         validator=any_case("STATIC_TOKEN"),
     ),
     _key("bearer.auth.token", "The token.", Type.PASSWORD),
+    _key("bearer.auth.logical.cluster", "The registry's cluster, which is sent with the token."),
+    _key("bearer.auth.identity.pool.id", "The identity pool, which is sent with the token."),
+    _key("proxy.host", "Host of an HTTP proxy before the registry."),
+    _key("proxy.port", "Its port.", Type.INT),
     *_tls("schema.registry.ssl."),
     *_CACHE,
     *_without_effect(
@@ -100,6 +116,7 @@ _CONFLUENT = (
             "use.latest.version",
             "normalize.schemas",
             "latest.compatibility.strict",
+            "id.compatibility.strict",
             "max.schemas.per.subject",
             "key.subject.name.strategy",
             "value.subject.name.strategy",
@@ -187,6 +204,8 @@ _APICURIO = (
             "apicurio.registry.artifact.version",
             "apicurio.registry.avro.encoding",
             "apicurio.registry.dereference-schema",
+            "apicurio.registry.converter.serializer",
+            "apicurio.registry.converter.deserializer",
         ),
     ),
     *_without_effect(

@@ -24,7 +24,7 @@ from headrace.config.converter import (
     CONVERTERS,
     JSON_CONVERTER,
     KNOWN_CONVERTERS,
-    OTHER_ENCODINGS,
+    OF_SOME_CONVERTER,
     converter_class,
     with_types,
 )
@@ -53,7 +53,6 @@ from headrace.core.config_def import (
     parse_list,
     suggestion,
 )
-from headrace.core.converters.simple import STRING_CONVERTER
 from headrace.core.errors import ConfigError
 from headrace.core.field_selection import FIELD_LISTS, field_selection
 from headrace.core.ordering import OPTION as ORDERING_FIELD
@@ -188,6 +187,7 @@ def _with_error(infos: Mapping[str, ConfigInfo], name: str, message: str) -> Con
 
 
 def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
+    known = tuple(infos)
     yield from ((name, _NULL_VALUE) for name, value in bare.items() if value is None)
     given = {name: value for name, value in bare.items() if value is not None}
     yield from _topic_problems(given)
@@ -197,7 +197,7 @@ def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: Worke
     yield from _not_yet_problems(given)
     yield from _reselect_problems(given)
     yield from _group_problems(given, defaults)
-    yield from _unknown_problems(bare, infos)
+    yield from _unknown_problems(bare, infos, known)
 
 
 def _topic_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -340,15 +340,17 @@ def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Itera
             yield option, refused
 
 
-def _unknown_problems(bare: Properties, infos: Mapping[str, ConfigInfo]) -> Iterator[tuple[str, str]]:
+def _unknown_problems(
+    bare: Properties, infos: Mapping[str, ConfigInfo], known: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     types = {f"{prefix}type" for prefix in post_processor_prefixes(bare)}
     for name in bare:
         if name not in infos and name not in LATER and name not in types and not _tolerated(name, bare):
-            yield name, f"Unknown configuration '{name}'. {called_here(name) or suggestion(name, infos)}"
+            yield name, f"Unknown configuration '{name}'. {called_here(name) or suggestion(name, known)}"
 
 
 def _tolerated(name: str, bare: Properties) -> bool:
-    """Keys that Connect accepts without effect: overrides of unused clients, options of a converter nobody names.
+    """Keys that Connect accepts without effect: overrides of unused clients, options of another converter.
 
     And those of a cache that is a plug-in of somebody else's, which knows them, and of a transform that nobody knows.
     """
@@ -359,7 +361,4 @@ def _tolerated(name: str, bare: Properties) -> bool:
     side, dot, option = name.partition(".converter.")
     if not dot or side not in KNOWN_CONVERTERS:
         return False
-    converter = bare.get(f"{side}.converter")
-    if converter is None:
-        return True
-    return option in OTHER_ENCODINGS and converter_class(converter, KNOWN_CONVERTERS[side]) == STRING_CONVERTER
+    return bare.get(f"{side}.converter") is None or option in OF_SOME_CONVERTER

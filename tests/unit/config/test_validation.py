@@ -290,6 +290,47 @@ def test_converters_of_single_values_are_known_with_their_options() -> None:
         ("Invalid value UTF-9 for configuration key.converter.converter.encoding: Encoding UTF-9 not found.",)
     ]
     assert validate({**MINIMAL, "value.converter.deserializer.encoding": "x"}, DEFAULTS).error_count == 0
-    assert validate(
-        {**MINIMAL, "value.converter": JSON, "value.converter.deserializer.encoding": "x"}, DEFAULTS
-    ).error_count
+    assert validate({**MINIMAL, "value.converter": JSON, "value.converter.encodings": "x"}, DEFAULTS).error_count
+
+
+AVRO = "io.confluent.connect.avro.AvroConverter"
+APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
+
+
+@pytest.mark.parametrize(
+    ("converter", "options"),
+    [
+        ("org.apache.kafka.connect.storage.StringConverter", "schemas.enable"),
+        (AVRO, "schemas.enable id.compatibility.strict proxy.host proxy.port"),
+        (AVRO, "schema.registry.ssl.protocol schema.registry.ssl.enabled.protocols"),
+        (AVRO, "bearer.auth.logical.cluster bearer.auth.identity.pool.id"),
+        (APICURIO, "schemas.enable apicurio.registry.converter.serializer"),
+    ],
+)
+def test_options_that_stand_beside_converters_everywhere_are_taken(converter: str, options: str) -> None:
+    """Those of other converters too: Kafka Connect lets each pick its own."""
+    given = {"value.converter": converter, **{f"value.converter.{name}": "1" for name in options.split()}}
+    if converter == AVRO:
+        given["value.converter.schema.registry.url"] = "http://registry"
+    if converter == APICURIO:
+        given["value.converter.apicurio.registry.url"] = "http://registry"
+    assert _errors(**given) == {}
+
+
+def test_an_unknown_option_of_a_converter_is_refused_with_one_that_is_known() -> None:
+    """Whatever other unknown ones stand beside it."""
+    wrong = {"value.converter.schema.enabled": "true", "value.converter.schema.enable": "true"}
+    found = _errors(**{"value.converter": JSON, **wrong})
+    assert found.keys() == wrong.keys()
+    for (message,) in found.values():
+        assert "Did you mean 'value.converter.schemas.enable'" in message
+        assert not any(f"{name}'" in message.partition(". Did")[2] for name in wrong)
+
+
+def test_keys_in_place_are_refused_with_the_reason() -> None:
+    """They are secrets, which the message does not show."""
+    registry = {"value.converter": AVRO, "value.converter.schema.registry.url": "https://registry"}
+    name = "value.converter.schema.registry.ssl.keystore.key"
+    [(message,)] = _errors(**registry, **{name: "-----BEGIN"}).values()
+    assert "keystore.location" in message
+    assert "BEGIN" not in message

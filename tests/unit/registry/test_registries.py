@@ -178,3 +178,22 @@ def test_messages_show_no_credentials(server: Server) -> None:
     with pytest.raises(Retriable) as caught:
         confluent(server, schema__registry__url=f"http://user:secret@{server.host}").fetch(ONE)
     assert "secret" not in str(caught.value)
+
+
+def test_a_proxy_stands_before_the_registry(server: Server) -> None:
+    """It is asked for the whole address."""
+    server.answers = {"http://registry.invalid/schemas/ids/1": (200, {"schema": '"int"'})}
+    host, _, port = server.host.partition(":")
+    registry = confluent(server, schema__registry__url="http://registry.invalid", proxy__host=host, proxy__port=port)
+    assert registry.fetch(ONE) == RegisteredSchema('"int"')
+    with pytest.raises(ConfigError, match="go together"):
+        confluent(server, proxy__host=host)
+
+
+def test_a_token_says_what_it_is_for(server: Server) -> None:
+    """As Confluent's cloud wants it said."""
+    server.answers = {"/schemas/ids/1": (200, {"schema": '"int"'})}
+    token = {"bearer__auth__credentials__source": "STATIC_TOKEN", "bearer__auth__token": "t"}
+    confluent(server, **token, bearer__auth__logical__cluster="lsrc-1", bearer__auth__identity__pool__id="p").fetch(ONE)
+    headers = {name.lower(): value for name, value in server.asked[-1][1].items()}
+    assert (headers["target-sr-cluster"], headers["confluent-identity-pool-id"]) == ("lsrc-1", "p")
