@@ -1,0 +1,86 @@
+"""Kafka's Java client properties by name: what aiokafka calls them, which are refused and which mean nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Argument = tuple[str, Callable[[str], Any]]
+
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.strip().lower() == "true"
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.strip() not in words:
+            raise ValueError(f"expected one of {', '.join(words)}")
+        return text.strip()
+
+    return parse
+
+
+CLIENT: Mapping[str, Argument] = {
+    "bootstrap.servers": ("bootstrap_servers", str.strip),
+    "client.id": ("client_id", str),
+    "security.protocol": ("security_protocol", _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    "sasl.mechanism": ("sasl_mechanism", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    "request.timeout.ms": ("request_timeout_ms", int),
+    "retry.backoff.ms": ("retry_backoff_ms", int),
+    "metadata.max.age.ms": ("metadata_max_age_ms", int),
+    "connections.max.idle.ms": ("connections_max_idle_ms", int),
+}
+CONSUMER: Mapping[str, Argument] = {
+    **CLIENT,
+    "group.id": ("group_id", str),
+    "group.instance.id": ("group_instance_id", str),
+    "session.timeout.ms": ("session_timeout_ms", int),
+    "heartbeat.interval.ms": ("heartbeat_interval_ms", int),
+    "rebalance.timeout.ms": ("rebalance_timeout_ms", int),
+    "auto.offset.reset": ("auto_offset_reset", _one_of("earliest", "latest", "none")),
+    "isolation.level": ("isolation_level", _one_of("read_committed", "read_uncommitted")),
+    "fetch.min.bytes": ("fetch_min_bytes", int),
+    "fetch.max.bytes": ("fetch_max_bytes", int),
+    "fetch.max.wait.ms": ("fetch_max_wait_ms", int),
+    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", int),
+    "max.poll.records": ("max_poll_records", int),
+    "check.crcs": ("check_crcs", _boolean),
+    "exclude.internal.topics": ("exclude_internal_topics", _boolean),
+    "client.rack": ("client_rack", str),
+}
+PRODUCER: Mapping[str, Argument] = {
+    **CLIENT,
+    "compression.type": ("compression_type", lambda text: None if text == "none" else text),
+    "linger.ms": ("linger_ms", int),
+    "batch.size": ("max_batch_size", int),
+    "max.request.size": ("max_request_size", int),
+}
+"""``acks`` and ``enable.idempotence`` are not here: a dead letter must be durable, so they are fixed."""
+
+REFUSED: Mapping[str, str] = {
+    "enable.auto.commit": "offsets are committed after the table commit, never by the consumer on its own",
+    "key.deserializer": "records are decoded by key.converter",
+    "value.deserializer": "records are decoded by value.converter",
+    "interceptor.classes": "interceptors are Java classes",
+    "partition.assignment.strategy": "a topic must belong to one task, which Headrace's own strategy ensures",
+    "group.protocol": "the client speaks the classic group protocol",
+    "ssl.engine.factory.class": "it is a Java class",
+    "sasl.kerberos.service.name": "Kerberos is not supported; use SCRAM or PLAIN",
+    "sasl.login.callback.handler.class": "it is a Java class; use SCRAM or PLAIN",
+    "acks": "a dead letter is acknowledged by all replicas",
+    "enable.idempotence": "dead letters are always written idempotently",
+}
+IGNORED: Mapping[str, str] = {
+    "max.poll.interval.ms": "a slow write never costs the membership here",
+    "default.api.timeout.ms": "the client has no such timeout",
+    "allow.auto.create.topics": "topics are subscribed by pattern, which never creates one",
+    "receive.buffer.bytes": "left to the operating system",
+    "send.buffer.bytes": "left to the operating system",
+    "reconnect.backoff.ms": "the client uses retry.backoff.ms",
+    "reconnect.backoff.max.ms": "the client uses retry.backoff.ms",
+    "client.dns.lookup": "every address of a host is tried",
+    "metric.reporters": "metrics are served at /metrics",
+}
