@@ -34,8 +34,9 @@ FOREIGN = (
     "skipped.",
     "bigint.",
     "add.",
-    "producer.override.",
-    "admin.override.",
+    "consumer.",
+    "producer.",
+    "admin.",
 )
 SOURCE_ROOTS = ("", "service/headrace/", "connectors/headrace_connectors/")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 Argument = tuple[str, Callable[[str], Any]]
@@ -60,6 +60,19 @@ PRODUCER: Mapping[str, Argument] = {
 }
 """``acks`` and ``enable.idempotence`` are not here: a dead letter must be durable, so they are fixed."""
 
+_BYTES = "org.apache.kafka.common.serialization.ByteArray"
+DONE_ANYWAY: Mapping[str, Collection[str]] = {
+    "enable.auto.commit": ("false",),
+    "key.deserializer": (f"{_BYTES}Deserializer",),
+    "value.deserializer": (f"{_BYTES}Deserializer",),
+    "group.protocol": ("classic",),
+    "acks": ("all", "-1"),
+    "enable.idempotence": ("true",),
+    "key.serializer": (f"{_BYTES}Serializer",),
+    "value.serializer": (f"{_BYTES}Serializer",),
+}
+"""Values that say what is done anyway, of properties that are refused otherwise."""
+
 REFUSED: Mapping[str, str] = {
     "enable.auto.commit": "offsets are committed after the table commit, never by the consumer on its own",
     "key.deserializer": "records are decoded by key.converter",
@@ -72,7 +85,17 @@ REFUSED: Mapping[str, str] = {
     "sasl.login.callback.handler.class": "it is a Java class; use SCRAM or PLAIN",
     "acks": "a dead letter is acknowledged by all replicas",
     "enable.idempotence": "dead letters are always written idempotently",
+    "key.serializer": "dead letters are written as they came",
+    "value.serializer": "dead letters are written as they came",
+    "transactional.id": "dead letters are written without transactions",
+    "partitioner.class": "it is a Java class",
+    "security.providers": "they are Java classes",
 }
+
+_UNTIL_WRITTEN = "a task waits until its dead letters are written"
+_LEVEL = "each codec's own level is used"
+_PARTITIONS = "dead letters are spread by key, those without one at random"
+_METRICS = "metrics are served at /metrics"
 IGNORED: Mapping[str, str] = {
     "max.poll.interval.ms": "a slow write never costs the membership here",
     "default.api.timeout.ms": "the client has no such timeout",
@@ -81,6 +104,30 @@ IGNORED: Mapping[str, str] = {
     "send.buffer.bytes": "left to the operating system",
     "reconnect.backoff.ms": "the client uses retry.backoff.ms",
     "reconnect.backoff.max.ms": "the client uses retry.backoff.ms",
+    "retry.backoff.max.ms": "the client uses retry.backoff.ms",
     "client.dns.lookup": "every address of a host is tried",
-    "metric.reporters": "metrics are served at /metrics",
+    "socket.connection.setup.timeout.ms": "request.timeout.ms bounds it",
+    "socket.connection.setup.timeout.max.ms": "request.timeout.ms bounds it",
+    "metadata.max.idle.ms": "the client knows its own topics only",
+    "metadata.recovery.strategy": "the client keeps to the brokers that it knows",
+    "metadata.recovery.rebootstrap.trigger.ms": "the client keeps to the brokers that it knows",
+    "retries": "the client tries for as long as it takes, or until request.timeout.ms",
+    "delivery.timeout.ms": _UNTIL_WRITTEN,
+    "max.block.ms": _UNTIL_WRITTEN,
+    "buffer.memory": _UNTIL_WRITTEN,
+    "max.in.flight.requests.per.connection": "the client keeps dead letters in order, with one request at a time",
+    "transaction.timeout.ms": "dead letters are written without transactions",
+    "compression.gzip.level": _LEVEL,
+    "compression.lz4.level": _LEVEL,
+    "compression.zstd.level": _LEVEL,
+    "partitioner.ignore.keys": _PARTITIONS,
+    "partitioner.adaptive.partitioning.enable": _PARTITIONS,
+    "partitioner.availability.timeout.ms": _PARTITIONS,
+    "metric.reporters": _METRICS,
+    "auto.include.jmx.reporter": _METRICS,
+    "metrics.num.samples": _METRICS,
+    "metrics.recording.level": _METRICS,
+    "metrics.sample.window.ms": _METRICS,
+    "enable.metrics.push": _METRICS,
 }
+"""Their meaning is another client's, and nothing depends on them: accepted with a warning."""

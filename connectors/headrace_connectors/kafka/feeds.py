@@ -13,6 +13,7 @@ from headrace_connectors.kafka.dead_letters import read_topic
 from headrace_connectors.kafka.feed import KafkaFeed
 from headrace_connectors.kafka.settings import (
     admin_arguments,
+    check_worker,
     connection_arguments,
     consumer_settings,
     group_arguments,
@@ -25,6 +26,8 @@ class KafkaFeeds:
     """The Kafka side of a worker; ``properties`` are its client properties (``bootstrap.servers``, ``consumer.*``)."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
+        """Nothing is opened yet. Raises ConfigError that names the property of the worker that no client can take."""
+        check_worker(properties)
         self._properties = dict(properties)
         self._host = FaustHost("headrace")
         self._consumers = ConsumerLoop()

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.errors import ConfigError
-from headrace_connectors.kafka.client_properties import CLIENT, CONSUMER, IGNORED, PRODUCER, REFUSED, Argument
+from headrace_connectors.kafka.client_properties import (
+    CLIENT,
+    CONSUMER,
+    DONE_ANYWAY,
+    IGNORED,
+    PRODUCER,
+    REFUSED,
+    Argument,
+)
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +104,19 @@ def group_arguments(worker: Properties, connector: str, config: Properties) -> d
     return _translate({"client.id": f"connector-worker-adminclient-{connector}", **own, **admin}, CLIENT)
 
 
+def check_worker(worker: Properties) -> None:
+    """Raise ConfigError for what a worker's ``consumer.*``, ``producer.*`` or ``admin.*`` asks and no client can do.
+
+    Said when the worker starts: each connector would be refused for it later.
+    """
+    for prefix, table in (("consumer.", CONSUMER), ("producer.", PRODUCER), ("admin.", CLIENT)):
+        try:
+            _translate({**_connection(worker), **_under(prefix, worker)}, table)
+        except ConfigError as error:
+            named = prefix if f"{prefix}{error.key}" in worker else ""
+            raise ConfigError(f"{named}{error}", f"{named}{error.key}") from error
+
+
 def client_arguments(properties: Properties) -> dict[str, Any]:
     """The connection part alone, from plain client properties: for admin calls. Raises ConfigError."""
     return _translate(_connection(properties), CLIENT)
@@ -147,7 +168,7 @@ def _translate(properties: Properties, table: Mapping[str, Argument]) -> dict[st
             name, parse = table[key]
             arguments[name] = _parsed(key, text, parse)
         elif not key.startswith(("ssl.", "sasl.jaas")) or key in REFUSED:
-            _refuse(key, table)
+            _without_argument(key, text, table)
     if "bootstrap_servers" not in arguments:
         raise ConfigError("bootstrap.servers is not set", "bootstrap.servers")
     return arguments
@@ -160,7 +181,9 @@ def _parsed(key: str, text: str, parse: Callable[[str], Any]) -> Any:
         raise ConfigError(f"{key} has a wrong value: {error}", key) from error
 
 
-def _refuse(key: str, table: Mapping[str, Argument]) -> None:
+def _without_argument(key: str, text: str, table: Mapping[str, Argument]) -> None:
+    if text.strip() in DONE_ANYWAY.get(key, ()):
+        return
     if key in IGNORED:
         log.warning("Property %s has no effect: %s", key, IGNORED[key])
         return

@@ -8,6 +8,7 @@ import pytest
 from headrace.core.errors import ConfigError
 from headrace_connectors.kafka.settings import (
     admin_arguments,
+    check_worker,
     consumer_settings,
     group_arguments,
     producer_arguments,
@@ -138,6 +139,45 @@ def test_a_group_is_asked_for_where_its_consumers_read(
     """Unless an admin property names brokers, which then count as in Connect."""
     arguments = group_arguments({**WORKER, "sasl.jaas.config": jaas("worker"), **worker}, "shop", config)
     assert (arguments["bootstrap_servers"], arguments["sasl_plain_username"]) == (brokers, user)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("acks", "all"),
+        ("acks", "-1"),
+        ("enable.idempotence", "true"),
+        ("retries", "2147483647"),
+        ("buffer.memory", "33554432"),
+        ("delivery.timeout.ms", "120000"),
+        ("max.block.ms", "60000"),
+        ("max.in.flight.requests.per.connection", "1"),
+        ("key.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer"),
+    ],
+)
+def test_what_a_producer_does_anyway_may_be_said(key: str, value: str) -> None:
+    """Templates of worker files say it; it changes nothing."""
+    check_worker({**WORKER, f"producer.{key}": value})
+    assert producer_arguments({**WORKER, f"producer.{key}": value}, "shop", 0, {}) == producer_arguments(
+        WORKER, "shop", 0, {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("producer.acks", "1", r"producer\.acks cannot be set"),
+        ("producer.transactional.id", "t", r"producer\.transactional\.id cannot be set"),
+        ("consumer.max.poll.records", "x", r"consumer\.max\.poll\.records has a wrong value"),
+        ("admin.retry", "1", r"admin\.retry is not a property"),
+        ("sasl.mechanism", "GSSAPI", r"^sasl\.mechanism has a wrong value"),
+    ],
+)
+def test_a_worker_file_is_checked_as_a_whole(key: str, value: str, text: str) -> None:
+    """With the name that stands there, before any connector is refused for it."""
+    with pytest.raises(ConfigError, match=text) as caught:
+        check_worker({**WORKER, key: value})
+    assert caught.value.key == key
 
 
 def test_a_pattern_matches_whole_names() -> None:
