@@ -143,11 +143,11 @@ def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState 
     if not isinstance(document, dict):
         raise ConfigError(f"{path} is not a JSON object")
     config = document["config"] if isinstance(document.get("config"), dict) else document
-    name = str(document.get("name") or config.get("name") or "")
+    name = str(document.get("name") or config.get("name") or "").strip()
     state = str(document.get("initial_state") or "RUNNING").upper().replace("RUNNING", "STARTED")
     if state not in TargetState.__members__:
         raise ConfigError(f"{path}: initial_state must be RUNNING, PAUSED or STOPPED")
-    return name, {key: _text(value) for key, value in config.items()}, TargetState[state]
+    return name, {key: _text(path, key, value) for key, value in config.items()}, TargetState[state]
 
 
 def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
@@ -163,7 +163,9 @@ def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
     return plugin.config({key: value for key, value in resolved.properties.items() if value is not None}, defaults)
 
 
-def _text(value: object) -> str | None:
+def _text(path: Path, key: str, value: object) -> str | None:
+    if isinstance(value, (list, dict)):
+        raise ConfigError(f"{path} cannot be read as a connector: the value of {key} is no text", key)
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.config import WorkerConfig
@@ -14,6 +15,7 @@ from headrace.core.errors import HeadraceError, RestError
 from headrace.rest.entities import config_infos
 from headrace.runtime import plugins
 from headrace.runtime.config_providers import config_providers
+from headrace.runtime.connector_names import check_addressable, named
 from headrace.runtime.connector_validator import ConnectorValidator
 from headrace.runtime.worker import worker_defaults
 from headrace.service import read_connector
@@ -48,7 +50,8 @@ def validate(config: WorkerConfig, paths: Sequence[Path], *, as_json: bool) -> i
     """Check the files; the exit status. Never raises for what a file holds."""
     feeds = plugins.load("feeds", "kafka")(config.complete_properties())
     providers = config_providers(config.originals)
-    validator = ConnectorValidator(plugins.installed(), worker_defaults(config), providers, [feeds.check])
+    defaults = replace(worker_defaults(config), group_id=config.get_string("group.id") or None)
+    validator = ConnectorValidator(plugins.installed(), defaults, providers, [feeds.check])
     return max(_check(validator, path, as_json) for path in paths)
 
 
@@ -64,7 +67,8 @@ def _check(validator: ConnectorValidator, path: Path, as_json: bool) -> int:
 
 def _infos(validator: ConnectorValidator, path: Path) -> ConfigInfos:
     name, given, _ = read_connector(path)
-    config = given | {"name": name or None} if name or "name" in given else given
+    check_addressable(name)
+    config = named(name, given) if name else given
     validator.plugin(config)  # says in plain words that there is no such class
     return validator.validate(config["connector.class"] or "", config)
 

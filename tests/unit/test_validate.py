@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rest.asgi import request
 from rest.stand_in import StandInTasks
+from rest.worker_api import Api
 
 from headrace.__main__ import main
 from headrace.config import WorkerConfig
@@ -59,6 +60,30 @@ def test_what_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "none.json: cannot be read as a connector" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"name": "shop", "config": GOOD}, "conflicts with Connect worker group connect-shop"),
+        ({"name": "a", "config": {**GOOD, "name": "b"}}, "doesn't match connector name in the URL"),
+        ({"name": "a/b", "config": GOOD}, "cannot be addressed in a URL"),
+        ({"name": "a", "config": {**GOOD, "topics": ["a", "b"]}}, "cannot be read as a connector: the value of topics"),
+    ],
+)
+@pytest.mark.anyio
+async def test_what_the_rest_api_refuses_is_not_valid(
+    body: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of names, groups and shapes, too; a worker file that names a group is one of a cluster."""
+    worker_file = written(tmp_path, "bootstrap.servers=127.0.0.1:9092\ngroup.id=connect-shop\n", "worker.properties")
+    assert main(["validate", "--worker", worker_file, written(tmp_path, body)]) > 0
+    assert words in capsys.readouterr().out
+    api = Api(**{"group.id": "connect-shop"})
+    await api.worker.start()
+    answer = await api.call("POST", "/connectors", body)
+    await api.worker.stop()
+    assert answer.status in (400, 500)
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("config", [GOOD, BAD])
 async def test_the_answer_is_that_of_the_rest_api(
@@ -73,7 +98,8 @@ async def test_the_answer_is_that_of_the_rest_api(
     text = "".join(f"{name}={value}\n" for name, value in properties.items())
     worker_file = written(tmp_path, text, "worker.properties")
     main(["validate", "--json", "--worker", worker_file, written(tmp_path, {"name": "shop", "config": config})])
-    of_file = WorkerConfig(properties, distributed=False)
+    storage = {"config.storage.topic": "c", "status.storage.topic": "s"}
+    of_file = WorkerConfig({**properties, **storage})
     worker = Worker(of_file, MemoryStores(), plugins.installed(), StandInTasks(), ("127.0.0.1", 1))
     await worker.start()
     app = create_app(worker, Herder(worker), lambda: (b"", "text/plain"))

@@ -18,6 +18,7 @@ from headrace.core.lifecycle import State, TargetState
 from headrace.core.status import Status
 from headrace.ports import TopicPartition
 from headrace.runtime.cluster import NO_LEADER, STALE
+from headrace.runtime.connector_names import check_addressable, named
 from headrace.runtime.connector_validator import Config, ConnectorCheck, ConnectorValidator, Properties
 from headrace.runtime.loggers import LoggerLevel
 from headrace.runtime.plugin_catalog import PluginCatalog, PluginInfo
@@ -26,8 +27,6 @@ from headrace.runtime.trace import summary
 from headrace.runtime.worker import Worker
 
 log = logging.getLogger(__name__)
-
-_UNADDRESSABLE = frozenset("/\\%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +113,9 @@ class Herder:
     async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
         """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
         async with self._changing(_writing_config(name)):
-            given = _named(name, config)
+            given = named(name, config)
             plugin, properties = self._validator.checked(given)
-            self._addressable(name)
+            check_addressable(name)
             if name in self.connectors():
                 raise RestError(f"Connector {name} already exists", 409)
             await self._written(self._configs.put_connector(name, properties, initial), "connector configuration")
@@ -125,11 +124,11 @@ class Herder:
     async def put_config(self, name: str, config: Properties) -> tuple[bool, ConnectorInfo]:
         """Create or replace the configuration; tells whether it is new. Raises RestError 400."""
         async with self._changing(_writing_config(name)):
-            given = _named(name, config)
+            given = named(name, config)
             plugin, properties = self._validator.checked(given)
             created = name not in self.connectors()
             if created:
-                self._addressable(name)
+                check_addressable(name)
             tasks = range(len(self._configs.state.task_configs(name)))
             await self._written(self._configs.put_connector(name, properties), "connector configuration")
         return created, ConnectorInfo(name, properties, tasks, plugin.type)
@@ -246,13 +245,6 @@ class Herder:
         if not self._worker.config.get_boolean("topic.tracking.enable"):
             raise RestError("Topic tracking is disabled.", 403)
 
-    def _addressable(self, name: str) -> None:
-        """Connect creates connectors whose names no request can reach; here they are refused (``connect.md`` 22)."""
-        if _UNADDRESSABLE & set(name) or name in (".", ".."):
-            raise RestError(
-                f"The name {name} cannot be addressed in a URL: it may not be . or .., nor contain / \\ or %", 400
-            )
-
     @asynccontextmanager
     async def _changing(self, what: str) -> AsyncIterator[None]:
         """One request after the other on the worker that leads: what is checked inside holds until it is written."""
@@ -284,13 +276,3 @@ def _restarting(info: ConnectorStateInfo, request: RestartRequest) -> ConnectorS
 
 def _writing_config(name: str) -> str:
     return f"writing a config for connector {name} to the config topic"
-
-
-def _named(name: str, config: Properties) -> dict[str, str | None]:
-    """The configuration with its ``name``. Raises RestError 400 if it says another one."""
-    inside = config.get("name")
-    if inside is not None and inside != name:
-        raise RestError(
-            f"Connector name configuration ({inside}) doesn't match connector name in the URL ({name})", 400
-        )
-    return {**config, "name": name}
