@@ -51,6 +51,7 @@ from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.pipelines import Pipelines
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.write_gate import WriteGate
 
 log = logging.getLogger(__name__)
 
@@ -142,13 +143,9 @@ class SinkTask:
         self._assigned: set[str] = set()
         self._kept = KeptRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
-        self._writing = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._gate = WriteGate()
         self._idle = asyncio.Event()
-        self._gate_open = True
         self._flush = False
-        self._held = False
         self._failed = False
 
     # -- life cycle (the worker calls) ------------------------------------------------------------------------------
@@ -162,9 +159,9 @@ class SinkTask:
 
     async def stop(self) -> None:
         """Finish the write in flight, commit what is durable, leave the group. Idempotent."""
-        self._gate_open = False
+        self._gate.close()
         self._feed.pause()
-        await self._quiet.wait()
+        await self._gate.quiet()
         for task in (*self._drains.values(), *([self._committer] if self._committer else [])):
             task.cancel()
         await asyncio.gather(*self._drains.values(), return_exceptions=True)
@@ -185,12 +182,14 @@ class SinkTask:
             self._wake_all()
             self._idle.clear()
             await self._idle.wait()
-        self._flush, self._held = False, True
+        self._flush = False
+        self._gate.hold()
+        await self._gate.quiet()
         await self._offsets.commit()
 
     async def resume(self) -> None:
         """Read again."""
-        self._held = False
+        self._gate.release()
         self._wake_all()
         self._feed.resume()
 
@@ -257,13 +256,13 @@ class SinkTask:
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
         self._observer.assigned(partitions)
-        self._gate_open = True
+        self._gate.open()
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Let the writes in flight finish and commit them; drop the rest, which its new owner reads again."""
-        self._gate_open = False
-        await self._quiet.wait()
+        self._gate.close()
+        await self._gate.quiet()
         await self._offsets.commit()
         self._sequence.begin(self._sequence.epoch + 1)
         self._drop()
@@ -277,7 +276,7 @@ class SinkTask:
         """Stop here: nothing more is written or committed, and the worker hears why. Only the first error counts."""
         if not self._failed:
             self._failed = True
-            self._gate_open = False
+            self._gate.close()
             self._feed.pause()
             self._note_idle()
             self._on_failure(error)
@@ -305,16 +304,12 @@ class SinkTask:
         except Exception as error:
             self.failed(error)
 
-    @property
-    def _may_write(self) -> bool:
-        return self._gate_open and not self._held
-
     def _next(self, table: str) -> Batch | None:
-        return self._batches.next(table, time.monotonic(), flush=self._flush) if self._may_write else None
+        return self._batches.next(table, time.monotonic(), flush=self._flush) if self._gate.is_open else None
 
     async def _wait(self, table: str) -> None:
         """Until something arrives for the table, or its queue is due by age."""
-        wake, due = self._wake[table], self._batches.due(table) if self._may_write else None
+        wake, due = self._wake[table], self._batches.due(table) if self._gate.is_open else None
         wake.clear()
         try:
             async with asyncio.timeout(None if due is None else max(due - time.monotonic(), 0.0)):
@@ -324,24 +319,21 @@ class SinkTask:
 
     async def _write(self, batch: Batch) -> None:
         epoch = self._sequence.epoch
-        self._writing += 1
-        self._quiet.clear()
-        self._throttle()
-        try:
+        with self._gate.writing():
+            self._throttle()
             left_out = await self._writer.write(batch)
-            if left_out is None:
-                self._gate_open = self._gate_open and epoch != self._sequence.epoch  # else until the next assignment
-                return
-            if epoch == self._sequence.epoch:  # otherwise fenced: the new owner writes it again, without effect
-                await self._report_left_out(left_out)
-                self._moved(self._batches.complete(batch.id))
-                await self._offsets.commit()
-            await self._in_thread(self._pipelines.of(batch).maintain)
-        finally:
-            self._writing -= 1
-            if self._writing == 0:
-                self._quiet.set()
-            self._note_idle()
+            if left_out is not None:
+                await self._written(batch, left_out, epoch)
+            elif epoch == self._sequence.epoch:
+                self._gate.close()  # until the next assignment
+        self._note_idle()
+
+    async def _written(self, batch: Batch, left_out: Sequence[LeftOut], epoch: int) -> None:
+        if epoch == self._sequence.epoch:  # otherwise fenced: the new owner writes it again, without effect
+            await self._report_left_out(left_out)
+            self._moved(self._batches.complete(batch.id))
+            await self._offsets.commit()
+        await self._in_thread(self._pipelines.of(batch).maintain)
 
     async def _report_left_out(self, left_out: Sequence[LeftOut]) -> None:
         """Changes whose rows could not be completed go where bad records go, before any offset passes them."""
