@@ -146,11 +146,16 @@ def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:
 
 
 def _overrides(properties: Properties) -> Iterator[ConfigKey]:
-    """Client overrides and table properties as given; those of producer and admin only where a dead letter queue is."""
-    with_queue = bool(properties.get("errors.deadletterqueue.topic.name"))
-    for prefix in CLIENT_OVERRIDES if with_queue else CLIENT_OVERRIDES[:1]:
+    """Client overrides and table properties as given."""
+    for prefix in _used_overrides(properties):
         yield from (free_key(name) for name in properties if name.startswith(prefix))
     yield from (free_key(name) for name in properties if name.startswith(TABLE_PROPERTIES))
+
+
+def _used_overrides(properties: Properties) -> tuple[str, ...]:
+    """The prefixes of the clients that a connector has: producer and admin are those of a dead letter queue."""
+    with_queue = bool(properties.get("errors.deadletterqueue.topic.name"))
+    return CLIENT_OVERRIDES if with_queue else CLIENT_OVERRIDES[:1]
 
 
 def _converter_definitions(properties: Properties) -> ConfigDef:
@@ -336,7 +341,9 @@ def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Itera
             f"Consumer group for sink connector named {name} conflicts with Connect worker group {defaults.group_id}",
         )
     for option in given:
-        if option.startswith(CLIENT_OVERRIDES) and (refused := defaults.overrides.problem(option.split(".", 2)[2])):
+        if option.startswith(_used_overrides(given)) and (
+            refused := defaults.overrides.problem(option.split(".", 2)[2])
+        ):
             yield option, refused
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS, LATER, TABLE_PROPERTIES
+from headrace.config.overrides import OverridePolicy
 from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
 from headrace.core.reselect.options import ReselectOptions
 
@@ -133,6 +136,25 @@ def test_tasks_get_values_without_the_blanks_around_them() -> None:
     assert (padded.group_id, padded.schemas_enabled("value")) == ("g", False)
     as_it_is = {"table.properties.write.separator": " "}
     assert sink_connector_config({**given, **as_it_is}, DEFAULTS).originals == {**given, **as_it_is}
+
+
+def test_the_policy_is_for_clients_that_a_connector_has() -> None:
+    """Producer and admin are those of a dead letter queue; without one Connect does not look at them either."""
+    defaults = replace(DEFAULTS, overrides=OverridePolicy.of("None", ()))
+    option, queue = "producer.override.linger.ms", {"errors.deadletterqueue.topic.name": "dead"}
+    assert not validate({**MINIMAL, option: "5"}, defaults).error_count
+    assert validate({**MINIMAL, option: "5", **queue}, defaults).errors() == [
+        "The 'None' policy does not allow 'linger.ms' to be overridden in the connector configuration."
+    ]
+
+
+def test_a_connector_may_not_join_the_group_of_the_workers() -> None:
+    """With its own group the name is at fault; one that it names elsewhere is free."""
+    defaults = replace(DEFAULTS, group_id="connect-shop")
+    assert validate(MINIMAL, defaults).errors() == [
+        "Consumer group for sink connector named shop conflicts with Connect worker group connect-shop"
+    ]
+    assert not validate({**MINIMAL, "consumer.override.group.id": "g"}, defaults).error_count
 
 
 def test_blanks_hide_nothing_from_the_checks() -> None:
