@@ -32,6 +32,7 @@ from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import called_here
 from headrace.config.overrides import OverridePolicy
 from headrace.config.plugin_classes import converter_problems
+from headrace.config.plugin_versions import version_options, version_problems
 from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
 from headrace.config.transforms import (
     check_chain,
@@ -59,7 +60,6 @@ from headrace.core.ordering import OPTION as ORDERING_FIELD
 from headrace.core.ordering import ordering
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE, ReselectOptions
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
-from headrace.core.version_range import InvalidVersionSpecification, VersionRange
 
 Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."
@@ -96,7 +96,8 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
         for name, message in _reader_problems({key: value for key, value in bare.items() if value is not None}):
             infos[name] = _with_error(infos, name, message)
     classes = {f"{side}.converter": tuple(known) for side, known in KNOWN_CONVERTERS.items()}
-    for name, recommended in (classes | recommended_classes(bare)).items():
+    versions = dict.fromkeys(version_options(bare), (defaults.version,))
+    for name, recommended in (classes | recommended_classes(bare) | versions).items():
         infos[name] = replace(infos[name], value=replace(infos[name].value, recommended_values=recommended))
     groups = dict.fromkeys((*_LEADING_GROUPS, *definitions.groups()))
     connector = properties.get("connector.class") or ""
@@ -197,7 +198,7 @@ def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: Worke
     given = {name: value for name, value in bare.items() if value is not None}
     yield from _topic_problems(given)
     yield from converter_problems(given)
-    yield from _version_problems(given, defaults)
+    yield from version_problems(given, defaults.version)
     yield from transform_problems(given)
     yield from _not_yet_problems(given)
     yield from _reselect_problems(given)
@@ -242,27 +243,6 @@ def _matches(pattern: str, text: str) -> bool:
         return re.fullmatch(pattern, text) is not None
     except re.error:
         return False
-
-
-def _version_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
-    wanted = given.get("connector.plugin.version", "").strip()
-    problem = version_problem(given.get("connector.class", ""), wanted, defaults.version) if wanted else None
-    if problem is not None:
-        yield "connector.class", problem
-        yield "connector.plugin.version", problem
-
-
-def version_problem(plugin: str, wanted: str, version: str) -> str | None:
-    """Why a plug-in of ``version`` is not what the range ``wanted`` asks for (KIP-891), or None."""
-    if wanted.strip() == "latest":
-        return None
-    try:
-        versions = VersionRange.parse(wanted)
-    except InvalidVersionSpecification:
-        return f"Invalid version specification: {wanted}"
-    if versions.contains(version):
-        return None
-    return f"Plugin {plugin} not found that matches the version range {versions}, available versions: [{version}]"
 
 
 def _not_yet_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:

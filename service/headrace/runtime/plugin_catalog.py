@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from headrace import __version__
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, converter_class
-from headrace.config.validation import WorkerDefaults, version_problem
+from headrace.config.plugin_versions import version_problem
+from headrace.config.validation import WorkerDefaults
 from headrace.core.config_def import ConfigDef
 from headrace.core.errors import RestError
 from headrace.core.transforms.registry import PREDICATES, TRANSFORMS, find

@@ -41,7 +41,12 @@ def test_a_chain_that_works_is_accepted() -> None:
     ("given", "option", "text"),
     [
         ({"transforms.t.predicate": "q"}, "transforms.t.predicate", "there is no predicate 'q'"),
-        ({"transforms.t.negate": "true"}, "transforms.t.negate", "there is no config 'transforms.t.predicate'"),
+        (
+            {"transforms.t.negate": "true"},
+            "transforms.t.negate",
+            "Config 'transforms.t.negate' was provided but there is no config 'transforms.t.predicate' defining a "
+            "predicate to be negated.",
+        ),
         ({"transforms.t.replacement": "$2"}, "transforms.t.type", "No group 2"),
         ({"transforms.t.regex": "("}, "transforms.t.regex", "Unclosed group near index 1"),
         ({"transforms.t.regexp": "a"}, "transforms.t.regexp", "transforms.t.regex"),

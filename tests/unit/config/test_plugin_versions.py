@@ -1,0 +1,66 @@
+"""What is said about the versions and classes of plug-ins that a connector names."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.config.validation import WorkerDefaults, validate
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+DEFAULTS = WorkerDefaults({"key.converter": JSON, "value.converter": JSON}, "1.0")
+VERSIONED = {
+    "name": "shop",
+    "connector.class": "LakehouseSink",
+    "topics": "a",
+    "key.converter": "JsonConverter",
+    "header.converter": "SimpleHeader",
+    "transforms": "a",
+    "transforms.a.type": "Filter",
+    "transforms.a.predicate": "p",
+    "predicates": "p",
+    "predicates.p.type": "RecordIsTombstone",
+}
+HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+TRANSFORMS = "org.apache.kafka.connect.transforms."
+
+
+def _errors(option: str, wanted: str) -> dict[str, tuple[str, ...]]:
+    infos = validate({**VERSIONED, option: wanted}, DEFAULTS).configs
+    return {info.value.name: info.value.errors for info in infos if info.value.errors}
+
+
+@pytest.mark.parametrize(
+    ("option", "of", "plugin"),
+    [
+        ("connector.plugin.version", "connector.class", "LakehouseSink"),
+        ("key.converter.plugin.version", "key.converter", JSON),
+        (
+            "header.converter.plugin.version",
+            "header.converter",
+            HEADERS,
+        ),
+        ("transforms.a.plugin.version", "transforms.a.type", f"{TRANSFORMS}Filter"),
+        ("predicates.p.plugin.version", "predicates.p.type", f"{TRANSFORMS}predicates.RecordIsTombstone"),
+    ],
+)
+def test_versions_of_plugins_are_checked_and_recommended(option: str, of: str, plugin: str) -> None:
+    """There is one of each (KIP-891); another one is an error at the class and at the version."""
+    range_of_others = f"Plugin {plugin} not found that matches the version range [99,), available versions: [1.0]"
+    assert _errors(option, "[99,)") == dict.fromkeys((of, option), (range_of_others,))
+    assert _errors(option, "garbage]")[option] == ("Invalid version specification: garbage]",)
+    assert not _errors(option, "[1.0,2)")
+    shown = {info.value.name: info.value for info in validate(VERSIONED, DEFAULTS).configs}
+    assert (shown[option].value, shown[option].recommended_values) == ("1.0", ("1.0",))
+
+
+def test_classes_to_choose_from_are_recommended() -> None:
+    """Consoles make lists of them."""
+    shown = {info.value.name: info.value.recommended_values for info in validate(VERSIONED, DEFAULTS).configs}
+    for option, one in (
+        ("value.converter", JSON),
+        ("header.converter", HEADERS),
+        ("transforms.a.type", f"{TRANSFORMS}RegexRouter"),
+        ("predicates.p.type", f"{TRANSFORMS}predicates.TopicNameMatches"),
+    ):
+        assert one in shown[option]
+    assert shown["topics"] == ()
