@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from contracts.led_log_suite import LedLogSuite, OpenLed
 
 from headrace.core.errors import Fenced
+from headrace.ports import LogRecord
 from headrace_connectors.kafka.led_log import KafkaLedLog
 from headrace_connectors.kafka.log import LogTopic
 from headrace_connectors.memory.stores import MemoryLog
@@ -42,3 +46,38 @@ class TestKafkaLedLog(LedLogSuite):
         with pytest.raises(Fenced):
             await log.append([("a", b"1")])
         await log.close()
+
+    async def test_a_write_that_is_given_up_half_way_ends_the_term(
+        self, stack_kafka: Kafka, unique: Callable[[str], str]
+    ) -> None:
+        """A request that times out: nothing of it is seen, and the next term writes as if it had never been."""
+        topic = LogTopic(unique("led"), "config.storage.topic", partitions=1, replication=1)
+        log = SilentOnce(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers}, topic.name)
+        read = list[str]()
+        await log.start(lambda key, value: read.append(key))
+        await log.lead()
+        writing = asyncio.create_task(log.append([("given up", b"1")]))
+        await log.begun.wait()
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        with pytest.raises(Fenced):
+            await log.append([("next", b"1")])
+        await log.lead()
+        await log.append([("next", b"1")])
+        assert read == ["next"]
+        await log.close()
+
+
+class SilentOnce(KafkaLedLog):
+    """Its brokers do not answer in the middle of the first transaction."""
+
+    def __init__(self, topic: LogTopic, arguments: Mapping[str, Any], group: str) -> None:
+        super().__init__(topic, arguments, group)
+        self.begun = asyncio.Event()
+
+    async def _transact(self, producer: AIOKafkaProducer, records: Sequence[LogRecord]) -> list[Any]:
+        if not self.begun.is_set():
+            await producer.begin_transaction()
+            self.begun.set()
+            await asyncio.Event().wait()
+        return await super()._transact(producer, records)

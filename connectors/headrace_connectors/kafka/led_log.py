@@ -70,6 +70,9 @@ class KafkaLedLog(KafkaLog):
                 _take_errors(producer)
                 await self._resign()
                 raise self._refused(error) from error
+            except asyncio.CancelledError:  # who asked waits no longer; this producer could not begin another one
+                await self._resign()
+                raise
         await self._read_back({record.partition: record.offset + 1 for record in written})
 
     async def refresh(self) -> None:
