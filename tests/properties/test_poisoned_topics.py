@@ -65,7 +65,7 @@ POISON: dict[str, tuple[bytes | None, bytes | None, str]] = {
         "VALUE_CONVERTER",
     ),
     "a schema nested too deeply": (GOOD_KEY, _nested(300), "VALUE_CONVERTER"),
-    "a time beyond all counts": (GOOD_KEY, _of_source(ts_ms=10**16), "VALUE_CONVERTER"),
+    "a time beyond all counts": (GOOD_KEY, _of_source(ts_ms=10**16), "TASK_PUT"),
     "a position beyond all counts": (GOOD_KEY, _of_source(lsn=1 << 63), "VALUE_CONVERTER"),
     "empty value": (GOOD_KEY, b"", "VALUE_CONVERTER"),
     "no schema": (GOOD_KEY, json.dumps(json.loads(GOOD)["payload"]).encode(), "VALUE_CONVERTER"),

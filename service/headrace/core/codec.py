@@ -25,8 +25,6 @@ from headrace.core.payload import Payload, PayloadDecoder, in_one, one_each
 from headrace.core.schema import Field, Schema
 
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-Millis = Annotated[int, msgspec.Meta(ge=-(1 << 63) // 1000 + 1, le=(1 << 63) // 1000 - 1)]
-"""Milliseconds whose microseconds are a ``Number``."""
 
 
 class Source(msgspec.Struct, gc=False, frozen=True):
@@ -38,7 +36,7 @@ class Source(msgspec.Struct, gc=False, frozen=True):
     schema: str | None = None
     table: str | None = None
     txId: Number | str | None = None  # noqa: N815 - the wire's own spelling
-    ts_ms: Millis | None = None
+    ts_ms: Number | None = None
     ts_us: Number | None = None
     lsn: Number | None = None
     file: str | None = None

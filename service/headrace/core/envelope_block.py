@@ -162,13 +162,18 @@ class _SourceField:
 _KINDS = {pa.int64(): int, pa.string(): str, pa.bool_(): bool, pa.null(): NoneType}
 
 
+def _bare(kind: Any) -> Any:
+    """A type without the bounds that it is annotated with: a column of int64 has none but its own."""
+    return getattr(kind, "__origin__", kind)
+
+
 @lru_cache(64)
 def _source_fields(kind: type[Source]) -> tuple[_SourceField, ...]:
     return tuple(
         _SourceField(
             field.encode_name,
             field.default,
-            None if field.type is Any else frozenset(get_args(field.type) or (field.type,)),
+            None if field.type is Any else frozenset(map(_bare, get_args(field.type) or (field.type,))),
         )
         for field in msgspec.structs.fields(kind)
     )

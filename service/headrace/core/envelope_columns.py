@@ -27,7 +27,6 @@ NEW_KEY_HEADER = "__debezium.newkey"
 
 Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
-_LATEST = _LARGEST // 1000  # milliseconds
 
 
 class ChangesBuilder:
@@ -209,14 +208,19 @@ def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> 
     """Microseconds since the epoch of the source's commit, of the record where the event does not say."""
     told = pa.array([source.ts_us for source in sources], pa.int64())
     if told.null_count:
-        told = pa.array(map(_source_time, sources, records), pa.int64())
+        times = list(map(_source_time, sources, records))
+        try:
+            told = pa.array(times, pa.int64())
+        except OverflowError as error:
+            late = next(place for place, time in enumerate(times) if abs(time) > _LARGEST)
+            raise BadRecord("the time of the change (source.ts_ms) is none that can be kept", index=late) from error
     return np.array(told)
 
 
 def _source_time(source: Source, record: KafkaRecord) -> int:
     if source.ts_us is not None:
         return source.ts_us
-    return (source.ts_ms if source.ts_ms is not None else min(record.timestamp, _LATEST)) * 1000
+    return (source.ts_ms if source.ts_ms is not None else record.timestamp) * 1000
 
 
 def _key_changes(events: Events) -> tuple[dict[int, bytes], frozenset[int]]:
