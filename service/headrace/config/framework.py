@@ -150,7 +150,8 @@ FRAMEWORK_OPTIONS = ConfigDef(
             Type.LONG,
             "0",
             _MEDIUM,
-            "How long, in ms, the conversion of a record is retried after a passing error; -1 is without end.",
+            "How long, in ms, a row's SELECT is retried after a passing error; -1 is without end. A record whose schema "
+            "registry is away waits whatever stands here: passing errors of converters skip nothing.",
             _ERRORS,
             1,
             Width.MEDIUM,
@@ -161,7 +162,7 @@ FRAMEWORK_OPTIONS = ConfigDef(
             Type.LONG,
             "60000",
             _MEDIUM,
-            "Longest pause between two such attempts.",
+            "Longest pause, in ms, between two such attempts.",
             _ERRORS,
             2,
             Width.MEDIUM,
