@@ -150,8 +150,8 @@ FRAMEWORK_OPTIONS = ConfigDef(
             Type.LONG,
             "0",
             _MEDIUM,
-            "How long, in ms, a row's SELECT is retried after a passing error; -1 is without end. A record whose schema "
-            "registry is away waits whatever stands here: passing errors of converters skip nothing.",
+            "How long, in ms, a row's SELECT is retried after a passing error; -1 is without end. A record whose "
+            "schema registry is away waits whatever stands here: passing errors of converters skip nothing.",
             _ERRORS,
             1,
             Width.MEDIUM,
