@@ -86,7 +86,7 @@ async def test_a_question_that_brokers_do_not_answer_times_out() -> None:
     api = Api(**{"rest.request.timeout.ms": "50"})
     await api.worker.start()
     await api.create()
-    api.stores.group_offsets = Unanswered()
+    api.stores.groups = Unanswered()
     answer = await api.call("GET", "/connectors/shop/offsets")
     assert (answer.status, answer.json()["message"]) == (500, "Request timed out")
     await api.worker.stop()
@@ -95,7 +95,7 @@ async def test_a_question_that_brokers_do_not_answer_times_out() -> None:
 class Unanswered(MemoryGroupOffsets):
     """Offsets of groups whose coordinator is silent."""
 
-    async def committed(self, *args: object, **kwargs: object) -> Mapping[TopicPartition, int]:
+    async def committed(self, group: str) -> Mapping[TopicPartition, int]:
         """Never returns."""
         await asyncio.Event().wait()
         return {}
