@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_KEY = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*(?:[=:][ \t\f]*)?", re.DOTALL)
+_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?", re.DOTALL)
 
 
 def parse_properties(document: str) -> dict[str, str]:
@@ -22,7 +23,7 @@ def parse_properties(document: str) -> dict[str, str]:
 
 def _logical_lines(document: str) -> Iterator[str]:
     pending = ""
-    for line in document.splitlines():
+    for line in _LINE_END.split(document):  # str.splitlines() knows more, and would cut a password
         line = line.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue

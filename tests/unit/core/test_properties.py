@@ -21,6 +21,10 @@ from headrace.core.properties import parse_properties, properties_from_environme
         ("a=\\u00e9\\t", {"a": "é\t"}),
         ("a=x=y", {"a": "x=y"}),
         ("empty=", {"empty": ""}),
+        ("a=1\rb=2\r\nc=3\n", {"a": "1", "b": "2", "c": "3"}),
+        ("a=p\u2028w\x85\x0b\x0c\x1c", {"a": "p\u2028w\x85\x0b\x0c\x1c"}),
+        ("a\xa0\u2028b=c", {"a\xa0\u2028b": "c"}),
+        ("a=1\\\r\n\t2\\", {"a": "12"}),
         ('jaas=Plain required password="p#1";', {"jaas": 'Plain required password="p#1";'}),
     ],
 )  # fmt: skip
