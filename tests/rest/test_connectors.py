@@ -325,3 +325,22 @@ async def test_a_secret_reaches_the_task_and_nobody_else(tmp_path: Path) -> None
     await api.call("POST", "/connectors/shop/tasks/0/restart")
     await eventually(lambda: api.tasks.configs["shop-0"].get_string("reselect.database.user") == "writer")
     await api.worker.stop()
+
+
+async def test_a_secret_that_is_no_number_any_more_is_not_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task fails when it starts again by itself; trace and log name the option alone."""
+    secret = tmp_path / "rows"
+    secret.write_text("500")
+    api = Api(**{"config.providers": "dir", "config.providers.dir.class": "DirectoryConfigProvider"})
+    await api.worker.start()
+    await api.create(**{"batch.max.records": f"${{dir:{tmp_path}:rows}}"})
+    await api.until("RUNNING", "RUNNING")
+    secret.write_text("hunter2")
+    api.tasks.tasks["shop-0"].fail(Retriable("the database is down"))
+    await api.until("RUNNING", "FAILED")
+    [task] = (await api.call("GET", "/connectors/shop/status")).json()["tasks"]
+    assert "batch.max.records" in task["trace"]
+    assert "hunter2" not in task["trace"] + caplog.text
+    await api.worker.stop()

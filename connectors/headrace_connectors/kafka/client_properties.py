@@ -14,6 +14,13 @@ def _boolean(text: str) -> bool:
     return text.strip().lower() == "true"
 
 
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("expected a whole number") from None  # int() shows the text, which may be a secret
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.strip() not in words:
@@ -28,25 +35,25 @@ CLIENT: Mapping[str, Argument] = {
     "client.id": ("client_id", str),
     "security.protocol": ("security_protocol", _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     "sasl.mechanism": ("sasl_mechanism", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
-    "request.timeout.ms": ("request_timeout_ms", int),
-    "retry.backoff.ms": ("retry_backoff_ms", int),
-    "metadata.max.age.ms": ("metadata_max_age_ms", int),
-    "connections.max.idle.ms": ("connections_max_idle_ms", int),
+    "request.timeout.ms": ("request_timeout_ms", _integer),
+    "retry.backoff.ms": ("retry_backoff_ms", _integer),
+    "metadata.max.age.ms": ("metadata_max_age_ms", _integer),
+    "connections.max.idle.ms": ("connections_max_idle_ms", _integer),
 }
 CONSUMER: Mapping[str, Argument] = {
     **CLIENT,
     "group.id": ("group_id", str),
     "group.instance.id": ("group_instance_id", str),
-    "session.timeout.ms": ("session_timeout_ms", int),
-    "heartbeat.interval.ms": ("heartbeat_interval_ms", int),
-    "rebalance.timeout.ms": ("rebalance_timeout_ms", int),
+    "session.timeout.ms": ("session_timeout_ms", _integer),
+    "heartbeat.interval.ms": ("heartbeat_interval_ms", _integer),
+    "rebalance.timeout.ms": ("rebalance_timeout_ms", _integer),
     "auto.offset.reset": ("auto_offset_reset", _one_of("earliest", "latest", "none")),
     "isolation.level": ("isolation_level", _one_of("read_committed", "read_uncommitted")),
-    "fetch.min.bytes": ("fetch_min_bytes", int),
-    "fetch.max.bytes": ("fetch_max_bytes", int),
-    "fetch.max.wait.ms": ("fetch_max_wait_ms", int),
-    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", int),
-    "max.poll.records": ("max_poll_records", int),
+    "fetch.min.bytes": ("fetch_min_bytes", _integer),
+    "fetch.max.bytes": ("fetch_max_bytes", _integer),
+    "fetch.max.wait.ms": ("fetch_max_wait_ms", _integer),
+    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", _integer),
+    "max.poll.records": ("max_poll_records", _integer),
     "check.crcs": ("check_crcs", _boolean),
     "exclude.internal.topics": ("exclude_internal_topics", _boolean),
     "client.rack": ("client_rack", str),
@@ -54,9 +61,9 @@ CONSUMER: Mapping[str, Argument] = {
 PRODUCER: Mapping[str, Argument] = {
     **CLIENT,
     "compression.type": ("compression_type", lambda text: None if text == "none" else text),
-    "linger.ms": ("linger_ms", int),
-    "batch.size": ("max_batch_size", int),
-    "max.request.size": ("max_request_size", int),
+    "linger.ms": ("linger_ms", _integer),
+    "batch.size": ("max_batch_size", _integer),
+    "max.request.size": ("max_request_size", _integer),
 }
 """``acks`` and ``enable.idempotence`` are not here: a dead letter must be durable, so they are fixed."""
 

@@ -31,6 +31,9 @@ from headrace.runtime.trace import render, summary
 from headrace.runtime.worker_task import Supervision, TaskFactory, WorkerTask
 
 log = logging.getLogger(__name__)
+
+_TASK_CLASS = "task.class"
+"""Stands in the tasks' configurations beside what the connector's says."""
 _RETRY_SECONDS = 1.0
 
 
@@ -186,16 +189,16 @@ class WorkerConnector:
         return plugin
 
     def _checked(self, plugin: ConnectorPlugin, config: Mapping[str, str]) -> SinkConnectorConfig:
-        """A stored configuration may have been accepted by another version: check it again."""
-        resolved = self._context.providers.resolve(config)
+        """A stored configuration with what its config providers say now. Raises ConfigError, without what they say.
+
+        It may have been accepted by another version, and a provider may say what none would have accepted.
+        """
+        resolved = self._context.providers.resolve({k: value for k, value in config.items() if k != _TASK_CLASS})
         errors = resolved.hide(plugin.validate(resolved.properties, self._context.defaults)).errors()
         if errors:
             raise ConfigError("The stored configuration is not valid here: " + "; ".join(errors))
-        return self._typed(plugin, config)
-
-    def _typed(self, plugin: ConnectorPlugin, config: Mapping[str, str]) -> SinkConnectorConfig:
-        """The configuration with what its config providers say now. Raises ConfigError."""
-        return plugin.config(self._context.providers.properties(config), self._context.defaults)
+        properties = {name: value for name, value in resolved.properties.items() if value is not None}
+        return plugin.config(properties, self._context.defaults)
 
     async def _align(self, configs: Sequence[Mapping[str, str]], *, running: bool) -> None:
         """Have exactly those tasks of ``configs`` that are ours, all of them running or none."""
@@ -226,7 +229,7 @@ class WorkerConnector:
         context = self._context
         plugin = self._plugin(config)
         report = partial(self._report_task, plugin.version)
-        typed = partial(self._typed, plugin, config)
+        typed = partial(self._checked, plugin, config)
         task = WorkerTask(self.name, number, config, typed, context.task_factory, context.supervision, report)
         self._tasks[number] = task
         return task
@@ -276,4 +279,4 @@ class WorkerConnector:
 
 def task_config(plugin: ConnectorPlugin, config: Mapping[str, str]) -> dict[str, str]:
     """A task's configuration: the connector's, and the class of the task."""
-    return {**config, "task.class": plugin.task_class}
+    return {**config, _TASK_CLASS: plugin.task_class}

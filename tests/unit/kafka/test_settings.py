@@ -48,7 +48,7 @@ def test_each_task_is_a_static_member_of_its_own() -> None:
     ("key", "value", "text"),
     [
         ("max.poll.record", "5", "did you mean max.poll.records"),
-        ("max.poll.records", "many", "max.poll.records has a wrong value"),
+        ("max.poll.records", "many", "max.poll.records has a wrong value: expected a whole number"),
         ("isolation.level", "read_all", "expected one of read_committed"),
         ("enable.auto.commit", "true", "committed after the table commit"),
         ("key.deserializer", "x.Y", "key.converter"),
