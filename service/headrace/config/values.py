@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from headrace.core.config_def import trim
+
 Value = TypeVar("Value", str, str | None)
 
 _AS_GIVEN = ("spark.", "table.properties.")
@@ -16,7 +18,7 @@ def trimmed(properties: Mapping[str, Value]) -> dict[str, Value]:
     What Spark or a table format gets is theirs to read, and stays as it is.
     """
     return {
-        name: value if value is None or name.startswith(_AS_GIVEN) else value.strip()
+        name: value if value is None or name.startswith(_AS_GIVEN) else trim(value)
         for name, value in properties.items()
     }
 

@@ -63,6 +63,7 @@ HIDDEN: Final = "[hidden]"
 Validator = Callable[[str, Any], None]
 """Takes the option's name and the parsed value (None when it did not parse); raises InvalidValue."""
 
+_BLANKS = "".join(map(chr, range(33)))
 _RANGES = {Type.SHORT: 2**15, Type.INT: 2**31, Type.LONG: 2**63}
 
 
@@ -215,7 +216,7 @@ def parse(key: ConfigKey, raw: str | None) -> Any:
     if raw is None:
         return None
     if key.type in (Type.STRING, Type.CLASS):
-        word = raw.strip()
+        word = trim(raw)
         return (key.validator.word(word) or word) if isinstance(key.validator, AnyCase) else word
     if key.type is Type.PASSWORD:
         return raw
@@ -226,9 +227,14 @@ def parse(key: ConfigKey, raw: str | None) -> Any:
     return _parse_number(key, raw)
 
 
+def trim(raw: str) -> str:
+    """The text without the blanks around it, by which Java means all control characters of ASCII as well."""
+    return raw.strip(_BLANKS)
+
+
 def parse_list(raw: str) -> list[str]:
     """Comma-separated entries, trimmed; an empty text is an empty list."""
-    stripped = raw.strip()
+    stripped = trim(raw)
     return re.split(r"\s*,\s*", stripped) if stripped else []
 
 
@@ -334,7 +340,7 @@ def not_empty_name(name: str, value: Any) -> None:
         return
     if not value:
         raise InvalidValue(f"Invalid value  for configuration {name}: String may not be empty")
-    controls = sorted({ord(letter) for letter in value if ord(letter) < 32 or ord(letter) == 127})
+    controls = sorted({ord(letter) for letter in value if ord(letter) < 32 or 127 <= ord(letter) < 160})
     if controls:
         codes = ", ".join(map(str, controls))
         raise InvalidValue(

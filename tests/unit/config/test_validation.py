@@ -75,6 +75,14 @@ def test_a_minimal_configuration_is_valid() -> None:
             ),
         ),
         ("name", "", ("Invalid value  for configuration name: String may not be empty",)),
+        (
+            "name",
+            "a\nb\x85",
+            (
+                "Invalid value a\nb\x85 for configuration name: "
+                "String may not contain control sequences but had the following ASCII chars: 10, 133",
+            ),
+        ),
         ("topics", "a,a", ("Configuration 'topics' values must not be duplicated.",)),
         ("topics", "a,", ("Configuration 'topics' values must not be empty.",)),
         ("key.converter", "no.Such", ("Invalid value no.Such for configuration key.converter: Class no.Such could not "
