@@ -46,12 +46,14 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "session_timeout_ms": 45_000,
     "heartbeat_interval_ms": 3_000,
     "rebalance_timeout_ms": 120_000,
-    "request_timeout_ms": 125_000,  # above the rebalance timeout: a JoinGroup is answered only at its end
+    "request_timeout_ms": 125_000,
     "metadata_max_age_ms": 30_000,
     "fetch_max_bytes": 8 * 1024 * 1024,
     "max_partition_fetch_bytes": 1024 * 1024,
     "max_poll_records": 4_000,
 }
+_JOIN_MARGIN_MS = 5_000
+"""A JoinGroup is answered at the end of the rebalance, and aiokafka gives up on it after ``request.timeout.ms``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ def consumer_settings(worker: Properties, connector: str, task: int, config: Pro
         **_layered(worker, "consumer.", config, "consumer.override."),
     }
     arguments = {**CONSUMER_DEFAULTS, **_translate(properties, CONSUMER)}
+    shortest = arguments["rebalance_timeout_ms"] + _JOIN_MARGIN_MS
+    arguments["request_timeout_ms"] = max(arguments["request_timeout_ms"], shortest)
     if "group_instance_id" in arguments:  # two members with one id evict each other without an error
         arguments["group_instance_id"] += f"-{task}"
     return ConsumerSettings(arguments, arguments["group_id"], topic_pattern(config), arguments["auto_offset_reset"])

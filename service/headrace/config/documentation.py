@@ -47,7 +47,8 @@ def configuration() -> str:
         *_reasons(worker_keys.LATER),
         "## Connector\n",
         "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties go under "
-        f"{_listed(connector.CLIENT_OVERRIDES)}. Reselect options may also stand under `post.processors.<name>.`.\n",
+        f"{_listed(connector.CLIENT_OVERRIDES)}. Reselect options may also stand under `post.processors.<name>.`. A "
+        "consumer's `request.timeout.ms` is never below its `rebalance.timeout.ms` and 5 s: a join takes so long.\n",
         *_groups(FRAMEWORK_OPTIONS + connector.SINK_OPTIONS),
         *_converters(),
         "### Not yet\n",

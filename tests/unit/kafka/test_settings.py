@@ -37,6 +37,22 @@ def test_later_layers_win() -> None:
     assert settings.group == "g"
 
 
+@pytest.mark.parametrize(
+    ("given", "milliseconds"),
+    [
+        ({}, 125_000),
+        ({"request.timeout.ms": "20000"}, 125_000),
+        ({"request.timeout.ms": "300000"}, 300_000),
+        ({"rebalance.timeout.ms": "300000"}, 305_000),
+        ({"request.timeout.ms": "20000", "rebalance.timeout.ms": "10000"}, 20_000),
+    ],
+)
+def test_a_request_waits_for_a_rebalance(given: dict[str, str], milliseconds: int) -> None:
+    """A join is answered at its end: with the 20 s of managed Kafka's templates none would ever succeed."""
+    worker = {**WORKER, **{f"consumer.{key}": value for key, value in given.items()}}
+    assert consumer_settings(worker, "shop", 0, TOPICS).arguments["request_timeout_ms"] == milliseconds
+
+
 def test_each_task_is_a_static_member_of_its_own() -> None:
     """Two members with one group.instance.id would evict each other."""
     config = {**TOPICS, "consumer.override.group.instance.id": "shop"}
