@@ -124,7 +124,7 @@ class Codec:
         source = source or self.source
         row: Any = dict[str, Any]
         if self._after is not None:
-            row = row_type(self._after, self.names, numeric_decimals=self._decimals_as_numbers)
+            row = row_type(self._after, self.names, numeric_decimals=self._decimals_as_numbers, strict=True)
         envelope = msgspec.defstruct(
             "Envelope",
             [("op", str | None, None), ("source", source | None, None), ("after", row | None, None)],

@@ -215,7 +215,7 @@ class FlatCodec(Codec):
         if self._after is None:
             return PayloadDecoder(list[dict[str, Any]])
         names = [member.name for member in self._fields]
-        row = row_type(self._after, names, numeric_decimals=self._decimals_as_numbers)
+        row = row_type(self._after, names, numeric_decimals=self._decimals_as_numbers, strict=True)
         return PayloadDecoder(list[row])  # type: ignore[valid-type] # built at run time
 
     def decode_all(self, payloads: Sequence[Payload]) -> tuple[list[Any], Names | None]:

@@ -211,47 +211,61 @@ def parse_plain(document: Payload) -> Any:
 def json_type(schema: Schema, *, numeric_decimals: bool = False) -> Any:
     """The Python type that msgspec decodes a payload of this schema into: Connect values, base64 already undone.
 
-    ``numeric_decimals`` reads Decimals written as JSON numbers (``decimal.format=NUMERIC``), exactly.
+    Any value may be null. ``numeric_decimals`` reads Decimals written as JSON numbers (``decimal.format=NUMERIC``),
+    exactly.
     """
+    return _value_type(schema, numeric_decimals) | None
+
+
+def _value_type(schema: Schema, numeric_decimals: bool) -> Any:
+    """The type of what is not null."""
     if schema.type == "array" and schema.items is not None:
         items = json_type(schema.items, numeric_decimals=numeric_decimals)
-        return list[items] | None  # type: ignore[valid-type] # built at run time
+        return list[items]  # type: ignore[valid-type] # built at run time
     if schema.type == "map" and schema.keys is not None and schema.values is not None:
         key = json_type(schema.keys, numeric_decimals=numeric_decimals)
         value = json_type(schema.values, numeric_decimals=numeric_decimals)
         if schema.keys.type == "string":  # only these make a JSON object; other maps are lists of pairs
-            return dict[str, value] | None  # type: ignore[valid-type] # built at run time
-        return list[tuple[key, value]] | None  # type: ignore[valid-type] # built at run time
+            return dict[str, value]  # type: ignore[valid-type] # built at run time
+        return list[tuple[key, value]]  # type: ignore[valid-type] # built at run time
     if schema.type == "struct":
         members = {m.name: json_type(m.schema, numeric_decimals=numeric_decimals) for m in schema.fields}
         # msgspec knows a member by the UTF-8 of its name, which Python keeps with a text once it was asked for it.
         msgspec.json.encode(list(members))
-        return TypedDict("Struct", members, total=False) | None  # type: ignore[operator] # built at run time
+        return TypedDict("Struct", members, total=False)  # type: ignore[operator] # built at run time
     if schema.name == DECIMAL and numeric_decimals:
-        return Decimal | None
+        return Decimal
     return _SCALARS[schema.type]
 
 
 _SCALARS: dict[str, Any] = {
-    "boolean": bool | None,
-    "int8": int | None,
-    "int16": int | None,
-    "int32": int | None,
-    "int64": int | None,
-    "float": float | str | None,
-    "double": float | str | None,
-    "string": str | None,
-    "bytes": bytes | None,
+    "boolean": bool,
+    "int8": int,
+    "int16": int,
+    "int32": int,
+    "int64": int,
+    "float": float | str,
+    "double": float | str,
+    "string": str,
+    "bytes": bytes,
 }
 
 
-def row_type(schema: Schema, names: Sequence[str], *, numeric_decimals: bool = False) -> type[msgspec.Struct]:
-    """A msgspec struct for the fields ``names`` of a struct schema; ``msgspec.structs.astuple`` gives them in order."""
-    members = []
+def row_type(
+    schema: Schema, names: Sequence[str], *, numeric_decimals: bool = False, strict: bool = False
+) -> type[msgspec.Struct]:
+    """A msgspec struct for the fields ``names`` of a struct schema; ``msgspec.structs.astuple`` gives them in order.
+
+    With ``strict`` a field that its schema requires has to be there and not null, unless it has a default.
+    """
+    members: list[Any] = []
     for index, name in enumerate(names):
         field = schema.field(name)
         if field is None:
             raise BadRecord(f"the schema has no field {name!r}")
-        members.append((f"f{index}", json_type(field, numeric_decimals=numeric_decimals), None))
+        if strict and not field.optional and field.default is None:
+            members.append((f"f{index}", _value_type(field, numeric_decimals)))
+        else:
+            members.append((f"f{index}", json_type(field, numeric_decimals=numeric_decimals), None))
     rename = {f"f{index}": name for index, name in enumerate(names)}
-    return msgspec.defstruct("Row", members, rename=rename, gc=False)
+    return msgspec.defstruct("Row", members, rename=rename, kw_only=True, gc=False)

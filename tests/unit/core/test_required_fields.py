@@ -1,0 +1,76 @@
+"""Rows that lack what their schema requires (``connect.md`` section 11)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from envelopes import key
+
+from headrace.core.cassandra.decoder import ConnectorDecoder
+from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.errors import Stage
+from headrace.core.events import Changes
+from headrace.core.transforms.decoder import TransformingDecoder
+from headrace.core.transforms.registry import chain
+from headrace_connectors.memory.feed import MemoryRecord
+
+TOPIC = "shop.public.items"
+FIELDS = [
+    {"type": "int64", "optional": False, "field": "id"},
+    {"type": "int32", "optional": False, "field": "count"},
+    {"type": "int32", "optional": False, "default": 7, "field": "size"},
+    {"type": "string", "optional": True, "field": "name"},
+]
+WHOLE = {"id": 1, "count": 2, "size": 3, "name": "a"}
+SOURCE = {"connector": "postgresql", "name": "shop", "db": "shop", "schema": "public", "table": "items", "lsn": 5}
+DROP = {"transforms": "drop", "transforms.drop.type": "DropHeaders", "transforms.drop.headers": "x"}
+
+
+def envelope(after: dict[str, Any] | None, before: dict[str, Any] | None = None, op: str = "c") -> bytes:
+    row = {"type": "struct", "name": "shop.public.items.Value", "optional": True, "fields": FIELDS}
+    members = [row | {"field": "before"}, row | {"field": "after"}, {"type": "string", "field": "op"}]
+    payload = {"before": before, "after": after, "op": op, "source": SOURCE}
+    return document({"type": "struct", "name": "shop.public.items.Envelope", "fields": members}, payload)
+
+
+def flattened(row: dict[str, Any]) -> bytes:
+    return document({"type": "struct", "name": "shop.public.items.Value", "fields": FIELDS}, row)
+
+
+def document(schema: dict[str, Any], payload: dict[str, Any]) -> bytes:
+    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+
+
+def decoded(*values: bytes, transformed: bool = False) -> Decoded:
+    options = EnvelopeOptions()
+    decoder = TransformingDecoder(TOPIC, options, chain(DROP)) if transformed else ConnectorDecoder(TOPIC, options)
+    return decoder.decode([MemoryRecord(TOPIC, 0, place, 0, key({"id": 1}), each) for place, each in enumerate(values)])
+
+
+@pytest.mark.parametrize("transformed", [False, True])
+@pytest.mark.parametrize("make", [envelope, flattened])
+@pytest.mark.parametrize(
+    "lacking", [WHOLE | {"count": None}, {"id": 1, "size": 3, "name": "a"}], ids=["null", "absent"]
+)
+def test_a_required_field_that_is_null_or_absent_makes_a_bad_record(
+    make: Any, lacking: dict[str, Any], transformed: bool
+) -> None:
+    """It would be a null that the source cannot have; the records around it count."""
+    found = decoded(make(WHOLE), make(lacking), make(WHOLE), transformed=transformed)
+    assert [(each.index, each.stage) for each in found.errant] == [(1, Stage.VALUE_CONVERTER)]
+    assert "count" in str(found.errant[0].error) or "null" in str(found.errant[0].error)
+    assert sum(len(piece) for piece in found.pieces if isinstance(piece, Changes)) == 2
+
+
+@pytest.mark.parametrize("make", [envelope, flattened])
+@pytest.mark.parametrize("row", [WHOLE | {"name": None}, WHOLE | {"size": None}, {"id": 1, "count": 2}])
+def test_what_is_optional_or_has_a_default_may_be_null(make: Any, row: dict[str, Any]) -> None:
+    """The default itself is not put in its place: the source's null is a null."""
+    assert decoded(make(row)).errant == []
+
+
+def test_what_the_row_was_may_lack_anything() -> None:
+    """Of a deleted row sources often tell the key alone."""
+    assert decoded(envelope(None, {"id": 1}, "d"), envelope(WHOLE, {"id": 1}, "u")).errant == []
