@@ -57,7 +57,7 @@ class Service:
         self.worker = Worker(
             config, stores, plugins.installed(), self._task_factory(), self._advertised(host), self._metrics
         )
-        self._metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id)
+        self._metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
         self.herder = Herder(self.worker, [self._feeds.check], HistoryOffsets(self._lakehouse, self._executor))
         self._server = RestServer(create_app(self.worker, self.herder, self._metrics.exposition), self._listener)
 

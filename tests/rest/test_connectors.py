@@ -250,7 +250,7 @@ async def test_what_strimzis_dashboard_asks_for_is_there(api: Api) -> None:
         'worker_connector_unassigned_task_count{connector="pair"} 0.0',
         'worker_connector_destroyed_task_count{connector="pair"} 0.0',
         'worker_connector_restarting_task_count{connector="pair"} 0.0',
-        'connector_connector_class{connector="shop",connector_class="LakehouseSink"} 1.0',
+        'connector_connector_class{connector="shop",connector_class="headrace.LakehouseSinkConnector"} 1.0',
         'connector_connector_type{connector="shop",connector_type="sink"} 1.0',
         f'connector_connector_version{{connector="shop",connector_version="{__version__}"}} 1.0',
         'connector_task_running_ratio{connector="shop",task="0"}',

@@ -50,7 +50,7 @@ class Api:
         plugins = Plugins([LakehouseSinkConnector()])
         self.metrics = Metrics()
         self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics, now)
-        self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id)
+        self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
         self.herder = Herder(self.worker, held=held)
         self.app: FastAPI = create_app(self.worker, self.herder, self.metrics.exposition)
 

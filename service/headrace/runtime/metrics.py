@@ -20,6 +20,7 @@ from headrace.core.events import Barrier, Changes, TableId
 from headrace.core.lifecycle import State
 from headrace.ports import Connections, TopicPartition
 from headrace.runtime.connect_metrics import StartupCounts, TaskCollector, TaskSensors
+from headrace.runtime.plugins import Plugins
 from headrace.runtime.source_reader import Query
 from headrace.runtime.state_metrics import StateCollector
 from headrace.runtime.stores import ConfigStore, StatusStore
@@ -113,9 +114,9 @@ class Metrics:
         for gauge in (self.lag, self.freshness_now, *reselect):
             gauge.remove_by_labels({"connector": connector, "task": str(number)})
 
-    def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str) -> None:
+    def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str, plugins: Plugins) -> None:
         """Show the states of the worker's connectors and tasks, as they are at each scrape."""
-        self.registry.register(StateCollector(configs, statuses, worker_id, self._startups))
+        self.registry.register(StateCollector(configs, statuses, worker_id, plugins, self._startups))
 
     def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, doc, labels, registry=self.registry)

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from headrace.core.lifecycle import State
 from headrace.core.status import Status
 from headrace.runtime.connect_metrics import StartupCounts
+from headrace.runtime.plugins import Plugins
 from headrace.runtime.stores import ConfigStore, StatusStore
 
 _COUNTED = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.DESTROYED, State.RESTARTING)
@@ -24,11 +25,17 @@ class StateCollector(Collector):
     """
 
     def __init__(
-        self, configs: ConfigStore, statuses: StatusStore, worker_id: str, startups: StartupCounts | None = None
+        self,
+        configs: ConfigStore,
+        statuses: StatusStore,
+        worker_id: str,
+        plugins: Plugins,
+        startups: StartupCounts | None = None,
     ) -> None:
         self._configs = configs
         self._statuses = statuses
         self._worker_id = worker_id
+        self._plugins = plugins
         self._startups = startups or StartupCounts()
 
     def collect(self) -> Iterator[Metric]:
@@ -55,11 +62,16 @@ class StateCollector(Collector):
 
     def _connector_infos(self, names: list[str]) -> Iterator[GaugeMetricFamily]:
         """Class, type and version, each as a label of a gauge that is 1."""
-        known = {name: self._configs.state.connector_config(name) or {} for name in names}
         versions = {name: seen.version for name in names if (seen := self._connector(name)) is not None}
-        yield _info("class", {name: config.get("connector.class") for name, config in known.items()})
+        yield _info("class", {name: self._class_of(name) for name in names})
         yield _info("type", dict.fromkeys(names, "sink"))
         yield _info("version", versions)
+
+    def _class_of(self, name: str) -> str | None:
+        """The full name, however the configuration calls it."""
+        given = (self._configs.state.connector_config(name) or {}).get("connector.class")
+        plugin = self._plugins.find(given or "")
+        return given if plugin is None else plugin.class_name
 
     def _connector_states(self, names: list[str]) -> GaugeMetricFamily:
         family = GaugeMetricFamily(
