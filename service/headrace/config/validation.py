@@ -52,13 +52,13 @@ from headrace.core.config_def import (
     Importance,
     Type,
     parse_list,
-    suggestion,
 )
 from headrace.core.errors import ConfigError
 from headrace.core.field_selection import FIELD_LISTS, field_selection
 from headrace.core.ordering import OPTION as ORDERING_FIELD
 from headrace.core.ordering import ordering
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE, ReselectOptions
+from headrace.core.suggestions import suggestion
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 
 Properties = Mapping[str, str | None]

@@ -17,8 +17,9 @@ from headrace.config.worker_keys import (
     without_effect,
 )
 from headrace.config.worker_options import DEFAULT_PORT, WORKER_OPTIONS
-from headrace.core.config_def import ConfigInfo, suggestion
+from headrace.core.config_def import ConfigInfo
 from headrace.core.errors import ConfigError
+from headrace.core.suggestions import suggestion
 
 _DISTRIBUTED = ("group.id", "config.storage.topic", "status.storage.topic")
 _FREE_PREFIXES = (*PASS_THROUGH, *CLIENT_SECURITY, "config.providers")

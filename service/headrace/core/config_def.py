@@ -7,9 +7,8 @@ A ``ConfigDef`` is a list of ``ConfigKey``; it parses texts and reports *all* pr
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -396,11 +395,3 @@ def unique_entries(name: str, value: Any) -> None:
         raise InvalidValue(f"Configuration '{name}' values must not be duplicated.")
     if any(not entry for entry in entries):
         raise InvalidValue(f"Configuration '{name}' values must not be empty.")
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """A sentence that names the closest known options, or points to the documentation."""
-    close = difflib.get_close_matches(name, list(known), n=2, cutoff=0.6)
-    if close:
-        return f"Did you mean {' or '.join(repr(key) for key in close)}?"
-    return "See docs/configuration.md for the list."

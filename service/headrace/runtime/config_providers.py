@@ -15,10 +15,11 @@ from pathlib import Path
 
 from headrace.config.reselect import bare_names
 from headrace.config.validation import free_key
-from headrace.core.config_def import ConfigInfo, ConfigInfos, ConfigValue, parse_list, suggestion
+from headrace.core.config_def import ConfigInfo, ConfigInfos, ConfigValue, parse_list
 from headrace.core.errors import ConfigError
 from headrace.core.placeholders import has_references, replace_references
 from headrace.core.properties import parse_properties
+from headrace.core.suggestions import suggestion
 
 Properties = Mapping[str, str | None]
 Provider = Callable[[str, str], str | None]

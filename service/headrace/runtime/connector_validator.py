@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.config.validation import WorkerDefaults, is_secret
-from headrace.core.config_def import ConfigInfo, ConfigInfos, suggestion
+from headrace.core.config_def import ConfigInfo, ConfigInfos
 from headrace.core.errors import ConfigError, RestError
+from headrace.core.suggestions import suggestion
 from headrace.runtime.config_providers import ConfigProviders
 from headrace.runtime.plugins import ConnectorPlugin, Plugins, names
 
