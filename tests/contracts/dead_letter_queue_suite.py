@@ -28,9 +28,12 @@ class Queue(Protocol):
 
 
 class QueueHarness(Protocol):
-    """Opens queues of the connector ``sink``, task 3, with context headers."""
+    """Opens queues of the connector ``sink``, task 3.
 
-    def open(self) -> AbstractAsyncContextManager[Any]: ...
+    ``context`` is what its configuration says of context headers, which is that there are some unless a test says so.
+    """
+
+    def open(self, context: str | None = "true") -> AbstractAsyncContextManager[Any]: ...
 
 
 def errant(
@@ -80,6 +83,19 @@ class DeadLetterQueueSuite:
                 ((_, value, *_),) = await opened.letters(1)
                 await opened.queue.close()
             assert value == document
+
+        asyncio.run(scenario())
+
+    @pytest.mark.parametrize("said", [None, "false"])
+    def test_context_headers_are_left_out_unless_asked_for(self, harness: QueueHarness, said: str | None) -> None:
+        """Connect's default: a letter has the headers that its record had, and no other."""
+
+        async def scenario() -> None:
+            async with harness.open(context=said) as opened:
+                await opened.queue.report([errant(b"k", b"v", [("trace", b"1")]), errant(b"k", b"v")])
+                letters = await opened.letters(2)
+                await opened.queue.close()
+            assert [list(headers or ()) for *_, headers in letters] == [[("trace", b"1")], []]
 
         asyncio.run(scenario())
 

@@ -16,26 +16,23 @@ from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.ports import DeadLetterQueue
 from headrace_connectors.kafka import KafkaFeeds
 from headrace_connectors.memory import MemoryDeadLetterQueue
+from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, free_ports
 
 
-def options(topic: str, **more: str) -> dict[str, str]:
-    """A connector's dead letter options."""
+def options(topic: str, context: str | None = "true", **more: str) -> dict[str, str]:
+    """A connector's dead letter options; ``context`` is what they say of context headers, if anything."""
     prefix = "errors.deadletterqueue."
-    return {
-        f"{prefix}topic.name": topic,
-        f"{prefix}topic.replication.factor": "1",
-        f"{prefix}context.headers.enable": "true",
-        **more,
-    }
+    said = {} if context is None else {f"{prefix}context.headers.enable": context}
+    return {f"{prefix}topic.name": topic, f"{prefix}topic.replication.factor": "1", **said, **more}
 
 
 class MemoryQueue:
     """The memory version."""
 
-    def __init__(self) -> None:
-        self.queue = MemoryDeadLetterQueue("sink", 3)
+    def __init__(self, queue: MemoryDeadLetterQueue) -> None:
+        self.queue = queue
 
     async def letters(self, count: int) -> Sequence[Letter]:
         assert len(self.queue.letters) == count
@@ -46,8 +43,10 @@ class MemoryHarness:
     """A queue for each test."""
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[MemoryQueue]:
-        yield MemoryQueue()
+    async def open(self, context: str | None = "true") -> AsyncIterator[MemoryQueue]:
+        feeds = MemoryFeeds(MemoryBroker())
+        await feeds.dead_letter_queue("sink", 3, options("dead", context))
+        yield MemoryQueue(feeds.queues["dead"])
 
 
 class KafkaQueue:
@@ -89,10 +88,10 @@ class KafkaHarness:
         self._topic = topic
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[KafkaQueue]:
+    async def open(self, context: str | None = "true") -> AsyncIterator[KafkaQueue]:
         feeds = KafkaFeeds({"bootstrap.servers": self._kafka.bootstrap_servers})
         await feeds.start()
-        queue = await feeds.dead_letter_queue("sink", 3, options(self._topic))
+        queue = await feeds.dead_letter_queue("sink", 3, options(self._topic, context))
         assert queue is not None
         yield KafkaQueue(self._kafka, self._topic, queue)
         await feeds.close()

@@ -21,17 +21,19 @@ class DeadLetter:
 
 
 class MemoryDeadLetterQueue:
-    """``headrace.ports.DeadLetterQueue`` in a list, context headers included."""
+    """``headrace.ports.DeadLetterQueue`` in a list, with context headers unless they are switched off."""
 
-    def __init__(self, connector: str, task: int) -> None:
+    def __init__(self, connector: str, task: int, *, with_context: bool = True) -> None:
         self._connector = connector
         self._task = task
+        self._with_context = with_context
         self.letters: list[DeadLetter] = []
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
         """Append the records."""
         for each in errant:
-            headers = [*each.record.headers, *context_headers(each, self._connector, self._task)]
+            added = context_headers(each, self._connector, self._task) if self._with_context else []
+            headers = [*each.record.headers, *added]
             self.letters.append(DeadLetter(each.record.key, whole(each.record.value), each.record.timestamp, headers))
 
     async def close(self) -> None:

@@ -266,7 +266,9 @@ class MemoryFeeds:
     async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
         """The queue of that topic, which outlives its tasks; None when none is configured."""
         topic = config.get("errors.deadletterqueue.topic.name")
-        return self.queues.setdefault(topic, MemoryDeadLetterQueue(connector, task)) if topic else None
+        with_context = config.get("errors.deadletterqueue.context.headers.enable", "false").lower() == "true"
+        queue = MemoryDeadLetterQueue(connector, task, with_context=with_context)
+        return self.queues.setdefault(topic, queue) if topic else None
 
     async def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
         """What stands in the connector's dead letter queue now."""
