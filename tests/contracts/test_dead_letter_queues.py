@@ -133,6 +133,19 @@ def test_the_topic_is_made_with_the_admin_clients_connection() -> None:
     asyncio.run(scenario())
 
 
+def test_letters_are_read_where_they_were_written() -> None:
+    """By the producer's brokers, where the connector's consumers have others."""
+
+    async def scenario() -> None:
+        written, read = free_ports(2)
+        feeds = KafkaFeeds({"bootstrap.servers": f"{LOOPBACK}:{written}"})
+        config = options("dead", topics="a", **{"consumer.override.bootstrap.servers": f"{LOOPBACK}:{read}"})
+        with pytest.raises(Retriable, match=f"'{LOOPBACK}', {written}, "):
+            await anext(feeds.dead_letters("sink", config))
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.stack
 class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
     """The suite, in a topic."""

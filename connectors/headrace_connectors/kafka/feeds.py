@@ -70,9 +70,14 @@ class KafkaFeeds:
         return queue
 
     def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
-        """What stands in the connector's dead letter topic now. Raises ConfigError, Retriable or Fatal."""
-        settings = consumer_settings(self._properties, connector, 0, config)
-        return read_topic(config[TOPIC], connection_arguments(settings.arguments))
+        """What stands in the connector's dead letter topic now. Raises ConfigError, Retriable or Fatal.
+
+        Read as the connector's consumers read, unless its producer writes to other brokers: they have the letters.
+        """
+        consumer = connection_arguments(consumer_settings(self._properties, connector, 0, config).arguments)
+        producer = connection_arguments(producer_arguments(self._properties, connector, 0, config))
+        elsewhere = producer["bootstrap_servers"] != consumer["bootstrap_servers"]
+        return read_topic(config[TOPIC], producer if elsewhere else consumer)
 
     async def close(self) -> None:
         """Stop the app and the thread; feeds must have been stopped. Idempotent."""
