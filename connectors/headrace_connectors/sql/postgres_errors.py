@@ -22,8 +22,14 @@ _SETTINGS = re.compile(r"28|3D")
 """SQLSTATEs of a wrong user, password or database."""
 _REFUSED_LOGIN = re.compile(
     r"password authentication failed|no password supplied|role .* does not exist|database .* does not exist"
-    r"|no pg_hba\.conf entry|permission denied for database|SSL|certificate|could not translate host name"
+    r"|no pg_hba\.conf entry|permission denied for database|could not translate host name"
 )
+_REFUSED_TLS = re.compile(r"SSL|certificate")
+_CUT = re.compile(
+    r"SSL SYSCALL error|SSL connection has been closed|unexpected eof while reading"
+    r"|consuming input failed|sending query|could not (receive data from|send data to) server"
+)
+"""A connection that broke: of TLS, libpq names it too, but nothing is wrong with its settings."""
 _CORRECT = "correct reselect.database.* (user, password, dbname, hostname, port, TLS) and send the configuration again"
 
 
@@ -43,7 +49,7 @@ def translated(where: str) -> Iterator[None]:
 def _translate(error: psycopg.Error, where: str) -> HeadraceError:
     state, said = error.sqlstate, _said(error)
     if state is None and isinstance(error, psycopg.OperationalError):
-        if _REFUSED_LOGIN.search(said):
+        if _REFUSED_LOGIN.search(said) or (_REFUSED_TLS.search(said) and not _CUT.search(said)):
             return ConfigError(f"{where} refuses the connection: {said}; {_CORRECT}", "reselect.database.user")
         return Unreachable(f"{where} cannot be reached: {said}")
     if state is not None and _SETTINGS.match(state):

@@ -1,0 +1,65 @@
+"""What becomes of psycopg's errors: waited for, or handed to the operator."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
+from headrace_connectors.sql.circuit_breaker import Unreachable
+from headrace_connectors.sql.postgres_errors import translated
+
+_AT = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: '
+
+CUT = [
+    "consuming input failed: SSL SYSCALL error: EOF detected",
+    "consuming input failed: SSL SYSCALL error: Connection reset by peer",
+    "consuming input failed: SSL connection has been closed unexpectedly",
+    "consuming input failed: SSL error: unexpected eof while reading",
+    "consuming input failed: server closed the connection unexpectedly",
+    "sending query failed: SSL connection has been closed unexpectedly",
+    _AT + "SSL SYSCALL error: EOF detected",
+    _AT + "could not receive data from server: Connection reset by peer",
+    _AT + "Connection refused",
+    "failed to resolve host 'pg': [Errno -3] Temporary failure in name resolution",
+]
+REFUSED = [
+    _AT + "SSL error: certificate verify failed",
+    _AT + "server does not support SSL, but SSL was required",
+    _AT + 'root certificate file "/certs/ca.pem" does not exist',
+    _AT + 'FATAL:  no pg_hba.conf entry for host "10.0.0.2", user "u", database "d", SSL off',
+    _AT + 'SSL SYSCALL error: EOF detected\nFATAL:  password authentication failed for user "u"',
+    _AT + 'FATAL:  role "u" does not exist',
+]
+STATES: list[tuple[type[psycopg.Error], type[HeadraceError]]] = [
+    (psycopg.errors.AdminShutdown, Unreachable),
+    (psycopg.errors.QueryCanceled, TimedOut),
+    (psycopg.errors.LockNotAvailable, TimedOut),
+    (psycopg.errors.SerializationFailure, Retriable),
+    (psycopg.errors.InvalidPassword, ConfigError),
+    (psycopg.errors.InsufficientPrivilege, Fatal),
+]
+
+
+@pytest.mark.parametrize("said", CUT)
+def test_a_connection_that_broke_is_tried_again(said: str) -> None:
+    """With TLS as without: nothing says that the settings are wrong."""
+    assert type(_raised(psycopg.OperationalError(said))) is Unreachable
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_a_login_that_was_refused_is_for_the_operator(said: str) -> None:
+    """No retry gives another password, or another certificate."""
+    assert type(_raised(psycopg.OperationalError(said))) is ConfigError
+
+
+@pytest.mark.parametrize(("error", "expected"), STATES)
+def test_the_state_of_an_error_decides(error: type[psycopg.Error], expected: type[HeadraceError]) -> None:
+    """Where the server names one, its words do not matter."""
+    assert type(_raised(error("SSL"))) is expected
+
+
+def _raised(error: psycopg.Error) -> HeadraceError:
+    with pytest.raises(HeadraceError) as raised, translated("shop"):
+        raise error
+    return raised.value
