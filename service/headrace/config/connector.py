@@ -256,7 +256,7 @@ class SinkConnectorConfig(AbstractConfig):
         workers_group: str | None = None,
         converter_classes: Mapping[str, str] | None = None,
     ) -> None:
-        """``bare`` has bare reselect keys; ``converters`` holds the options of the ``key`` and ``value`` converters.
+        """``bare`` has bare reselect keys; ``converters`` the options of the converters, by their place.
 
         ``workers_group`` is the group that the worker names for consumers of all connectors. Converters of which
         ``converter_classes`` says nothing are JsonConverters.

@@ -171,7 +171,7 @@ HEADER_CONVERTERS: dict[str, ConfigDef] = {
     JSON_CONVERTER: JSON_CONVERTER_KEYS,
     **_SIMPLE,
 }
-"""Header converters by class; only Debezium's key-change headers are read, and those are JSON or plain text."""
+"""Header converters by class. Those headers that a transform names are read; Debezium's own are known by themselves."""
 
 KNOWN_CONVERTERS = {"key": CONVERTERS, "value": CONVERTERS, "header": HEADER_CONVERTERS}
 """What may stand at each place."""

@@ -21,10 +21,10 @@ from headrace.config.connector import (
     SinkConnectorConfig,
 )
 from headrace.config.converter import (
-    CONVERTERS,
     JSON_CONVERTER,
     KNOWN_CONVERTERS,
     OF_SOME_CONVERTER,
+    SIMPLE_HEADER_CONVERTER,
     converter_class,
     with_types,
 )
@@ -108,15 +108,16 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
     """The typed configuration of a connector whose ``properties`` have been found valid."""
     properties = trimmed(properties)
     bare, _ = to_bare(properties)
-    converters = {side: converter_options(properties, defaults, side) for side in ("key", "value")}
+    converters = {side: converter_options(properties, defaults, side) for side in KNOWN_CONVERTERS}
     given = {key: value for key, value in bare.items() if value is not None}
-    classes = {side: _converter_of(properties, defaults, side) for side in ("key", "value")}
+    classes = {side: _converter_of(properties, defaults, side) for side in KNOWN_CONVERTERS}
     return SinkConnectorConfig(properties, given, converters, defaults.consumer_group, classes)
 
 
 def _converter_of(properties: Properties, defaults: WorkerDefaults, side: str) -> str:
-    name = properties.get(f"{side}.converter") or defaults.converters.get(f"{side}.converter") or JSON_CONVERTER
-    return converter_class(name, CONVERTERS) or name
+    default = SIMPLE_HEADER_CONVERTER if side == "header" else JSON_CONVERTER
+    name = properties.get(f"{side}.converter") or defaults.converters.get(f"{side}.converter") or default
+    return converter_class(name, KNOWN_CONVERTERS[side]) or name
 
 
 def converter_options(properties: Properties, defaults: WorkerDefaults, side: str) -> dict[str, str]:

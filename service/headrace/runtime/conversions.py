@@ -18,7 +18,7 @@ from headrace.config.registry_converters import (
 )
 from headrace.core.converters.avro import AvroReader
 from headrace.core.converters.conversion import Conversion, Converter
-from headrace.core.converters.json_data import FixedSchema
+from headrace.core.converters.json_data import FixedSchema, JsonData
 from headrace.core.converters.json_schema import connect_json_reader, json_schema_reader
 from headrace.core.converters.registered import (
     Framing,
@@ -44,7 +44,7 @@ _READERS: Mapping[str, Compile] = {
 }
 _APICURIO = (APICURIO_AVRO, APICURIO_JSON, APICURIO_PROTOBUF)
 _URL = "apicurio.registry.url"
-STAGES = {"key": Stage.KEY_CONVERTER, "value": Stage.VALUE_CONVERTER}
+STAGES = {"key": Stage.KEY_CONVERTER, "value": Stage.VALUE_CONVERTER, "header": Stage.HEADER_CONVERTER}
 
 OpenRegistry = Callable[[str, Mapping[str, str]], SchemaRegistry]
 """Opens a registry: ``confluent`` or ``apicurio``, with a converter's options. Raises ConfigError."""
@@ -58,7 +58,8 @@ def no_registries(name: str, options: Mapping[str, str]) -> SchemaRegistry:
 def open_conversion(config: SinkConnectorConfig, open_registry: OpenRegistry) -> Conversion:
     """The connector's converters, but for JsonConverters of documents that
     carry their schema or have none: those the decoder reads by itself. Raises ConfigError."""
-    return Conversion(*(_converter(config, side, open_registry) for side in ("key", "value")))
+    key, value = (_converter(config, side, open_registry) for side in ("key", "value"))
+    return Conversion(key, value, _header_converter(config))
 
 
 def converter_classes(config: SinkConnectorConfig) -> dict[Stage, str]:
@@ -66,11 +67,22 @@ def converter_classes(config: SinkConnectorConfig) -> dict[Stage, str]:
     return {stage: config.converter_classes[side] for side, stage in STAGES.items()}
 
 
+def _header_converter(config: SinkConnectorConfig) -> Converter | None:
+    name, options = config.converter_classes["header"], config.converters["header"]
+    if name == JSON_CONVERTER:
+        return _fixed_schema(config, "header") or JsonData(config.schemas_enabled("header"))
+    return SIMPLE_CONVERTERS[name](options) if name in SIMPLE_CONVERTERS else None
+
+
+def _fixed_schema(config: SinkConnectorConfig, side: str) -> Converter | None:
+    content = config.converters[side].get("schema.content", "") if config.schemas_enabled(side) else ""
+    return FixedSchema(content.encode()) if content else None
+
+
 def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegistry) -> Converter | None:
     name, options = config.converter_classes[side], config.converters[side]
     if name == JSON_CONVERTER:
-        content = options.get("schema.content", "") if config.schemas_enabled(side) else ""
-        return FixedSchema(content.encode()) if content else None
+        return _fixed_schema(config, side)
     if name in SIMPLE_CONVERTERS:
         return SIMPLE_CONVERTERS[name](options)
     registry = open_registry("apicurio" if name in _APICURIO else "confluent", options)

@@ -88,6 +88,8 @@ class Conversion:
 
     key: Converter | None = None
     value: Converter | None = None
+    header: Converter | None = None
+    """Of headers that a transform reads; None is SimpleHeaderConverter."""
 
     def __bool__(self) -> bool:
         return self.key is not None or self.value is not None

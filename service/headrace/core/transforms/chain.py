@@ -52,6 +52,8 @@ class Chain:
             try:
                 current = link.transform(current)
             except BadRecord as error:
+                if error.stage is Stage.HEADER_CONVERTER:
+                    raise
                 raise BadRecord(
                     f"transform {link.alias}: {error}", stage=Stage.TRANSFORMATION, class_name=link.class_name
                 ) from error

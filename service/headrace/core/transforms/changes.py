@@ -8,8 +8,7 @@ from typing import Any
 
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.schema import Field, Schema
-from headrace.core.transforms.headers import header_value
-from headrace.core.transforms.record import Side, SinkRecord
+from headrace.core.transforms.record import Side, SinkRecord, unusable
 from headrace.core.transforms.structs import OPTIONAL_STRING, SchemaMemo, cells, struct, unique
 from headrace.core.transforms.unwrap import is_envelope
 
@@ -39,6 +38,14 @@ def _names_schema(header: str | None) -> Schema | None:
     return Schema("array", optional=True, name=header, items=OPTIONAL_STRING) if header and header.strip() else None
 
 
+def _tells_all(schema: Schema | None) -> bool:
+    """Whether there is a column for values of a schema: none for what lists and maps of several types are made of."""
+    if schema is None or schema.type not in ("array", "map"):
+        return True
+    parts = (schema.items,) if schema.type == "array" else (schema.keys, schema.values)
+    return None not in parts and all(map(_tells_all, parts))
+
+
 class HeaderToValue:
     """Copies or moves headers into fields of the value; a dot in a field's name goes into a struct."""
 
@@ -50,9 +57,12 @@ class HeaderToValue:
     def __call__(self, record: SinkRecord) -> SinkRecord:
         """The record with the fields."""
         schema, values = struct(record.value, "Header field insertion")
-        found = {each[0]: header_value(each) for each in record.headers if each[0] in self._places}
+        found = {each[0]: record.header_value(each) for each in record.headers if each[0] in self._places}
         if not found:
             return record
+        for name, data in found.items():
+            if not _tells_all(data.schema):
+                raise unusable(f"header {name}: a list or map whose values are of no common type")
         kinds = tuple((name, data.schema or OPTIONAL_STRING) for name, data in found.items())
         made = SchemaAndValue(self._schemas(schema, kinds), self._filled(schema, values, found))
         kept = tuple(each for each in record.headers if not (self._move and each[0] in self._places))

@@ -61,9 +61,10 @@ class TransformingDecoder:
         self._topic, self._options, self._chain, self._catalog = topic, options, chain, catalog
         self._prefix = options.added.headers_prefix
         self._of_source = options.added.positions | set(Source.__struct_fields__)
-        given = conversion or Conversion()
+        given = Conversion() if conversion is None else conversion
         self._keys: Converter = given.key or JsonData(options.key_schemas)
         self._values: Converter = given.value or JsonData(options.value_schemas)
+        self._header_converter = given.header
         self._key_columns = KeyColumns(options.key_fields)
         self._decoders: dict[str, ConnectorDecoder] = {}
 
@@ -90,7 +91,7 @@ class TransformingDecoder:
         key = self._data(record.key, record.headers, self._keys, Stage.KEY_CONVERTER)
         value = self._data(record.value, record.headers, self._values, Stage.VALUE_CONVERTER)
         place = (record.partition, record.offset, record.timestamp)
-        before = SinkRecord(self._topic, *place, key, value, tuple(record.headers))
+        before = SinkRecord(self._topic, *place, key, value, tuple(record.headers), self._header_converter)
         after = self._chain.apply(before)
         if after is None:
             return None

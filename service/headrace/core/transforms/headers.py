@@ -1,66 +1,17 @@
-"""Transforms of headers, and headers as the values that transforms read and write."""
+"""Transforms of headers, and headers as bytes again."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from headrace.core.connect_data import SchemaAndValue
-from headrace.core.schema import Schema
-from headrace.core.transforms.casting import as_float
 from headrace.core.transforms.fields import ReplaceField
+from headrace.core.transforms.literals import parse_literal
 from headrace.core.transforms.record import Header, Side, SinkRecord, unusable
 from headrace.core.transforms.structs import cell, plain_map, struct
-
-_INTEGERS = ((7, "int8"), (15, "int16"), (31, "int32"), (63, "int64"))
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-
-
-def parse_literal(text: str) -> SchemaAndValue:
-    """What SimpleHeaderConverter makes of a text: null, booleans, the smallest number, quoted text, lists and maps."""
-    plain = text.strip()
-    if plain == "null":
-        return SchemaAndValue(None, None)
-    if plain.lower() in ("true", "false"):
-        return SchemaAndValue(Schema("boolean"), plain.lower() == "true")
-    if _NUMBER.fullmatch(plain):
-        return _number(plain)
-    if plain[:1] + plain[-1:] in ("[]", "{}"):
-        return _structured(plain, text)
-    return SchemaAndValue(Schema("string"), text)
-
-
-def _number(text: str) -> SchemaAndValue:
-    if re.fullmatch(r"[+-]?\d+", text):
-        number = int(text)
-        kind = next((word for bits, word in _INTEGERS if -(1 << bits) <= number < 1 << bits), None)
-        return SchemaAndValue(Schema(kind or "double"), number if kind else float(number))
-    fraction = float(text)
-    return SchemaAndValue(Schema("float" if as_float(fraction) == fraction else "double"), fraction)
-
-
-def _structured(text: str, given: str) -> SchemaAndValue:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return SchemaAndValue(Schema("string"), given)
-    members = list(value.values()) if isinstance(value, dict) else value
-    if not members or not all(isinstance(member, str) for member in members):
-        return SchemaAndValue(None, value)
-    of_text = Schema("string")
-    schema = Schema("map", keys=of_text, values=of_text) if isinstance(value, dict) else Schema("array", items=of_text)
-    return SchemaAndValue(schema, value)
-
-
-def header_value(header: Header) -> SchemaAndValue:
-    """A header as data, whatever it is so far."""
-    _, value = header
-    if isinstance(value, SchemaAndValue):
-        return value
-    return SchemaAndValue(None, None) if value is None else parse_literal(value.decode("utf-8", "replace"))
 
 
 def header_bytes(value: bytes | SchemaAndValue | None) -> bytes | None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.conversion import Converter
 from headrace.core.errors import BadRecord, Stage
+from headrace.core.transforms.literals import parse_literal
 
 NOTHING = SchemaAndValue(None, None)
 """The key or value of a record that has none."""
@@ -30,6 +32,23 @@ class SinkRecord:
     key: SchemaAndValue
     value: SchemaAndValue
     headers: tuple[Header, ...] = ()
+    header_converter: Converter | None = None
+    """What reads headers that are bytes; None is SimpleHeaderConverter, which guesses."""
+
+    def header_value(self, header: Header) -> SchemaAndValue:
+        """A header as data, whatever it is so far. Raises BadRecord (stage HEADER_CONVERTER)."""
+        _, value = header
+        if isinstance(value, SchemaAndValue):
+            return value
+        if value is None:
+            return NOTHING
+        if self.header_converter is None:
+            return parse_literal(value.decode("utf-8", "replace"))
+        try:
+            return self.header_converter.to_connect_data(value, ())
+        except BadRecord as error:
+            error.stage = Stage.HEADER_CONVERTER
+            raise
 
     def with_topic(self, topic: str) -> SinkRecord:
         """The record under another topic."""

@@ -12,7 +12,6 @@ from cachetools import LRUCache
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.schema import Field, Schema
 from headrace.core.transforms.fields import InsertField, ReplaceField
-from headrace.core.transforms.headers import header_value
 from headrace.core.transforms.record import NOTHING, Side, SinkRecord, unusable
 from headrace.core.transforms.structs import SchemaMemo, remade
 
@@ -195,7 +194,7 @@ class ExtractNewRecordState:
 
     def _without_dropped(self, record: SinkRecord) -> SinkRecord:
         header = next((each for each in record.headers if each[0] == self._drop_fields.header), None)
-        names = None if header is None else header_value(header).value
+        names = None if header is None else record.header_value(header).value
         if not names or not isinstance(names, list):
             return record
         if self._drop_fields.from_key and record.key.value is not None:

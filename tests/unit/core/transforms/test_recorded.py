@@ -17,7 +17,6 @@ from headrace.core.converters.json_data import JsonData
 from headrace.core.errors import BadRecord
 from headrace.core.schema import Schema
 from headrace.core.transforms.casting import as_float
-from headrace.core.transforms.headers import header_value
 from headrace.core.transforms.record import NOTHING, SinkRecord
 from headrace.core.transforms.registry import PREDICATES, TRANSFORMS
 
@@ -78,7 +77,7 @@ def outcome(transform: Any, given: dict[str, Any], offset: int) -> Any:
         return "error"
     if not isinstance(made, SinkRecord):
         return made
-    headers = [(each[0], *shown(header_value(each))) for each in made.headers]
+    headers = [(each[0], *shown(made.header_value(each))) for each in made.headers]
     return made.topic, made.partition, made.timestamp, shown(made.key), shown(made.value), headers
 
 

@@ -11,9 +11,10 @@ from headrace.core.connect_data import SchemaAndValue
 from headrace.core.errors import BadRecord, ConfigError
 from headrace.core.schema import Field, Schema
 from headrace.core.transforms.casting import java_double
-from headrace.core.transforms.headers import header_bytes, parse_literal
+from headrace.core.transforms.headers import header_bytes
 from headrace.core.transforms.java_dates import DateFormat
 from headrace.core.transforms.java_regex import check_replacement, compiled
+from headrace.core.transforms.literals import parse_literal
 from headrace.core.transforms.record import NOTHING, SinkRecord
 from headrace.core.transforms.registry import chain
 from headrace.core.transforms.structs import DECIMAL
