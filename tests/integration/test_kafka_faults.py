@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
 from confluent_kafka import TopicPartition as ConfluentPartition
 from contracts.feed_harness import Recorder, numbered, until
 from contracts.kafka_harness import QUICK, KafkaCluster, KafkaHarness, producer
@@ -156,6 +158,31 @@ def test_the_right_password(broker: SaslKafka, unique: Callable[[str], str]) -> 
         await until(lambda: seen.values == numbered(3), "the records")
         await feed.stop()
         await feeds.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_assignment_that_cannot_be_taken(
+    stack_kafka: Kafka, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka only logs what a listener raises: the task has to hear of it, or it would wait for good."""
+    topic = unique("topic")
+
+    async def refused(*_: object) -> int:
+        raise KafkaError("no access to the offsets of the topic")
+
+    async def scenario() -> None:
+        async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
+            await cluster.create(topic)
+            monkeypatch.setattr(AIOKafkaConsumer, "committed", refused)
+            listener = Recorder()
+            listener.feed = cluster.feeds.open(topic, 0, {**QUICK, "topics": topic})
+            await listener.feed.start(listener)
+            await until(lambda: bool(listener.errors), "the error")
+            await listener.feed.stop()
+        assert isinstance(listener.errors[0], Retriable)
+        assert "taking an assignment" in str(listener.errors[0])
+        assert listener.assignments == []
 
     asyncio.run(scenario())
 

@@ -26,7 +26,7 @@ from headrace.core.errors import Retriable
 from headrace.ports import Chunk, Record, TopicPartition
 from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
-from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.records import make_lean
 from headrace_connectors.kafka.settings import ConsumerSettings
 
@@ -87,7 +87,7 @@ class GroupMember(Service):
         )
         try:
             await self._consumer.start()
-            self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self._revoked, self._arrived))
+            self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self._revoked, self._assigns))
         except BaseException:
             await _stopped(self._consumer)
             raise
@@ -146,9 +146,12 @@ class GroupMember(Service):
             while not self.should_stop:
                 await work()
         except Exception as error:
-            failure = translated(error, "fetching")
-            failure.__cause__ = error
-            self._listener.failed(failure)
+            self._fail(error, "fetching")
+
+    def _fail(self, error: BaseException, doing: str) -> None:
+        failure = translated(error, doing)
+        failure.__cause__ = error
+        self._listener.failed(failure)
 
     async def _poll(self) -> None:
         partitions = self._fetchable()
@@ -200,6 +203,15 @@ class GroupMember(Service):
         self.lag = {}
         if partitions:
             await self._listener.revoked(partitions)
+
+    async def _assigns(self, partitions: Collection[TopicPartition]) -> None:
+        """aiokafka only logs what its listener raises, and everything here would wait for this assignment for good."""
+        try:
+            await self._arrived(partitions)
+        except FENCED:
+            raise  # the group moves again
+        except Exception as error:
+            self._fail(error, "taking an assignment")
 
     async def _arrived(self, partitions: Collection[TopicPartition]) -> None:
         committed = {each: await self._consumer.committed(_aiokafka(each)) for each in partitions}
