@@ -269,7 +269,9 @@ class SinkTask:
         self._post_processor.revoked(partitions)
 
     def _drop(self) -> None:
+        """Give back what waits; no queue is full any more."""
         self._batches.reset()
+        self._throttle()
         self._note_idle()
 
     def failed(self, error: BaseException) -> None:

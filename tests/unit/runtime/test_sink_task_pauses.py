@@ -1,4 +1,4 @@
-"""A sink task that is paused: what it has read is written first, nothing is written afterwards."""
+"""A sink task that is paused or throttled: what is written before, what waits, and that a rebalance ends neither."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.conversion import Conversion, Headers
 from headrace.core.converters.json_data import JsonData
 from headrace.ports import Commit, TableOptions
+from headrace_connectors.memory import feed
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +71,28 @@ async def test_a_rebalance_does_not_keep_a_pause_from_ending(harness: Harness, m
         await task.resume()
         await eventually(lambda: harness.offset() == 2)
     assert set(harness.rows()) == {"=1", "=2"}
+
+
+async def test_a_rebalance_ends_the_throttling_of_a_full_queue(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was in the queue is given back: nothing else would say that there is room again."""
+    merge = Waiting()
+    table = type(harness.lakehouse.table("lake", "x", TableOptions()))
+    monkeypatch.setattr(table, "merge", merge.before(table.merge))
+    monkeypatch.setattr(feed, "CHUNK_RECORDS", 1)
+    async with running(harness.task(max_records=1)) as task:
+        for number in range(1, 8):
+            harness.insert(number, 10 * number)
+        await eventually(lambda: merge.began.is_set() and task.waiting(TABLE) > 0)
+        waiting = task.waiting(TABLE)
+        rebalancing = asyncio.create_task(harness.broker.create_topic("shop.public.notes"))
+        await asyncio.sleep(0)  # it has begun
+        assert task.waiting(TABLE) == waiting < 6, "the topic is throttled"
+        merge.go.set()
+        await rebalancing
+        await eventually(lambda: harness.offset() == 7)
+    assert len(harness.rows()) == 7
 
 
 class Waiting:
