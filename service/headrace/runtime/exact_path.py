@@ -86,10 +86,13 @@ class ExactPath:
                 changes, whole = remaining(changes, unresolved), False
 
     def refuse_regression(self, changes: Changes, stored: Mapping[str, RowVersion]) -> None:
-        """Events far newer than a row with a higher position: the source's positions have started again (2.6)."""
+        """Events far newer than a row with a higher position: the source's positions have started again (2.6).
+
+        Not those that stood before the row's own event: they are read again, and a long statement dates from its start.
+        """
         for index, key in enumerate(changes.key.to_pylist()):
             row, event = stored.get(key), changes.version.row(index)
-            if row is None or not event.position or event.position >= row.position:
+            if row is None or not event.position or event.position >= row.position or _is_read_again(event, row):
                 continue
             if event.source_time - row.source_time > self._options.position_regression:
                 raise Fatal(
@@ -149,6 +152,11 @@ def _standing(actions: Actions, stored: Mapping[str, RowVersion]) -> npt.NDArray
 def _droppable(rest: Actions) -> bool:
     """Deletes of absent rows can be left out, unless a row carries cells: then indexes must stay as they are."""
     return bool((rest.carry_from < 0).all())
+
+
+def _is_read_again(event: RowVersion, row: RowVersion) -> bool:
+    """Whether the row reflects the event's record already, or one behind it in the same partition."""
+    return (event.topic, event.partition) == (row.topic, row.partition) and event.offset <= row.offset
 
 
 def _place(event: RowVersion) -> str:
