@@ -114,23 +114,34 @@ class SinkTaskFactory:
         divide = values.divide if conversion.value is None else None
         feed = self._feeds.open(connector, number, config.originals, divide)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
-        compacted = self._feeds.compacted(connector, number, config.originals)
+        try:
+            post_processor = self._post_processor(connector, number, config, reselect)
+        except BaseException:  # it is tried again, with a queue of its own
+            if dead_letter_queue is not None:
+                await dead_letter_queue.close()
+            raise
         return SinkTask(
             self._adjust(replace(sink_task_options(config, reselect), task=number)),
             feed,
             self._lakehouse,
-            ReselectColumnsPostProcessor(
-                reselect,
-                self._row_source(reselect),
-                metrics=self._count_reselects(connector, number),
-                may_cache=lambda topic: not compacted(topic),
-                rows=self._rows(reselect, connector, number),
-            ),
+            post_processor,
             dead_letter_queue,
             self._executor,
             on_failure,
             self._observe(connector, number),
             conversion,
+        )
+
+    def _post_processor(
+        self, connector: str, number: int, config: SinkConnectorConfig, reselect: ReselectOptions
+    ) -> ReselectColumnsPostProcessor:
+        compacted = self._feeds.compacted(connector, number, config.originals)
+        return ReselectColumnsPostProcessor(
+            reselect,
+            self._row_source(reselect),
+            metrics=self._count_reselects(connector, number),
+            may_cache=lambda topic: not compacted(topic),
+            rows=self._rows(reselect, connector, number),
         )
 
     def _row_source(self, reselect: ReselectOptions) -> RowSource | None:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.validation import WorkerDefaults, sink_connector_config
+from headrace.core.cache.rows import RowStore
 from headrace.core.config_def import AnyCase
+from headrace.core.errors import Retriable
 from headrace.core.field_selection import AddedField, FieldSelection
 from headrace.core.ordering import Ordering
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.table_layout import PartitionField, SortField, TableLayout
-from headrace.ports import TableOptions
+from headrace.ports import RowStoreOptions, TableOptions
 from headrace.runtime.sink_task import SinkTaskOptions
-from headrace.runtime.task_factory import sink_task_options
+from headrace.runtime.task_factory import SinkTaskFactory, sink_task_options
+from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
+from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
+from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 
+CACHED = {
+    "post.processors": "r",
+    "post.processors.r.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
+    "post.processors.r.reselect.cache.enabled": "true",
+}
 DEFAULTS = WorkerDefaults({"key.converter": "x", "value.converter": "x"}, "1.0")
 
 
@@ -127,3 +138,35 @@ def test_who_fills_in_the_defaults_of_new_columns() -> None:
     assert not options(insert__mode="insert").fills_defaults
     router = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter"}
     assert not options(**router, **{"transforms.r.regex": "a", "transforms.r.replacement": "b"}).fills_defaults
+
+
+class Queue(MemoryDeadLetterQueue):
+    """Tells whether it was closed."""
+
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def held_elsewhere(kind: str, options: RowStoreOptions) -> RowStore:
+    """A cache on disk whose last owner has not let go of it yet."""
+    raise Retriable("the reselect cache is open in another process or task")
+
+
+@pytest.mark.anyio
+async def test_a_task_that_cannot_be_made_leaves_no_queue_open() -> None:
+    """It is tried again and again, each time with a connection of its own."""
+    feeds, queue = MemoryFeeds(MemoryBroker()), Queue("shop", 0)
+    feeds.queues["dead"] = queue
+    json = "org.apache.kafka.connect.json.JsonConverter"
+    config = {"name": "shop", "topics": "a", "key.converter": json, "value.converter": json}
+    config["errors.deadletterqueue.topic.name"] = "dead"
+    config |= {"reselect.database.hostname": "h", "reselect.database.user": "u", "reselect.database.dbname": "d"}
+    with ThreadPoolExecutor(1) as executor:
+        factory = SinkTaskFactory(
+            feeds, MemoryLakehouse(), lambda database, options: MemoryRowSource(), executor, held_elsewhere
+        )
+        with pytest.raises(Retriable):
+            await factory("shop", 0, sink_connector_config(CACHED | config, DEFAULTS), lambda error: None)
+    assert queue.closed
