@@ -154,6 +154,7 @@ def take_actions(actions: Actions, index: Ints) -> Actions:
         carry_from=actions.carry_from[index],
         transaction=actions.transaction[index],
         hiding=None if actions.hiding is None else actions.hiding[index],
+        read=None if actions.read is None else actions.read[index],
         columns=tuple(
             replace(
                 column,

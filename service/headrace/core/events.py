@@ -177,7 +177,8 @@ class Actions:
     row CARRIED cells come from, or -1. ``transaction`` is that of the last event, -1 if unknown. ``hiding`` marks the
     deletes that stand for reads without a position as well: should the delete be stale, those may still apply.
     ``buried`` has, by key, the tombstones of deletes within the batch that the action's own version does not tell: of
-    those on which a row without a position stands, and of those that outrank the last delete.
+    those on which a row without a position stands, and of those that outrank the last delete. ``read`` marks the rows
+    whose last event is a snapshot's, also where events before it have given the row a position.
     """
 
     table: TableId
@@ -194,6 +195,7 @@ class Actions:
     columns: tuple[Column, ...]
     hiding: npt.NDArray[np.bool_] | None = None
     buried: Mapping[str, RowVersion] = field(default_factory=dict)
+    read: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.delete)

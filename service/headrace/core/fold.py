@@ -130,6 +130,7 @@ def _actions(changes: Changes, rows: Incarnations, key: pa.Array, carried: Mappi
         columns=columns,
         hiding=_hiding(changes, rows),
         buried=_buried(changes, rows, key, version),
+        read=changes.operation[last_index] == Operation.READ,
     )
 
 

@@ -35,6 +35,8 @@ COLUMNS = ("big", "doc")
 NO_CACHE = ReselectOptions(null_values=False)
 CACHE = ReselectOptions(null_values=False, cache_enabled=True)
 NULLS = ReselectOptions(null_values=True, cache_enabled=True, columns_include_list=".*")
+SNAPSHOT = 777
+"""The transaction of snapshot reads, which their events name and which ends rolled back."""
 P, DOUBT, GONE, HOLLOW = "<placeholder>", "<doubt>", "<no such column>", "<nothing to keep>"
 
 
@@ -47,6 +49,7 @@ class Event:
     cells: Mapping[str, Any]
     old_key: int | None = None
     position: int | None = None
+    transaction: int = -1
 
 
 def c(key: int, old: int | None = None, **cells: Any) -> Event:
@@ -61,7 +64,7 @@ def u(key: int, position: int | None = None, **cells: Any) -> Event:
 
 def r(key: int, **cells: Any) -> Event:
     """A snapshot read."""
-    return Event(Operation.READ, key, cells, None, 0)
+    return Event(Operation.READ, key, cells, None, 0, SNAPSHOT)
 
 
 def d(key: int) -> Event:
@@ -201,7 +204,7 @@ class Lake:
                 offsets,
                 offsets,
             ),
-            transaction=np.full(len(events), -1, np.int64),
+            transaction=np.array([event.transaction for event in events], np.int64),
             columns=(Column("id", ID, ids), *(_column(name, events) for name in COLUMNS)),
             old_key={
                 n: canonical_keys([pa.array([event.old_key], pa.int32())])[0].as_py()

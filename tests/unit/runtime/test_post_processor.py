@@ -201,6 +201,24 @@ def test_null_triggered_answers_replace_the_null() -> None:
     assert [column.name for request in lake.source.requests for column in request.columns] == ["big", "doc"]  # type: ignore[union-attr]  # a source is there
 
 
+def test_null_of_a_snapshot_read_is_true() -> None:
+    """Also behind an update in the same batch, whose position the row has: the batch is as its split."""
+    split, whole = (Lake(database(row(1, "late", "D")), replace(NULLS, cache_enabled=False)) for _ in range(2))
+    split.each(u(1, big="A", doc="D"), r(1, big=None, doc="D"))
+    whole.batch(u(1, big="A", doc="D"), r(1, big=None, doc="D"))
+    assert split.rows == whole.rows == {1: {"big": None, "doc": "D"}}
+    assert split.queries == whole.queries == 0
+
+
+def test_transaction_of_a_snapshot_read_is_not_asked_for() -> None:
+    """It was rolled back, as every snapshot's is, though the row is there."""
+    lake = Lake(database(row(1, "A")), NO_CACHE)
+    lake.batch(r(1, big=P))
+    assert lake.source is not None
+    assert [request.transactions.tolist() for request in lake.source.requests] == [[-1]]
+    assert lake.big() == "A"
+
+
 def test_null_stands_when_the_row_is_gone() -> None:
     """A null-triggered reselect that finds no row leaves the event's null."""
     lake = Lake(database(), NULLS)

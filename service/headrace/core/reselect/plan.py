@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from headrace.core.cache.batch import CacheBatch
 from headrace.core.cache.rows import CellValue
-from headrace.core.events import Actions, CellState, Changes, Column, Operation
+from headrace.core.events import NO_POSITION, Actions, CellState, Changes, Column, Operation
 from headrace.core.reselect.cache import cached_cells, has_state, refresh
 from headrace.core.reselect.rows import RowRequest
 from headrace.core.reselect.rules import TableRules
@@ -150,7 +150,9 @@ def _request(actions: Actions, rules: TableRules, rows: Rows, wanted: Mapping[in
     key = tuple(replace(column, values=column.values.take(index), states=None) for column in identity)
     columns = tuple(replace(actions.columns[n], values=actions.columns[n].values[:0], states=None) for n in wanted)
     needs = np.stack([mask[rows] for mask in wanted.values()], axis=1)
-    return RowRequest(actions.table, key, columns, needs, actions.transaction[rows])
+    # A snapshot's transaction has written nothing and ends rolled back: that it was tells nothing of the row.
+    transaction = np.where(_read(actions), -1, actions.transaction)
+    return RowRequest(actions.table, key, columns, needs, transaction[rows])
 
 
 def _hits(
@@ -178,5 +180,9 @@ def _null_cells(column: Column) -> Mask:
 
 
 def _streamed(actions: Actions) -> Mask:
-    """Snapshot reads have no position; their nulls are true (section 4.2: never for ``r``)."""
-    return np.asarray(actions.version.position != b"", np.bool_)
+    """The nulls of snapshot reads are true (section 4.2: never for ``r``), as are those of rows without a position."""
+    return np.asarray(actions.version.position != NO_POSITION, np.bool_) & ~_read(actions)
+
+
+def _read(actions: Actions) -> Mask:
+    return np.zeros(len(actions), np.bool_) if actions.read is None else actions.read
