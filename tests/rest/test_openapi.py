@@ -7,6 +7,7 @@ Names and keys that exist are mixed into what is generated, so that requests get
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from headrace.rest.openapi import OPERATIONS
+from headrace.runtime.loggers import Loggers
 
 EXAMPLES = 10 if settings().derandomize else 300  # HYPOTHESIS_PROFILE=search looks for more
 SECONDS = 5.0
@@ -94,6 +96,9 @@ class Served(threading.Thread):
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         api = Api()
+        manager = logging.Manager(logging.RootLogger(logging.INFO))  # what requests do to it reaches no other test
+        manager.getLogger("headrace")
+        api.worker.loggers = Loggers(api.worker.now, manager)
         api.stores.groups.partitions = {"shop.public.orders": 2}
         await api.worker.start()
         async with served(api.app) as self.url:
