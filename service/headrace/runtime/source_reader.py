@@ -109,18 +109,29 @@ class SourceReader:
         parts: list[ReadRows] = []
         done = 0
         while done < len(request):
-            part = request.slice(done, done + size.rows())
-            answer = self._retrying()(self._ask, catalog, part)
+            part, answer = self._retrying()(self._ask_next, catalog, request, done, size)
             brought = size.learn(int(answer.found.sum()), answer.values)
             self._metrics.count(request.table, "bytes_read", (), brought)
             parts.append(ReadRows.of(part, answer))
             done += len(part)
+        size.answered()
         return ReadRows.joined(parts)
 
     def close(self) -> None:
         """End waiting retries and let go of the database. Idempotent."""
         self._closed.set()
         self._source.close()
+
+    def _ask_next(
+        self, catalog: CatalogTable, request: RowRequest, done: int, size: SelectSize
+    ) -> tuple[RowRequest, RowAnswer]:
+        """The next rows of a request: after a time-out fewer, or the same SELECT would take too long again."""
+        part = request.slice(done, done + size.rows())
+        try:
+            return part, self._ask(catalog, part)
+        except TimedOut:
+            size.timed_out(len(part))
+            raise
 
     def _ask(self, catalog: CatalogTable, part: RowRequest) -> RowAnswer:
         begin, result, waited = self._clock(), "permanent", 0.0

@@ -27,6 +27,23 @@ def test_bytes_are_the_bound_of_large_rows() -> None:
     assert size.rows() == 1
 
 
+def test_time_outs_are_the_bound_of_slow_tables() -> None:
+    """Half of what took too long, until it is one row; requests that are answered in time raise it step by step."""
+    size = SelectSize(20, 64 << 20)
+    size.timed_out(20)
+    assert size.rows() == 10
+    size.answered()
+    assert size.rows() == 10, "the request that had the time-out tells nothing yet"
+    size.answered()
+    assert size.rows() == 11
+    size.timed_out(3)
+    size.timed_out(1)
+    assert size.rows() == 1
+    for _ in range(30):
+        size.answered()
+    assert size.rows() == 20
+
+
 @pytest.mark.parametrize(
     ("value", "expected"), [("abc", 3), (b"ab", 2), (None, 8), (5, 8), (["a", "bc"], 3), ({"k": ["abc"]}, 4)]
 )

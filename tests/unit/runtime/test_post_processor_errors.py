@@ -18,7 +18,7 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
-from headrace.core.errors import Fatal, Retriable
+from headrace.core.errors import Fatal, Retriable, TimedOut
 from headrace.core.unresolved import UnresolvedRows
 
 
@@ -29,6 +29,21 @@ def test_transient_errors_are_retried() -> None:
     lake.source.failures += [Retriable("gone"), Retriable("gone")]
     lake.batch(u(1, big=P))
     assert lake.big() == "A"
+
+
+@pytest.mark.parametrize("within", [60_000, 0], ids=["at once", "with the next attempt at the batch"])
+def test_select_that_takes_too_long_is_asked_in_halves(within: int) -> None:
+    """The same SELECT would take too long again."""
+    options = replace(CACHE, errors_retry_timeout_ms=within, errors_retry_delay_max_ms=1)
+    lake = Lake(database(*(row(key, "A") for key in range(4))), options)
+    assert lake.source is not None
+    lake.source.failures += [TimedOut("statement timeout"), TimedOut("statement timeout")]
+    for _ in range(2 if within == 0 else 0):
+        with pytest.raises(Retriable):
+            lake.resolve(*(u(key, big=DOUBT) for key in range(4)))
+    lake.batch(*(u(key, big=DOUBT) for key in range(4)))
+    assert [len(request) for request in lake.source.requests] == [1, 1, 1, 1]
+    assert {lake.big(key) for key in range(4)} == {"A"}
 
 
 def test_database_down_keeps_what_is_known_unchanged() -> None:
