@@ -108,7 +108,8 @@ _RESELECT = group(
         "reselect.visibility.check",
         Type.STRING,
         "on",
-        "Whether an answer counts only if the event's transaction is visible to it; off for restored databases.",
+        "Whether an answer counts only if the event's transaction is visible to it; off for restored databases, whose "
+        "answers are not cached, replace no null of an event, and are no proof that a row is gone.",
         validator=any_case("on", "off"),
     ),
     key(

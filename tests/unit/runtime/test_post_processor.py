@@ -166,6 +166,21 @@ def test_unproven_answers_are_not_cached() -> None:
     assert lake.queries == 2
 
 
+def test_unproven_answers_replace_no_null() -> None:
+    """A server that may be behind may have the value from before it; what the event left out it may still tell."""
+    lake = Lake(database(row(1, "old", "D"), proven=False), NULLS)
+    lake.batch(u(1, big=None, doc=P))
+    assert lake.rows[1] == {"big": None, "doc": "D"}
+
+
+@pytest.mark.parametrize(("proven", "state"), [(True, None), (False, CellState.UNCHANGED)])
+def test_only_a_proven_answer_tells_that_a_row_is_gone(proven: bool, state: CellState | None) -> None:
+    """``reselect.unresolved.insert.mode=auto`` writes a null for it; a row that has not arrived yet is left open."""
+    actions = Lake(database(proven=proven), NO_CACHE).resolve(c(1, big=P, doc="D"))
+    (column,) = (each for each in actions.columns if each.name == "big")
+    assert (None if column.states is None else column.states[0]) == state
+
+
 def test_last_guard_stops_an_events_placeholder() -> None:
     """A placeholder that decoding missed never reaches a table."""
     lake = Lake(None, CACHE)

@@ -17,7 +17,7 @@ from headrace.core.errors import Fatal, HeadraceError, Retriable
 from headrace.core.events import Actions, CellState, Column
 from headrace.core.reselect.cache import drop_rows, from_cache, put_answers
 from headrace.core.reselect.plan import OpenCells, ReselectPlan
-from headrace.core.reselect.rows import ReadRows
+from headrace.core.reselect.rows import ReadCells, ReadRows
 from headrace.core.unavailable import Placeholder
 
 Rows = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ def _complete_column(
         filling.fill(cells.hit_rows, from_cache(column.values.type, cells.hit_values))
     if answer is not None and cells.column in plan.requested:
         cells_read = answer.columns[plan.requested.index(cells.column)]
-        rows, values = plan.rows[cells_read.places], cells_read.values
+        rows, values = _usable(plan, cells, cells_read, answer.proven)
         plan.counts["resolved", "source", column.name] += len(rows)
         plan.counts["resolved", "unreadable", column.name] += cells_read.unreadable
         filling.fill(rows, values)
@@ -66,6 +66,15 @@ def _complete_column(
             put_answers(plan.actions, column.name, rows, values, plan.batch)
     _settle(plan, cells, filling, answer, failure)
     return filling.column(), rows
+
+
+def _usable(plan: ReselectPlan, cells: OpenCells, read: ReadCells, proven: bool) -> tuple[Rows, pa.Array]:
+    """The rows and values of an answer; one that may be older than the events replaces none of their nulls."""
+    rows, values = plan.rows[read.places], read.values
+    if proven or not cells.nulls.any():
+        return rows, values
+    kept = ~cells.nulls[rows]
+    return rows[kept], values.filter(pa.array(kept))
 
 
 class _Filling:
@@ -173,7 +182,7 @@ def _settle_inserts(
     plan.counts["resolved", "unresolved", name] += int(bare.sum())
     filling.set(bare, CellState.UNCHANGED)
     rule = plan.rules.column(name)
-    if answer is not None and rule.nullable and plan.rules.unresolved_insert_mode == "auto":
+    if answer is not None and answer.proven and rule.nullable and plan.rules.unresolved_insert_mode == "auto":
         gone = np.zeros(len(bare), np.bool_)
         gone[plan.rows] = ~answer.found
         filling.set(bare & gone, CellState.NULL)
