@@ -25,6 +25,7 @@ from headrace.core.fold import OPEN, fold
 from headrace.core.unresolved import SUPPLY, LeftOut, UnresolvedRows, left_out
 from headrace.ports import MergeCounts
 from headrace.runtime.pipeline_parts import PipelineOptions, PostProcessor, Stages
+from headrace.runtime.position_regression import place
 from headrace.runtime.table_ledger import TableLedger
 
 
@@ -85,24 +86,6 @@ class ExactPath:
                 gone += [each for index, each in unresolved.items() if changes.key[index].as_py() not in ended]
                 changes, whole = remaining(changes, unresolved), False
 
-    def refuse_regression(self, changes: Changes, stored: Mapping[str, RowVersion]) -> None:
-        """Events far newer than a row with a higher position: the source's positions have started again (2.6).
-
-        Not those that stood before the row's own event: they are read again, and a long statement dates from its start.
-        """
-        for index, key in enumerate(changes.key.to_pylist()):
-            row, event = stored.get(key), changes.version.row(index)
-            if row is None or not event.position or event.position >= row.position or _is_read_again(event, row):
-                continue
-            if event.source_time - row.source_time > self._options.position_regression:
-                raise Fatal(
-                    f"{self._name}: {_place(event)} has position {event.position.decode()}, the stored row has "
-                    f"{row.position.decode()} although it is older by "
-                    f"{(event.source_time - row.source_time) // 1_000_000} s: the source's positions seem to have "
-                    "started again; after a failover or restore raise source.position.epoch by one, otherwise raise "
-                    "source.position.regression.ms"
-                )
-
     def _decide_open_cells(self, rest: Actions, standing: npt.NDArray[np.bool_]) -> Actions:
         """``reselect.unresolved.insert.mode``: cells without a value and without a stored row to keep them from."""
         rest = with_nulls_for_absent_cells(rest, standing)
@@ -122,7 +105,7 @@ class ExactPath:
         index = int(np.flatnonzero(hollow)[0])
         event = rest.version.row(index)
         raise Fatal(
-            f"{self._name}: {_place(event)} leaves out column(s) {', '.join(columns[index])} of a row "
+            f"{self._name}: {place(event)} leaves out column(s) {', '.join(columns[index])} of a row "
             f"that is not in the table, and nothing could supply them; {SUPPLY}"
         )
 
@@ -152,15 +135,6 @@ def _standing(actions: Actions, stored: Mapping[str, RowVersion]) -> npt.NDArray
 def _droppable(rest: Actions) -> bool:
     """Deletes of absent rows can be left out, unless a row carries cells: then indexes must stay as they are."""
     return bool((rest.carry_from < 0).all())
-
-
-def _is_read_again(event: RowVersion, row: RowVersion) -> bool:
-    """Whether the row reflects the event's record already, or one behind it in the same partition."""
-    return (event.topic, event.partition) == (row.topic, row.partition) and event.offset <= row.offset
-
-
-def _place(event: RowVersion) -> str:
-    return f"{event.topic}-{event.partition} at offset {event.offset}"
 
 
 def _open_columns(actions: Actions, index: int) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
 from headrace.runtime.exact_path import ExactPath, Unexplained
 from headrace.runtime.pipeline_parts import PipelineOptions, PostProcessor, Stages
+from headrace.runtime.position_regression import PositionRegression
 from headrace.runtime.schema_evolution import evolve
 from headrace.runtime.table_ledger import TableLedger
 
@@ -63,6 +64,7 @@ class TablePipeline:
         self._stages = stages
         self._ledger = TableLedger(table, now, options.tombstone_retention)
         self._exact = ExactPath(name, self._ledger, post_processor, self._resolve, options, stages)
+        self._regression = PositionRegression(name, options.position_regression)
         self._left_out: Sequence[LeftOut] = ()
 
     def prepare(self) -> bool:
@@ -119,6 +121,7 @@ class TablePipeline:
             changes = with_defaults(changes, self._ledger.defaults, self._table.schema())
             self._ledger.tombstones.begin(changes.version)
             actions = fold(changes, self._ledger.known)
+            self._regression.refuse_blocked(changes, actions, self._ledger.known)
         self._post_processor.folded(changes, actions)
         actions, whole = self._resolve_if_possible(actions)
         self._record_tombstones(actions)
@@ -196,6 +199,8 @@ class TablePipeline:
         self._post_processor.truncated(truncate.table)
         known = self._ledger.known.get(FLOOR_KEY)
         floor = succeed(truncate.version, known)
+        if floor == known:
+            self._regression.refuse_truncate(truncate, known)
         if self._table.schema() is None:
             # Nothing to remove, and no ledger to write to; what another partition brings late is still below it.
             self._ledger.record({FLOOR_KEY: floor})
@@ -239,7 +244,7 @@ class TablePipeline:
     def _settle_once(self, changes: Changes, actions: Actions, commit: Commit) -> None:
         with self._stages("settle"):
             stored = {} if self._table.schema() is None else self._table.stored(actions)
-            self._exact.refuse_regression(changes, stored)
+            self._regression.refuse(changes, stored)
         rest, self._left_out, whole = self._exact.settled(changes, stored)
         if not whole:
             self._record_tombstones(rest)  # of deletes that a change which was left out stood on

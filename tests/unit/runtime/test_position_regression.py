@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from contracts.lake_actions import commit, text
 from contracts.pipeline_suite import opened
-from properties.columns import changes_of
+from properties.columns import changes_of, table_id
 from properties.reference_model import Event
 
 from headrace.core.errors import Fatal
-from headrace.core.events import CellState, Operation, RowVersion
+from headrace.core.events import CellState, Operation, RowVersion, Truncate
 from headrace.ports import TableOptions
 from headrace.runtime.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse, MemoryTable
@@ -51,3 +51,29 @@ def test_a_record_before_the_row_is_read_again(pipeline: TablePipeline, table: M
     write(again, before)
     write(again, before, long_statement)
     assert [row["a"] for row in table.rows().values()] == [200]
+
+
+def test_positions_that_start_again_below_a_delete(pipeline: TablePipeline, table: MemoryTable) -> None:
+    """A row that is inserted anew a day later is not dropped in silence; one that comes late is."""
+    write(pipeline, event(Operation.CREATE, 1000, 0, 0))
+    write(pipeline, event(Operation.DELETE, 1001, 1, 0))
+    write(pipeline, event(Operation.UPDATE, 10, 2, 0.5), event(Operation.CREATE, 1002, 3, 0.5, key=2))
+    assert list(table.rows()) == ["=2"]
+    with pytest.raises(Fatal, match=r"t-0 at offset 4 has position \S+11, the row's delete has \S+1001 "):
+        write(pipeline, event(Operation.CREATE, 11, 4, 24), event(Operation.CREATE, 1003, 5, 24, key=3))
+
+
+def test_positions_that_start_again_below_a_truncate(pipeline: TablePipeline, table: MemoryTable) -> None:
+    """Neither another truncate nor inserts a day later are dropped in silence; read again, the first one is nothing."""
+    first, second = truncate(1001, 1, 0), truncate(1005, 2, 0)
+    write(pipeline, event(Operation.CREATE, 1000, 0, 0))
+    for each in (first, second, first):
+        pipeline.write(each, commit())
+    for again in (truncate(10, 3, 24), changes_of([event(Operation.CREATE, 10, 3, 24)])):
+        with pytest.raises(Fatal, match=r"t-0 at offset 3 has position \S+10, the table's last truncate has \S+1005 "):
+            pipeline.write(again, commit())
+    assert not table.rows()
+
+
+def truncate(position: int, offset: int, hour: int) -> Truncate:
+    return Truncate(table_id(0), RowVersion(text(position), "t", 0, offset, hour * HOUR))
