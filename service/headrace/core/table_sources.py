@@ -3,33 +3,55 @@
 from __future__ import annotations
 
 from headrace.core.errors import Fatal
-from headrace.core.events import TableId
+from headrace.core.events import TableId, Truncate
 
 
 class TableSources:
     """Lets one source table into a lake table, unless ``shared``: the operator has named a key that holds for all.
 
     Rows of two tables whose keys are equal would be one row, and positions of two servers cannot be compared: which of
-    the two stands would be an accident.
+    the two stands would be an accident. ``merged`` tells that transforms bring several into one, by a topic
+    that they give them, whether all of them have been seen yet or not.
     """
 
-    def __init__(self, shared: bool) -> None:
+    def __init__(self, shared: bool, merged: bool = False) -> None:
         self._shared = shared
+        self._merged = merged
         self._sources: dict[str, tuple[TableId, str]] = {}
+        self._joint: set[str] = set()
 
     def admit(self, name: str, source: TableId, topic: str) -> None:
         """Note that events of ``source`` go into the table ``name``. Raises Fatal for a second source.
 
         A tombstone whose topic has told no source yet (its ``name`` is empty) may belong to any.
         """
-        if self._shared or not source.name:
+        if not source.name:
             return
         first, first_topic = self._sources.setdefault(name, (source, topic))
-        if first != source:
+        if first == source:
+            return
+        self._joint.add(name)
+        if not self._shared:
             raise Fatal(
                 f"{name}: topic {first_topic} brings rows of {_text(first)}, topic {topic} those of {_text(source)}; "
                 "equal keys of the two would be one row. Give each a table of its own with collection.name.format, or "
                 "name in primary.key.fields the columns that tell all of their rows apart"
+            )
+
+    def admit_truncate(self, name: str, truncate: Truncate, topic: str) -> None:
+        """Raise Fatal for the truncate of one of several sources: it would remove the rows of the others as well.
+
+        And what they bring later would count as older than it. ``topic`` is the one that transforms have given it. Of sources that were only named by their keys it is
+        known from their events that they share a table, so not until one of each has been seen.
+        """
+        version = truncate.version
+        if (self._merged and topic != version.topic) or name in self._joint:
+            raise Fatal(
+                f"{name}: {version.topic}-{version.partition} at offset {version.offset} truncates "
+                f"{_text(truncate.table)}, but the table has rows of other source tables, which would be removed as "
+                "well. Delete the rows of that source from the table by hand if they are not wanted, set the "
+                "connector's offset behind the record (PATCH /connectors/<name>/offsets), and have the source "
+                "connector leave truncates out (skipped.operations=t), or give each source a table of its own"
             )
 
 

@@ -28,6 +28,7 @@ from headrace.core.converters.conversion import Conversion
 from headrace.core.envelope import Decoded, EnvelopeOptions
 from headrace.core.envelope_events import Errant
 from headrace.core.errors import Stage
+from headrace.core.events import Truncate
 from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
 from headrace.core.sequence import ChunkSequence
@@ -132,7 +133,8 @@ class SinkTask:
         )
         self._topics: dict[str, set[str]] = {}
         self._sources = TableSources(
-            shared=options.tables.history or bool(options.envelope.key_fields) or options.transforms.merges
+            shared=options.tables.history or bool(options.envelope.key_fields) or options.transforms.merges,
+            merged=options.transforms.merges,
         )
         self._drains: dict[str, asyncio.Task[None]] = {}
         self._wake: dict[str, asyncio.Event] = {}
@@ -375,7 +377,10 @@ class SinkTask:
     def _table_name(self, topic: str, chunk: Chunk, piece: Piece) -> str:
         """The table of a piece; ``topic`` is the one that transforms have given it, the chunk's is what is read."""
         name = self._options.naming.name(topic, piece.table)
-        self._sources.admit(f"{self._options.namespace}.{name}", piece.table, topic)
+        whole_name = f"{self._options.namespace}.{name}"
+        self._sources.admit(whole_name, piece.table, topic)
+        if isinstance(piece, Truncate) and not self._options.tables.history:
+            self._sources.admit_truncate(whole_name, piece, topic)
         self._topics.setdefault(name, set()).add(chunk.partition.topic)
         return name
 

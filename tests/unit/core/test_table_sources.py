@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.errors import Fatal
-from headrace.core.events import TableId
+from headrace.core.events import RowVersion, TableId, Truncate
 from headrace.core.table_sources import TableSources
 
 ORDERS = TableId("eu", "shop", "public", "orders")
@@ -38,3 +38,17 @@ def test_a_tombstone_that_tells_no_source_is_no_other_source() -> None:
     sources.admit("lake.orders", UNTOLD, "eu.orders")
     sources.admit("lake.orders", ORDERS, "eu.orders")
     sources.admit("lake.orders", UNTOLD, "eu.orders")
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_the_truncate_of_one_of_several_sources_is_refused(merged: bool) -> None:
+    """Where transforms merge tables even before the second is seen; a table of one source may be truncated."""
+    sources = TableSources(shared=True, merged=merged)
+    truncate = Truncate(ORDERS, RowVersion(b"1", "eu.orders", 0, 7, 0))
+    sources.admit("lake.orders", ORDERS, "eu.orders")
+    sources.admit_truncate("lake.orders", truncate, "eu.orders")
+    if not merged:
+        sources.admit_truncate("lake.orders", truncate, "orders")
+        sources.admit("lake.orders", TableId("us", "shop", "public", "orders"), "us.orders")
+    with pytest.raises(Fatal, match=r"lake.orders: eu.orders-0 at offset 7 truncates eu.shop.public.orders.*skipped"):
+        sources.admit_truncate("lake.orders", truncate, "orders")

@@ -177,3 +177,30 @@ async def test_records_that_a_transform_drops_are_done(harness: Harness) -> None
         await eventually(lambda: len(harness.rows("shop_public_other")) == 1)
     assert harness.offset() == 1
     assert harness.rows() == {}
+
+
+async def test_the_truncate_of_one_of_several_source_tables(harness: Harness) -> None:
+    """Its rows are not told from those of the others, so that none are removed: the task stops before it."""
+    merging = {
+        "transforms": "merge",
+        "transforms.merge.type": "io.debezium.transforms.ByLogicalTableRouter",
+        "transforms.merge.topic.regex": r"(.*)_\d+",
+        "transforms.merge.topic.replacement": "$1",
+    }
+    tables = ("orders_2024", "orders_2025")
+    for number, table in enumerate(tables):
+        await harness.broker.create_topic(f"shop.public.{table}")
+        row = whole_change("c", None, {"id": number}, 10 + number, table=table)
+        harness.broker.append(f"shop.public.{table}", row, key({"id": number}))
+    async with running(harness.task(transforms=chain(merging))):
+        await eventually(lambda: len(harness.rows("shop_public_orders")) == len(tables))
+        harness.broker.append("shop.public.orders_2024", truncated({"id": 0}, 100, tables[0]), None)
+        await eventually(lambda: len(harness.failures) == 1)
+    assert "shop.public.orders_2024-0 at offset 1 truncates shop." in str(harness.failures[0])
+    assert len(harness.rows("shop_public_orders")) == len(tables)
+
+
+def truncated(columns: dict[str, Any], lsn: int, table: str) -> bytes:
+    document = json.loads(whole_change("t", None, columns, lsn, table=table))
+    document["payload"]["after"] = None
+    return json.dumps(document).encode()
