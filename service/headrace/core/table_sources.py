@@ -10,8 +10,8 @@ class TableSources:
     """Lets one source table into a lake table, unless ``shared``: the operator has named a key that holds for all.
 
     Rows of two tables whose keys are equal would be one row, and positions of two servers cannot be compared: which of
-    the two stands would be an accident. ``merged`` tells that transforms bring several into one, by a topic
-    that they give them, whether all of them have been seen yet or not.
+    the two stands would be an accident. ``merged`` tells that transforms bring several into one, by a topic that
+    they give them, whether all of them have been seen yet or not.
     """
 
     def __init__(self, shared: bool, merged: bool = False) -> None:
@@ -41,8 +41,9 @@ class TableSources:
     def admit_truncate(self, name: str, truncate: Truncate, topic: str) -> None:
         """Raise Fatal for the truncate of one of several sources: it would remove the rows of the others as well.
 
-        And what they bring later would count as older than it. ``topic`` is the one that transforms have given it. Of sources that were only named by their keys it is
-        known from their events that they share a table, so not until one of each has been seen.
+        And what they bring later would count as older than it. ``topic`` is the one that transforms have given it. Of
+        sources that only share a key which the operator named it is known from their events that they share the table,
+        so not until one of each has been seen.
         """
         version = truncate.version
         if (self._merged and topic != version.topic) or name in self._joint:
