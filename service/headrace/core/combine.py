@@ -77,6 +77,7 @@ def combine(runs: Sequence[Changes]) -> Changes:
         columns=tuple(_column(name, runs) for name in names),
         old_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.old_key.items()},
         moved=frozenset(int(s) + i for s, run in zip(starts, runs, strict=False) for i in run.moved),
+        lost=np.concatenate([run.losses() for run in runs]) if any(run.lost is not None for run in runs) else None,
     )
 
 
@@ -101,6 +102,7 @@ def remaining(changes: Changes, gone: Collection[int]) -> Changes:
         ),
         old_key={place[index]: key for index, key in changes.old_key.items() if index in place},
         moved=frozenset(place[index] for index in changes.moved if index in place),
+        lost=None if changes.lost is None else changes.lost[kept],
     )
 
 
@@ -125,6 +127,7 @@ def _slice(changes: Changes, begin: int, end: int) -> Changes:
         ),
         old_key={index - begin: key for index, key in changes.old_key.items() if begin <= index < end},
         moved=frozenset(index - begin for index in changes.moved if begin <= index < end),
+        lost=None if changes.lost is None else changes.lost[part],
     )
 
 

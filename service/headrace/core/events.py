@@ -130,7 +130,8 @@ class Changes:
     ``key`` is the canonical text of the row key (``core/keys.py``). ``transaction`` is the source's transaction id
     (Oracle: the commit SCN) or -1. ``old_key`` maps the index of the second half of a key change to the key the row had
     before; ``moved`` holds the indexes of first halves (deletes that carry the newkey header). Key columns are filled
-    in every row, deletes included. Truncates are not among them: a Truncate stands between two Changes.
+    in every row, deletes included. Truncates are not among them: a Truncate stands between two Changes. ``lost`` is for
+    each event how many records of its partition had not been applied before it; None where there were none.
     """
 
     table: TableId
@@ -142,6 +143,11 @@ class Changes:
     columns: tuple[Column, ...]
     old_key: Mapping[int, str] = field(default_factory=dict)
     moved: frozenset[int] = frozenset()
+    lost: npt.NDArray[np.int64] | None = None
+
+    def losses(self) -> npt.NDArray[np.int64]:
+        """``lost`` in full."""
+        return np.zeros(len(self), np.int64) if self.lost is None else self.lost
 
     def __len__(self) -> int:
         return len(self.operation)

@@ -105,7 +105,8 @@ def _latest(flags: Bools) -> Ints:
 
 def _actions(changes: Changes, rows: Incarnations, key: pa.Array, carried: Mapping[int, Carried]) -> Actions:
     oldest = rows.last.copy()  # place of the oldest event that still has a cell in the action
-    columns = tuple(_fold_column(column, rows, oldest, carried) for column in changes.columns)
+    lost = changes.losses()[rows.index]
+    columns = tuple(_fold_column(column, rows, oldest, carried, lost) for column in changes.columns)
     # A new image is in the action also where later events have all of its cells: it is why stored cells are forgotten.
     np.minimum(oldest, rows.begin, out=oldest, where=rows.fresh & ~rows.deleted)
     # An update that is a new row only because of the delete before it leans on that delete.
@@ -134,7 +135,9 @@ def _actions(changes: Changes, rows: Incarnations, key: pa.Array, carried: Mappi
     )
 
 
-def _fold_column(column: Column, rows: Incarnations, oldest: Ints, carried: Mapping[int, Carried]) -> Column:
+def _fold_column(
+    column: Column, rows: Incarnations, oldest: Ints, carried: Mapping[int, Carried], lost: Ints
+) -> Column:
     if column.states is None:
         return Column(column.name, column.schema, column.values.take(pa.array(rows.index[rows.last])))
     states = column.states[rows.index]
@@ -143,7 +146,9 @@ def _fold_column(column: Column, rows: Incarnations, oldest: Ints, carried: Mapp
     omitted = _latest(states == CellState.UNCHANGED)[rows.last]
     is_known, is_doubted, is_omitted = (place >= rows.begin for place in (known, doubted, omitted))
     source = np.where(is_known, rows.index[known], NONE)
-    contradiction = is_known & (states[known] == CellState.NULL) & (omitted > known)
+    # "Unchanged" contradicts a null, and says nothing of the value before a record that was lost in between.
+    broken = (states[known] == CellState.NULL) | (lost[known] != lost[omitted])
+    contradiction = is_known & broken & (omitted > known)
     folded = np.full(len(rows.last), CellState.ABSENT, np.uint8)
     folded[rows.fresh] = CellState.NULL  # a new image without the column leaves it null
     folded[is_omitted] = CellState.UNCHANGED

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
 from tenacity import stop_after_delay
 
 from headrace.core.cassandra.decoder import ConnectorDecoder
 from headrace.core.converters.conversion import Conversion
 from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.events import Changes
 from headrace.core.field_selection import FieldSelection
 from headrace.core.notes import Note
 from headrace.core.transforms.chain import Chain
@@ -48,6 +53,7 @@ class ChunkDecoder:
         self._post_processor = post_processor
         self._observer = observer
         self._in_thread = in_thread
+        self._lost: Counter[TopicPartition] = Counter()
         self._decoders: dict[str, ConnectorDecoder | TransformingDecoder] = {}
 
     async def decode(self, chunk: Chunk) -> Decoded:
@@ -60,8 +66,14 @@ class ChunkDecoder:
     def heed(self, chunk: Chunk, decoded: Decoded) -> None:
         """Void what is remembered of rows of which the chunk does not tell all, and note what it lacks."""
         topic, partition = chunk.partition
-        if decoded.errant:
-            last = max(chunk.records[errant.index].offset for errant in decoded.errant)
+        lost = sorted({chunk.records[errant.index].offset for errant in decoded.errant})
+        decoded.pieces = [
+            self._behind(piece, chunk.partition, lost) if isinstance(piece, Changes) else piece
+            for piece in decoded.pieces
+        ]
+        if lost:
+            last = lost[-1]
+            self._lost[chunk.partition] += len(lost)
             self._post_processor.lost(topic, partition, last)
         for snapshot in decoded.snapshots:
             self._post_processor.snapshot_began(snapshot)
@@ -72,6 +84,13 @@ class ChunkDecoder:
         for note in decoded.notes:
             self.note(topic, note)
         self._observer.lost(topic, decoded.losses)
+
+    def _behind(self, changes: Changes, partition: TopicPartition, lost: Sequence[int]) -> Changes:
+        """The changes, which now know how many records of their partition were not applied before them."""
+        before = self._lost[partition]
+        if not (before or lost):
+            return changes
+        return replace(changes, lost=before + np.searchsorted(np.array(lost, np.int64), changes.version.offset))
 
     def note(self, topic: str, note: Note) -> None:
         """Into the log once, into the task's status for as long as it holds."""

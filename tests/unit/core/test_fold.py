@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from change_events import (
     ABSENT,
@@ -18,6 +21,7 @@ from change_events import (
     version,
 )
 
+from headrace.core.combine import combine, remaining, split
 from headrace.core.events import Actions, CellState
 from headrace.core.fold import fold
 
@@ -51,6 +55,22 @@ def test_the_table_of_cell_states(known: Cell, following: Cell, folded: tuple[Ce
     """``reselect.md`` section 4.1, for two updates of one row (S32: no value is lost)."""
     actions = fold(changes(update(1, 10, a=known), update(1, 20, a=following)))
     assert cell(actions) == folded
+
+
+@pytest.mark.parametrize(
+    ("lost", "folded"),
+    [
+        ([2, 2, 2], (CellState.VALUE, 1)),
+        ([0, 1, 1], (CellState.DOUBTFUL, 1)),
+        ([0, 0, 1], (CellState.DOUBTFUL, 1)),
+    ],
+)
+def test_no_value_is_sure_behind_a_record_that_was_lost(lost: list[int], folded: tuple[CellState, int]) -> None:
+    """What was left out is as it was in the event before, which may be the one that was lost; in any cut of the run."""
+    run = replace(changes(update(1, 10, a=1), update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED)), lost=np.array(lost))
+    assert cell(fold(run)) == cell(fold(combine(split(run, 1)))) == folded
+    assert cell(fold(remaining(run, {1}))) == folded
+    assert cell(fold(combine([changes(create(2, 5, a=3)), run])), index=1) == folded
 
 
 def test_an_insert_forgets_what_was_known() -> None:

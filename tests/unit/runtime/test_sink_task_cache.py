@@ -41,6 +41,19 @@ async def test_n09_lost_record_voids_the_cache(harness: Harness) -> None:
     assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
 
 
+async def test_n09_lost_record_between_two_of_a_batch(harness: Harness) -> None:
+    """N9: the insert of A, an update that cannot be decoded, and one that leaves the column out are written as one."""
+    harness.insert(1, 10, "A")
+    harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
+    harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
+    async with running(harness.task(tolerate=True, processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 3)
+        assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+        harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 40), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 4)
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}, "nor is A what was cached"
+
+
 @pytest.mark.parametrize(("told", "name"), [({"__op": "u", "__lsn": 30}, "B"), ({"__op": "u"}, "A"), ({}, "A")])
 async def test_flattened_records_are_reselected_only_if_they_tell_enough(
     harness: Harness, told: dict[str, Any], name: str
