@@ -87,6 +87,7 @@ class Decoded:
     ``notes`` are for the operator: what the topic lacks, said once; ``losses`` counts values of which the source's
     connector does not tell all. ``tells_too_little`` is set where records have too little of their events for reselect
     and its cache. ``topics`` are those that transforms have given the pieces, one for each; empty without transforms.
+    ``dropped`` are the indexes of records with a value that transforms have dropped: changes that are not applied.
     """
 
     pieces: list[Changes | Truncate | CassandraBatch] = field(default_factory=list)
@@ -98,6 +99,12 @@ class Decoded:
     losses: Counter[str] = field(default_factory=Counter)
     tells_too_little: bool = False
     topics: list[str] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+
+    @property
+    def lost(self) -> list[int]:
+        """The indexes of the records that may hold changes and are not applied, ascending."""
+        return sorted({*self.dropped, *(each.index for each in self.errant)})
 
     def add(self, other: Decoded) -> None:
         """Take over what ``other`` holds. Indexes of errant records stay as they are."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envelopes import PLACEHOLDER, change, key
+from envelopes import PLACEHOLDER, change, key, whole_change
 from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import (
     GROUP,
@@ -21,6 +21,7 @@ from unit.runtime.sink_task_harness import (
 
 from headrace.core.cache.rows import CacheLimits
 from headrace.core.reselect.options import ReselectOptions
+from headrace.core.transforms.registry import chain
 from headrace.ports import TopicPartition
 from headrace.runtime import sink_task
 from headrace.runtime.metrics import Metrics
@@ -52,6 +53,44 @@ async def test_n09_lost_record_between_two_of_a_batch(harness: Harness) -> None:
         harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 40), key({"id": 1}))
         await eventually(lambda: harness.offset() == 4)
     assert harness.rows() == {"=1": {"id": 1, "name": "B"}}, "nor is A what was cached"
+
+
+FILTER = {
+    "transforms": "f",
+    "transforms.f.type": "org.apache.kafka.connect.transforms.Filter",
+    "transforms.f.predicate": "p",
+    "predicates": "p",
+    "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
+    "predicates.p.name": "skip",
+}
+
+
+def update(name: str, lsn: int) -> bytes:
+    """Of row 1, with all that transforms go by."""
+    return whole_change("u", None, {"id": 1, "name": name}, lsn)
+
+
+@pytest.mark.parametrize("written", [0, 1], ids=["one batch", "two batches"])
+async def test_n09_change_that_a_filter_drops(harness: Harness, written: int) -> None:
+    """N9: the update to B is not applied; the next event leaves the column out, and finds B, not A."""
+    harness.broker.append(TOPIC, update("A", 10), key({"id": 1}))
+    async with running(harness.task(processor=cached_reselect("B"), transforms=chain(FILTER), linger=0.05)):
+        await eventually(lambda: (harness.offset() or 0) >= written)
+        harness.broker.append(TOPIC, update("B", 20), key({"id": 1}), headers=[("skip", b"1")])
+        harness.broker.append(TOPIC, update(PLACEHOLDER, 30), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 3)
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+
+
+async def test_a_tombstone_that_is_dropped_voids_no_cache(harness: Harness) -> None:
+    """It repeats a delete, which has been applied: what is cached of other rows goes on to count."""
+    harness.broker.append(TOPIC, update("A", 10), key({"id": 1}))
+    async with running(harness.task(processor=cached_reselect("B"), transforms=chain(FILTER))):
+        await eventually(lambda: harness.offset() == 1)
+        harness.broker.append(TOPIC, None, key({"id": 2}), headers=[("skip", b"1")])
+        harness.broker.append(TOPIC, update(PLACEHOLDER, 30), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 3)
+    assert harness.rows() == {"=1": {"id": 1, "name": "A"}}
 
 
 @pytest.mark.parametrize(("told", "name"), [({"__op": "u", "__lsn": 30}, "B"), ({"__op": "u"}, "A"), ({}, "A")])

@@ -84,7 +84,9 @@ class TransformingDecoder:
             except BadRecord as error:
                 out.errant.append(Errant(index, error.stage or Stage.VALUE_CONVERTER, error))
                 continue
-            out.skipped += transformed is None
+            if transformed is None:
+                out.skipped += 1
+                out.dropped += [index] if record.value is not None else []  # a tombstone only repeats its delete
             yield transformed
 
     def _transformed(self, index: int, record: KafkaRecord) -> _Transformed | None:
