@@ -150,13 +150,16 @@ class BatchManager:
         return self._close(table, queue, trigger, now)
 
     def due(self, table: str) -> float | None:
-        """When (monotonic) the table's queue closes by age; None if it is empty."""
+        """When (monotonic) the table's queue closes by age; None if it is empty.
+
+        Where the next batch would be nothing but first halves that are held, this is when the first of them is let go.
+        """
         queue = self._queues.get(table)
         if queue is None or not queue.waiting:
             return None
         by_age = self._by_age(queue)
-        if all(item.held_until for item in queue.waiting):
-            return max(by_age, min(item.held_until for item in queue.waiting))
+        if all(item.held_until for item in _going_together(queue)):
+            return max(by_age, min(item.held_until for item in _going_together(queue)))
         return by_age
 
     def complete(self, batch_id: int) -> Mapping[Hashable, int]:
@@ -274,6 +277,17 @@ def _whole(pieces: Sequence[Piece]) -> Piece:
     """Pieces that were taken together, as one."""
     writes = [piece for piece in pieces if isinstance(piece, CassandraBatch)]
     return joined_writes(writes)[0] if writes else combine([piece for piece in pieces if isinstance(piece, Changes)])
+
+
+def _going_together(queue: _Queue) -> Iterator[_Waiting]:
+    """The pieces at the head that can be one batch: what follows cannot join them, however long they are held."""
+    shape = None
+    for item in queue.waiting:
+        first = item is queue.waiting[0]
+        shape = joined(shape, item.piece) if isinstance(item.piece, Changes) and (first or shape) else None
+        if shape is None and not first:
+            return
+        yield item
 
 
 def _changes(item: _Waiting) -> Changes:

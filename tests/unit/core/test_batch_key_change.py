@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.core.batch import KEY_CHANGE_PATIENCE, BatchManager, BatchPolicy
-from headrace.core.events import Changes, Operation, TableId, Versions
+from headrace.core.events import Changes, Operation, RowVersion, TableId, Truncate, Versions
 
 TABLE = TableId("server", "db", "public", "t")
 D, T, C, U = Operation.DELETE, Operation.TOMBSTONE, Operation.CREATE, Operation.UPDATE
@@ -48,6 +48,20 @@ def test_patience_ends() -> None:
     assert offsets(batches, 1.0) is None
     assert batches.due("t") == KEY_CHANGE_PATIENCE
     assert offsets(batches, KEY_CHANGE_PATIENCE) == [0]
+
+
+def test_what_cannot_join_a_first_half_does_not_hurry_it() -> None:
+    """A truncate behind it waits as well, and nobody asks again until then; behind the truncate nothing counts."""
+    batches = manager()
+    batches.add("p0", 1, [("t", changes(D, moved=(0,)))], 0.0)
+    truncate = Truncate(TABLE, RowVersion(b"2", "t", 1, 0, 0))
+    batches.add("p1", 1, [("t", truncate), ("t", changes(U, first_offset=1, partition=1))], 1.0)
+    assert batches.next("t", 1.0) is None
+    assert batches.due("t") == KEY_CHANGE_PATIENCE
+    assert offsets(batches, KEY_CHANGE_PATIENCE) == [0]
+    written = batches.next("t", KEY_CHANGE_PATIENCE)
+    assert written is not None
+    assert written.content == truncate
 
 
 def test_other_partitions_go_on() -> None:
