@@ -139,8 +139,11 @@ class Lane:
     def events_in_hand(self) -> float:
         """Change events that the worker has read and not yet written."""
         read = self.counted("kafka_connect_sink_task_sink_record_read_total")
-        written = self.counted("kafka_connect_sink_task_sink_record_send_total")
-        return read - written - self.counted("headrace_records_skipped_total")
+        return read - self.written() - self.counted("headrace_records_skipped_total")
+
+    def written(self) -> float:
+        """Change events that the worker has written."""
+        return self.counted("kafka_connect_sink_task_sink_record_send_total")
 
     def reselects(self, result: str) -> float:
         """SELECTs that the worker has sent to the database, by result: ok or transient."""
