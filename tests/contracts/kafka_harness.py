@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from contracts.feed_harness import Recorder, until
 
 from headrace.ports import Divide, Feed, TopicPartition
 from headrace_connectors.kafka import KafkaFeeds
@@ -95,3 +96,12 @@ class KafkaHarness:
             yield cluster
         finally:
             await cluster.feeds.close()
+
+
+async def opened(cluster: KafkaCluster, connector: str, task: int, config: Mapping[str, str]) -> tuple[Feed, Recorder]:
+    """A feed that has its first assignment."""
+    listener = Recorder()
+    listener.feed = cluster.feeds.open(connector, task, {**QUICK, **config})
+    await listener.feed.start(listener)
+    await until(lambda: bool(listener.assignments), "the first assignment")
+    return listener.feed, listener

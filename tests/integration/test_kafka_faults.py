@@ -6,15 +6,13 @@ import asyncio
 import random
 import resource
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
-from confluent_kafka import TopicPartition as ConfluentPartition
 from contracts.feed_harness import Recorder, numbered, until
-from contracts.kafka_harness import QUICK, KafkaCluster, KafkaHarness, producer
+from contracts.kafka_harness import QUICK, KafkaHarness, opened, producer
 
 from headrace.core.errors import ConfigError, Fenced, HeadraceError, Retriable
 from headrace.ports import Feed, TopicPartition
@@ -58,15 +56,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
     broker.start()
     yield broker
     broker.stop()
-
-
-async def opened(cluster: KafkaCluster, connector: str, task: int, config: Mapping[str, str]) -> tuple[Feed, Recorder]:
-    """A feed that has its first assignment."""
-    listener = Recorder()
-    listener.feed = cluster.feeds.open(connector, task, {**QUICK, **config})
-    await listener.feed.start(listener)
-    await until(lambda: bool(listener.assignments), "the first assignment")
-    return listener.feed, listener
 
 
 def test_broker_killed_and_restarted(broker: SaslKafka, unique: Callable[[str], str]) -> None:
@@ -187,31 +176,6 @@ def test_an_assignment_that_cannot_be_taken(
     asyncio.run(scenario())
 
 
-def test_offsets_of_a_deleted_topic(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """The client alone would try them for ever: here they are left out, or refused with a group that just changed."""
-    topic = unique("topic")
-    kept, gone = TopicPartition(f"{topic}.kept", 0), TopicPartition(f"{topic}.gone", 0)
-
-    async def scenario() -> None:
-        async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
-            for partition in (kept, gone):
-                await cluster.create(partition.topic)
-                await cluster.append(partition.topic, numbered(5))
-            feed, seen = await opened(cluster, topic, 0, {"topics.regex": f"{topic}\\..*"})
-            await until(lambda: len(seen.values) == 10, "all records")
-            await cluster.delete(gone.topic)
-            async with asyncio.timeout(20):
-                with suppress(Fenced):
-                    await feed.commit({kept: 5, gone: 5})
-            await until(lambda: seen.topics == {kept.topic}, "the rebalance")
-            await feed.commit({kept: 5})
-            assert (await cluster.committed(f"connect-{topic}"))[kept] == 5
-            await feed.stop()
-        assert seen.errors == []
-
-    asyncio.run(scenario())
-
-
 def test_transactions(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
     """Aborted records never come, and the offset to commit lies behind markers and gaps."""
     topic = unique("topic")
@@ -261,30 +225,6 @@ def test_latest_skips_nothing_on_restart(stack_kafka: Kafka, unique: Callable[[s
             await until(lambda: len(seen.values) == 5, "what came in between")
             await feed.stop()
         assert seen.values == numbered(5, 5)
-
-    asyncio.run(scenario())
-
-
-def test_records_that_retention_removed(
-    stack_kafka: Kafka, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The feed goes on with the oldest that are left, and the log says which are gone."""
-    topic = unique("topic")
-
-    async def scenario() -> None:
-        async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
-            await cluster.create(topic)
-            await cluster.append(topic, numbered(10))
-            feed, seen = await opened(cluster, topic, 0, {"topics": topic})
-            await until(lambda: len(seen.values) == 10, "all records")
-            await feed.commit({TopicPartition(topic, 0): 4})
-            await feed.stop()
-            admin, to = stack_kafka.admin(), ConfluentPartition(topic, 0, 7)
-            await asyncio.to_thread(admin.delete_records([to])[to].result, 10)
-            feed, seen = await opened(cluster, topic, 0, {"topics": topic})
-            await until(lambda: seen.values == numbered(3, 7), "what is left")
-            await feed.stop()
-        assert f"{topic}-0: records 4 to 6 are gone from the topic" in caplog.text
 
     asyncio.run(scenario())
 

@@ -1,0 +1,89 @@
+"""What a feed does when its topics change under it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from aiokafka import TopicPartition as AiokafkaPartition
+from confluent_kafka import TopicPartition as ConfluentPartition
+from contracts.feed_harness import numbered, until
+from contracts.kafka_harness import KafkaHarness, opened
+
+from headrace.core.errors import Fenced
+from headrace.ports import TopicPartition
+from headrace_connectors.kafka.feed import KafkaFeed
+from headrace_dev.kafka import Kafka
+
+pytestmark = pytest.mark.stack
+
+
+def test_offsets_of_a_deleted_topic(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+    """The client alone would try them for ever: here they are left out, or refused with a group that just changed."""
+    topic = unique("topic")
+    kept, gone = TopicPartition(f"{topic}.kept", 0), TopicPartition(f"{topic}.gone", 0)
+
+    async def scenario() -> None:
+        async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
+            for partition in (kept, gone):
+                await cluster.create(partition.topic)
+                await cluster.append(partition.topic, numbered(5))
+            feed, seen = await opened(cluster, topic, 0, {"topics.regex": f"{topic}\\..*"})
+            await until(lambda: len(seen.values) == 10, "all records")
+            await cluster.delete(gone.topic)
+            async with asyncio.timeout(20):
+                with suppress(Fenced):
+                    await feed.commit({kept: 5, gone: 5})
+            await until(lambda: seen.topics == {kept.topic}, "the rebalance")
+            await feed.commit({kept: 5})
+            assert (await cluster.committed(f"connect-{topic}"))[kept] == 5
+            await feed.stop()
+        assert seen.errors == []
+
+    asyncio.run(scenario())
+
+
+def test_metadata_after_a_question_about_a_deleted_topic(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+    """The client would refresh that topic alone from then on, and the task would read nothing for good, RUNNING."""
+    topic = unique("topic")
+
+    async def scenario() -> None:
+        async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
+            await cluster.create(f"{topic}.kept")
+            feed, seen = await opened(cluster, topic, 0, {"topics.regex": f"{topic}\\..*"})
+            await until(lambda: seen.topics == {f"{topic}.kept"}, "the assignment")
+            assert isinstance(feed, KafkaFeed)
+            gone = AiokafkaPartition(f"{topic}.gone", 0)
+            await feed._consumers.call(feed._member._refresh_lag([gone]))  # what the watch does in a deletion
+            await cluster.create(f"{topic}.new")
+            await until(lambda: seen.topics == {f"{topic}.kept", f"{topic}.new"}, "both topics")
+            await feed.stop()
+        assert seen.errors == []
+
+    asyncio.run(scenario())
+
+
+def test_records_that_retention_removed(
+    stack_kafka: Kafka, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The feed goes on with the oldest that are left, and the log says which are gone."""
+    topic = unique("topic")
+
+    async def scenario() -> None:
+        async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
+            await cluster.create(topic)
+            await cluster.append(topic, numbered(10))
+            feed, seen = await opened(cluster, topic, 0, {"topics": topic})
+            await until(lambda: len(seen.values) == 10, "all records")
+            await feed.commit({TopicPartition(topic, 0): 4})
+            await feed.stop()
+            admin, to = stack_kafka.admin(), ConfluentPartition(topic, 0, 7)
+            await asyncio.to_thread(admin.delete_records([to])[to].result, 10)
+            feed, seen = await opened(cluster, topic, 0, {"topics": topic})
+            await until(lambda: seen.values == numbered(3, 7), "what is left")
+            await feed.stop()
+        assert f"{topic}-0: records 4 to 6 are gone from the topic" in caplog.text
+
+    asyncio.run(scenario())
