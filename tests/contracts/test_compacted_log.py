@@ -8,6 +8,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from contracts.compacted_log_suite import CompactedLogSuite, Open
+from contracts.scripted_broker import NOT_CONTROLLER, TOO_FEW, scripted_broker
 from rest import connect_topics
 
 from headrace.core.errors import ConfigError, Retriable
@@ -28,6 +29,21 @@ class TestMemoryLog(CompactedLogSuite):
         """One object is the storage."""
         log = MemoryLog()
         return lambda: log
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [({"controller": -1}, Retriable), ({"created": NOT_CONTROLLER}, Retriable), ({"created": TOO_FEW}, ConfigError)],
+)
+async def test_a_cluster_that_elects_its_controller_is_waited_for(
+    answers: dict[str, int], kind: type[Exception]
+) -> None:
+    """By a worker that makes its topics; what the controller itself refuses is told at once."""
+    async with scripted_broker(**answers) as address:
+        log = KafkaLog(LogTopic("log", "status.storage.topic", 1, 1), {"bootstrap_servers": address})
+        with pytest.raises(kind):
+            await log.start(lambda *_: None)
 
 
 @pytest.mark.stack

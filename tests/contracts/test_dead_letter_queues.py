@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
+from contracts.scripted_broker import NOT_CONTROLLER, TOO_FEW, scripted_broker
 
 from headrace.core.dead_letters import original
 from headrace.core.errors import ConfigError, Fatal, Retriable
@@ -114,6 +115,24 @@ def test_brokers_that_are_away_are_waited_for() -> None:
         with pytest.raises(Retriable, match="Could not initialize dead letter queue with topic=dead: "):
             await feeds.dead_letter_queue("sink", 3, options("dead"))
         await feeds.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [({"controller": -1}, Retriable), ({"created": NOT_CONTROLLER}, Retriable), ({"created": TOO_FEW}, Fatal)],
+)
+def test_a_cluster_that_elects_its_controller_is_waited_for(answers: dict[str, int], kind: type[Exception]) -> None:
+    """As brokers that are away are; what the controller itself refuses is not asked again."""
+
+    async def scenario() -> None:
+        async with scripted_broker(**answers) as address:
+            feeds = KafkaFeeds({"bootstrap.servers": address})
+            await feeds.start()
+            with pytest.raises(kind, match="Could not initialize dead letter queue with topic=dead: "):
+                await feeds.dead_letter_queue("sink", 3, options("dead"))
+            await feeds.close()
 
     asyncio.run(scenario())
 

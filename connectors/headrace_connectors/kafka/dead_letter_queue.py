@@ -8,13 +8,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import (
-    KafkaError,
-    MessageSizeTooLargeError,
-    RecordListTooLargeError,
-    TopicAlreadyExistsError,
-    for_code,
-)
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headrace.core.converters.json_types import whole
@@ -23,6 +17,7 @@ from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import passes, translated
+from headrace_connectors.kafka.new_topics import create_topic
 
 TOPIC = "errors.deadletterqueue.topic.name"
 REPLICATION = "errors.deadletterqueue.topic.replication.factor"
@@ -89,7 +84,7 @@ class KafkaDeadLetterQueue:
         await self._loop.call(self._close())
 
     async def _start(self) -> None:
-        await _create_topic(self._admin, self._topic, self._replication)
+        await _ensure_topic(self._admin, self._topic, self._replication)
         self._producer = AIOKafkaProducer(**self._arguments, value_serializer=_serialized)
         try:
             await self._producer.start()
@@ -144,17 +139,12 @@ def _size(letter: Mapping[str, Any]) -> int:
     return size
 
 
-async def _create_topic(arguments: Mapping[str, Any], topic: str, replication: int) -> None:
+async def _ensure_topic(arguments: Mapping[str, Any], topic: str, replication: int) -> None:
     """Create ``topic`` with one partition unless it exists."""
     admin = AIOKafkaAdminClient(**arguments)
     try:
         await admin.start()
-        if topic in await admin.list_topics():
-            return
-        answer = await admin.create_topics([NewTopic(topic, 1, replication)])
-        for _, code, message in (entry[:3] for entry in answer.topic_errors):
-            error = for_code(code)
-            if code != 0 and error is not TopicAlreadyExistsError:
-                raise error(message)
+        if topic not in await admin.list_topics():
+            await create_topic(admin, NewTopic(topic, 1, replication))
     finally:
         await admin.close()

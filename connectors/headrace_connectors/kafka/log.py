@@ -15,11 +15,12 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError
 
 from headrace.core.errors import ConfigError, Retriable
 from headrace.ports import LogRecord
-from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.errors import passes, translated
+from headrace_connectors.kafka.new_topics import create_topic
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class KafkaLog:
             consumer = await self._connect()
             await self._read_to_end(consumer, applied)
             await self._open_producer()
-        except KafkaError as error:
+        except (KafkaError, OSError) as error:
             await self.close()
             raise translated(error, f"reading the topic {self._topic.name}") from error
         except BaseException:
@@ -158,31 +159,30 @@ class KafkaLog:
 
 
 async def ensure_topic(topic: LogTopic, arguments: Mapping[str, Any]) -> None:
-    """Make the topic, or check that the one that is there keeps every key. Raises ConfigError and KafkaError."""
+    """Make the topic, or check that the one there is keeps every key. Raises ConfigError, KafkaError and OSError."""
     admin = AIOKafkaAdminClient(**arguments)
     await admin.start()
     try:
         if topic.name in await admin.list_topics():
             await _check_topic(admin, topic)
         else:
-            await _create_topic(admin, topic)
+            await _make_topic(admin, topic)
     finally:
         await admin.close()
 
 
-async def _create_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
+async def _make_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
     settings = {**topic.settings, _CLEANUP: "compact"}
-    wanted = NewTopic(topic.name, topic.partitions, topic.replication, topic_configs=settings)
-    response = await admin.create_topics([wanted])
-    for name, code, message in response.topic_errors:  # it does not raise
-        error = for_code(code)
-        if code == 0 or error is TopicAlreadyExistsError:
-            continue
+    try:
+        await create_topic(admin, NewTopic(topic.name, topic.partitions, topic.replication, topic_configs=settings))
+    except KafkaError as error:
+        if passes(error):
+            raise
         raise ConfigError(
-            f"The topic {name} cannot be created: {message or error.__name__}. With fewer brokers than replicas set "
+            f"The topic {topic.name} cannot be created: {error}. With fewer brokers than replicas set "
             f"{topic.option.replace('.topic', '.replication.factor')}=1",
             topic.option,
-        )
+        ) from error
 
 
 async def _check_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
