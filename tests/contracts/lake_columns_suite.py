@@ -78,7 +78,7 @@ class LakeColumnsSuite(LakeFixtures):
         assert {row["id"]: row["new"] for row in lake.read(name).to_pylist()} == {1: None, 2: None, 3: "y"}
 
     def test_members_are_added_to_structs(self, lake: LakeHarness, name: str) -> None:
-        """At any depth; structs that stand have null there."""
+        """At any depth; structs that stand have null there, and so have those of the older schema that come later."""
         inner = pa.struct([("b", pa.int64()), ("c", pa.list_(pa.string()))])
         narrow = pa.schema([("id", pa.int64()), ("s", pa.struct([("x.y", pa.int64()), ("in", pa.struct([inner[0]]))]))])
         wide = pa.schema(
@@ -90,9 +90,12 @@ class LakeColumnsSuite(LakeFixtures):
         table.evolve(wide, ["id"])
         full = {"x.y": 3, "in": {"b": 4, "c": ["d"]}, "z": True}
         table.merge(actions(wide, [Row({"id": 2, "s": full}, position=2)]), commit())
+        table.evolve(narrow, ["id"])
+        table.merge(actions(narrow, [Row({"id": 3, "s": {"x.y": 5, "in": {"b": 6}}}, position=3)]), commit())
         assert lake.open(name).schema() == table.schema() == wide
         found = {row["id"]: row["s"] for row in lake.read(name).to_pylist()}
-        assert found == {1: {"x.y": 1, "in": {"b": 2, "c": None}, "z": None}, 2: full}
+        late = {"x.y": 5, "in": {"b": 6, "c": None}, "z": None}
+        assert found == {1: {"x.y": 1, "in": {"b": 2, "c": None}, "z": None}, 2: full, 3: late}
 
     def test_types_get_wider(self, lake: LakeHarness, name: str) -> None:
         """Integers, floats and decimals; the rows that stand are read in the wider type, narrow events still fit."""

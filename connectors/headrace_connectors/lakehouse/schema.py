@@ -174,26 +174,45 @@ def evolution(table: str, stored: pa.Schema, wanted: pa.Schema) -> Evolution:
             added.append(column)
             continue
         kind = stored.field(column.name).type
-        new = new_members((column.name,), column.type, kind)
-        if new:
-            grown.append(column)
-            members += new
-        elif not fits(column.type, kind):
+        whole = _with_new_members(kind, column.type)
+        if whole is None:
             widened.append(_widened(table, column, kind))
+        elif whole != kind:
+            grown.append(column.with_type(whole))
+            members += _new_members((column.name,), kind, whole)
     return Evolution(tuple(added), tuple(widened), tuple(grown), tuple(members))
 
 
-def new_members(path: tuple[str, ...], wanted: pa.DataType, stored: pa.DataType) -> list[Member]:
-    """What ``wanted`` has behind the members of ``stored``, if they are structs that differ in nothing else."""
-    if not (pa.types.is_struct(wanted) and pa.types.is_struct(stored)) or wanted.num_fields < stored.num_fields:
-        return []
+def _with_new_members(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
+    """``stored`` with what structs of ``wanted`` have besides; None if values of ``wanted`` do not fit into that.
+
+    Members are told by their names. Those that ``wanted`` lacks are null in its values: it may be an older schema.
+    """
+    if fits(wanted, stored):
+        return stored
+    if not (pa.types.is_struct(wanted) and pa.types.is_struct(stored)):
+        return None
+    news = {member.name: member for member in wanted}
+    members: list[pa.Field] = []
+    for member in stored:
+        new = news.pop(member.name, member)
+        whole = _with_new_members(member.type, new.type)
+        if whole is None:
+            return None
+        members.append(member.with_type(whole))
+    return pa.struct([*members, *news.values()])
+
+
+def _new_members(path: tuple[str, ...], stored: pa.DataType, whole: pa.DataType) -> list[Member]:
+    """What ``whole``, which is ``stored`` with new members, has besides."""
     found: list[Member] = []
-    for ours, theirs in zip(list(wanted), list(stored), strict=False):
-        inner = new_members((*path, ours.name), ours.type, theirs.type) if ours.name == theirs.name else []
-        if ours != theirs and not inner:
-            return []
-        found += inner
-    return found + [Member((*path, new.name), new.type) for new in list(wanted)[stored.num_fields :]]
+    for place, member in enumerate(whole if stored != whole else ()):
+        inner = (*path, member.name)
+        if place < stored.num_fields:
+            found += _new_members(inner, stored[place].type, member.type)
+        else:
+            found.append(Member(inner, member.type))
+    return found
 
 
 def _widened(table: str, wanted: pa.Field, stored: pa.DataType) -> pa.Field:

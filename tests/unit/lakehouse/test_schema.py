@@ -78,7 +78,7 @@ def test_evolution_adds_and_widens_and_keeps_what_is_wider_already() -> None:
 
 
 def test_new_members_of_structs() -> None:
-    """Named by their paths in DDL; a struct that lacks or changes a member has grown in no way that a table follows."""
+    """Named by their paths in DDL; a member that changes its type is refused as a column is."""
     stored = pa.struct([("a", pa.int64()), ("s", pa.struct([("b", pa.int64())]))])
     wanted = pa.struct(
         [("a", pa.int64()), ("s", pa.struct([("b", pa.int64()), ("c", pa.string())])), ("d", pa.bool_())]
@@ -86,10 +86,24 @@ def test_new_members_of_structs() -> None:
     change = evolution("t", pa.schema([("x", stored)]), pa.schema([("x", wanted), ("y", pa.date32())]))
     assert change.additions == "`y` DATE, `x`.`s`.`c` STRING, `x`.`d` BOOLEAN"
     assert evolved(pa.schema([("x", stored)]), change) == pa.schema([("x", wanted), ("y", pa.date32())])
-    other = pa.struct([("a", pa.int32()), ("s", pa.struct([("b", pa.int64())])), ("d", pa.bool_())])
-    for narrower in (other, pa.struct([("s", wanted[1].type), ("a", pa.int64())])):
+    for other in (pa.struct([("a", pa.string()), ("d", pa.bool_())]), pa.struct([("s", pa.int64())]), pa.int64()):
         with pytest.raises(Fatal, match="cannot be widened"):
-            evolution("t", pa.schema([("x", stored)]), pa.schema([("x", narrower)]))
+            evolution("t", pa.schema([("x", stored)]), pa.schema([("x", other)]))
+
+
+def test_structs_of_an_older_schema() -> None:
+    """They fit as they are; what they have alone is added, and the table keeps its order and its wider types."""
+    inner = pa.struct([("b", pa.int64()), ("c", pa.string())])
+    stored = pa.schema([("x", pa.struct([("a", pa.int64()), ("s", inner)]))])
+    for older in (
+        pa.struct([("a", pa.int64())]),
+        pa.struct([("s", pa.struct([("c", pa.string())])), ("a", pa.int32())]),
+    ):
+        assert not evolution("t", stored, pa.schema([("x", older)]))
+    change = evolution("t", stored, pa.schema([("x", pa.struct([("s", pa.struct([("z", pa.date32())]))]))]))
+    assert change.additions == "`x`.`s`.`z` DATE"
+    whole = pa.struct([("a", pa.int64()), ("s", pa.struct([*inner, ("z", pa.date32())]))])
+    assert evolved(stored, change) == pa.schema([("x", whole)])
 
 
 @pytest.mark.parametrize(
