@@ -424,7 +424,6 @@ class Stores(Protocol):
 
     configs: LedLog
     statuses: CompactedLog
-    topic_offsets: TopicOffsets
 
     async def start(self) -> None:
         """Connect. The logs are started by who reads them. Raises ConfigError or Retriable."""
@@ -434,6 +433,9 @@ class Stores(Protocol):
 
     def group_offsets(self, connector: str, config: Mapping[str, str]) -> GroupOffsets:
         """The consumer groups of the cluster that the connector reads. Raises ConfigError for its client properties."""
+
+    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> TopicOffsets:
+        """The topics of that cluster. Raises ConfigError likewise."""
 
     async def cluster_id(self) -> str | None:
         """The Kafka cluster's id, None where there is none."""

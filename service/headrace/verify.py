@@ -113,18 +113,18 @@ class KafkaOffsets:
     """What Kafka says, asked from a program without a loop of its own."""
 
     def __init__(self, stores: Stores, connector: SinkConnectorConfig, runner: asyncio.Runner) -> None:
-        self._stores = stores
+        self._topics = stores.topic_offsets(connector.name, connector.originals)
         self._groups = stores.group_offsets(connector.name, connector.originals)
         self._group = connector.group_id
         self._runner = runner
 
     def topics(self, pattern: str) -> list[str]:
         """The topics whose whole name matches."""
-        return sorted({place.topic for place in self._runner.run(self._stores.topic_offsets.ends(pattern))})
+        return sorted({place.topic for place in self._runner.run(self._topics.ends(pattern))})
 
     def ends(self, topic: str) -> Mapping[TopicPartition, int]:
         """The next offset of every partition of the topic."""
-        return self._runner.run(self._stores.topic_offsets.ends(re.escape(topic)))
+        return self._runner.run(self._topics.ends(re.escape(topic)))
 
     def committed(self) -> Mapping[TopicPartition, int]:
         """The next offsets that the group has committed."""

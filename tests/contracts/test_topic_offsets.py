@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping
 import pytest
 from confluent_kafka import Producer
 
+from headrace.core.errors import Retriable
 from headrace.ports import TopicOffsets, TopicPartition
-from headrace_connectors.kafka.stores import KafkaTopicOffsets
+from headrace_connectors.kafka.stores import KafkaTopicOffsets, StandaloneStores
 from headrace_connectors.memory.stores import MemoryTopicOffsets
 from headrace_dev.kafka import Kafka
+from headrace_dev.server import LOOPBACK, free_ports
 
 Make = Callable[[Mapping[TopicPartition, int]], TopicOffsets]
 
@@ -43,6 +45,17 @@ class TestMemoryTopicOffsets(TopicOffsetsSuite):
             return offsets
 
         return made
+
+
+def test_the_brokers_of_the_connectors_consumers_are_asked() -> None:
+    """They have the topics, where ``consumer.override.*`` or the worker's ``consumer.*`` names others."""
+    workers, consumers, own = free_ports(3)
+    properties = {"bootstrap.servers": f"{LOOPBACK}:{workers}", "consumer.bootstrap.servers": f"{LOOPBACK}:{consumers}"}
+    config = {"topics": "a", "consumer.override.max.poll.records": "10"}
+    for port, more in (consumers, {}), (own, {"consumer.override.bootstrap.servers": f"{LOOPBACK}:{own}"}):
+        offsets = StandaloneStores(properties).topic_offsets("sink", {**config, **more})
+        with pytest.raises(Retriable, match=f"'{LOOPBACK}', {port}, "):
+            asyncio.run(offsets.ends("a"))
 
 
 @pytest.mark.stack

@@ -108,6 +108,11 @@ def group_arguments(worker: Properties, connector: str, config: Properties) -> d
     return _translate({"client.id": f"connector-worker-adminclient-{connector}", **own, **admin}, CLIENT)
 
 
+def topic_arguments(worker: Properties, config: Properties) -> dict[str, Any]:
+    """The same for asking about the topics that the connector's consumers read. Raises ConfigError."""
+    return client_arguments(_layered(worker, "consumer.", config, "consumer.override."))
+
+
 def check_worker(worker: Properties) -> None:
     """Raise ConfigError for what a worker's ``consumer.*``, ``producer.*`` or ``admin.*`` asks and no client can do.
 

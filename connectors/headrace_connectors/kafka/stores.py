@@ -17,7 +17,7 @@ from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 from headrace_connectors.kafka.led_log import KafkaLedLog
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
-from headrace_connectors.kafka.settings import client_arguments, group_arguments
+from headrace_connectors.kafka.settings import client_arguments, group_arguments, topic_arguments
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember
 from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 from headrace_connectors.memory.stores import MemoryLog
@@ -71,7 +71,6 @@ class KafkaStores:
         self.configs = KafkaLedLog(_log_topic(properties, _CONFIG, partitions=1), self._arguments, self._group)
         status_partitions = int(properties[f"{_STATUS}.partitions"])
         self.statuses = KafkaLog(_log_topic(properties, _STATUS, status_partitions), self._arguments)
-        self.topic_offsets = KafkaTopicOffsets(self._arguments)
 
     async def start(self) -> None:
         """See that a broker lets us in; the cause is named if none does. Raises ConfigError or Retriable."""
@@ -84,6 +83,10 @@ class KafkaStores:
     def group_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaGroupOffsets:
         """Asked as ``admin.*`` and ``admin.override.*`` say."""
         return KafkaGroupOffsets(group_arguments(self._properties, connector, config))
+
+    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaTopicOffsets:
+        """Asked as the connector's consumers are connected."""
+        return KafkaTopicOffsets(topic_arguments(self._properties, config))
 
     async def cluster_id(self) -> str | None:
         """The id that ``GET /`` shows, None if it cannot be had just now."""
@@ -103,7 +106,6 @@ class StandaloneStores:
         self._arguments = client_arguments(properties)
         self.configs = MemoryLog()
         self.statuses = MemoryLog()
-        self.topic_offsets = KafkaTopicOffsets(self._arguments)
 
     async def start(self) -> None:
         """See that a broker lets us in. Raises ConfigError or Retriable."""
@@ -116,6 +118,10 @@ class StandaloneStores:
     def group_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaGroupOffsets:
         """Asked as ``admin.*`` and ``admin.override.*`` say."""
         return KafkaGroupOffsets(group_arguments(self._properties, connector, config))
+
+    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaTopicOffsets:
+        """Asked as the connector's consumers are connected."""
+        return KafkaTopicOffsets(topic_arguments(self._properties, config))
 
     async def cluster_id(self) -> str | None:
         """The id that ``GET /`` shows."""

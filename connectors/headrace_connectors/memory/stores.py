@@ -131,7 +131,7 @@ class MemoryStores:
         self.configs: MemoryLog = MemoryLog(shared.configs if shared else None)
         self.statuses: MemoryLog = MemoryLog(shared.statuses if shared else None)
         self.groups: MemoryGroupOffsets = shared.groups if shared else MemoryGroupOffsets()
-        self.topic_offsets: MemoryTopicOffsets = shared.topic_offsets if shared else MemoryTopicOffsets()
+        self.topics: MemoryTopicOffsets = shared.topics if shared else MemoryTopicOffsets()
         self.group: MemoryGroup = shared.group if shared else MemoryGroup()
 
     def member(self, worker: str) -> MemoryMember:
@@ -141,6 +141,10 @@ class MemoryStores:
     def group_offsets(self, connector: str, config: Mapping[str, str]) -> MemoryGroupOffsets:
         """The same for every connector."""
         return self.groups
+
+    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> MemoryTopicOffsets:
+        """The same for every connector."""
+        return self.topics
 
     async def start(self) -> None:
         """Nothing to connect to."""
