@@ -57,7 +57,8 @@ class Chunk:
     """Consecutive records of one partition. ``begin`` and ``end`` are fetch positions: ``end`` is what gets committed.
 
     ``epoch`` counts assignments, ``sequence`` counts chunks of all partitions from 0 within an epoch. ``behind`` is how
-    many more offsets of the partition could be fetched when this chunk was, as far as the feed knew.
+    many more offsets of the partition could be fetched when this chunk was, as far as the feed knew. ``gone`` tells
+    that records between ``begin`` and the first of ``records`` may have left the topic before they were read.
     """
 
     epoch: int
@@ -67,6 +68,7 @@ class Chunk:
     begin: int
     end: int
     behind: int = 0
+    gone: bool = False
 
 
 Divide = Callable[[bytes | None], Document | bytes | None]

@@ -33,6 +33,8 @@ class Cluster(Protocol):
 
     async def append(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None: ...
 
+    async def remove(self, partition: TopicPartition, before: int) -> None: ...
+
     async def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
 
 
@@ -55,6 +57,7 @@ class Recorder:
         self.ends: dict[TopicPartition, int] = {}
         self.chunk_ends: list[int] = []
         self.behind: list[int] = []
+        self.gone: list[bool] = []
         self.assignments: list[set[TopicPartition]] = []
         self.calls: list[str] = []
         self.errors: list[BaseException] = []
@@ -77,6 +80,7 @@ class Recorder:
         self.calls.append("put")
         self.chunk_ends.append(chunk.end)
         self.behind.append(chunk.behind)
+        self.gone.append(chunk.gone)
         if self.raises is not None:
             raise self.raises
         await self.open.wait()

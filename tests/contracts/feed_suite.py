@@ -133,6 +133,34 @@ class FeedSuite:
 
         asyncio.run(scenario())
 
+    def test_records_that_are_removed_before_they_are_read(
+        self, harness: FeedHarness, connector: str, topic: str
+    ) -> None:
+        """The feed goes on with the oldest that are left, and their chunk tells that others are gone."""
+        # One batch with each fetch, so that what is fetched already ends before what is removed.
+        config = {**harness.config, "consumer.override.max.partition.fetch.bytes": "1"}
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                await cluster.append(topic, numbered(10))
+                seen = Recorder()
+                feed = seen.feed = cluster.feeds.open(connector, 0, {"topics": topic, **config})
+                await feed.start(seen)
+                await until(lambda: len(seen.values) == 10, "records before the pause")
+                feed.pause()
+                await asyncio.sleep(0.5)
+                for start in (10, 20):
+                    await cluster.append(topic, numbered(10, start))
+                await cluster.remove(TopicPartition(topic, 0), 25)
+                feed.resume()
+                await until(lambda: seen.values[-5:] == numbered(5, 25), "what is left")
+                await feed.stop()
+            assert not seen.gone.pop(0)
+            assert any(seen.gone)
+
+        asyncio.run(scenario())
+
     def test_paused_before_start(self, harness: FeedHarness, connector: str, topic: str) -> None:
         """A task that comes back paused joins and puts nothing."""
 

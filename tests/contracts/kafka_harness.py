@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import TopicPartition as Removal
 from contracts.feed_harness import Recorder, until
 
 from headrace.ports import Divide, Feed, TopicPartition
@@ -69,6 +70,10 @@ class KafkaCluster:
         with producer(self._kafka) as out:
             for value in values:
                 out.produce(topic, value, partition=partition)
+
+    async def remove(self, partition: TopicPartition, before: int) -> None:
+        admin, to = self._kafka.admin(), Removal(*partition, before)
+        await asyncio.to_thread(admin.delete_records([to])[to].result, 10)
 
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
         return await asyncio.to_thread(self._committed, group)

@@ -30,6 +30,9 @@ class MemoryCluster:
         for value in values:
             self._broker.append(topic, value, partition=partition)
 
+    async def remove(self, partition: TopicPartition, before: int) -> None:
+        self._broker.remove(partition, before)
+
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
         return self._broker.committed(group)
 

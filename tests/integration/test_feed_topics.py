@@ -8,7 +8,6 @@ from contextlib import suppress
 
 import pytest
 from aiokafka import TopicPartition as AiokafkaPartition
-from confluent_kafka import TopicPartition as ConfluentPartition
 from contracts.feed_harness import numbered, until
 from contracts.kafka_harness import KafkaHarness, opened
 
@@ -79,8 +78,7 @@ def test_records_that_retention_removed(
             await until(lambda: len(seen.values) == 10, "all records")
             await feed.commit({TopicPartition(topic, 0): 4})
             await feed.stop()
-            admin, to = stack_kafka.admin(), ConfluentPartition(topic, 0, 7)
-            await asyncio.to_thread(admin.delete_records([to])[to].result, 10)
+            await cluster.remove(TopicPartition(topic, 0), 7)
             feed, seen = await opened(cluster, topic, 0, {"topics": topic})
             await until(lambda: seen.values == numbered(3, 7), "what is left")
             await feed.stop()

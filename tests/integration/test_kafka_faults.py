@@ -176,20 +176,23 @@ def test_an_assignment_that_cannot_be_taken(
     asyncio.run(scenario())
 
 
-def test_transactions(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """Aborted records never come, and the offset to commit lies behind markers and gaps."""
+@pytest.mark.parametrize("fetched", ["1000000", "1"], ids=["at once", "batch by batch"])
+def test_transactions(stack_kafka: Kafka, unique: Callable[[str], str], fetched: str) -> None:
+    """Aborted records never come, the offset to commit lies behind markers and gaps, and nothing is taken for gone."""
     topic = unique("topic")
 
     async def scenario() -> None:
         async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
             await cluster.create(topic)
             await asyncio.to_thread(write_transactions, stack_kafka, topic)
-            feed, seen = await opened(cluster, topic, 0, {"topics": topic})
+            config = {"topics": topic, "consumer.override.max.partition.fetch.bytes": fetched}
+            feed, seen = await opened(cluster, topic, 0, config)
             await until(lambda: len(seen.values) == 15, "the committed records")
             assert seen.ends == {TopicPartition(topic, 0): 23}
             await feed.stop()
         # 5 records and a marker, 5 aborted ones and a marker, 5 and a marker, then 5 without a transaction.
         assert seen.values == numbered(5) + numbered(10, 10)
+        assert not any(seen.gone)
 
     asyncio.run(scenario())
 

@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 import aiokafka
@@ -194,7 +195,7 @@ class GroupMember(Service):
     async def _hand_over(self, chunk: Chunk) -> None:
         await self._assigned.wait()
         if chunk.records[0].offset > chunk.begin:
-            await self._warn_of_lost_offsets({chunk.partition: chunk.begin})
+            chunk = replace(chunk, gone=await self._are_gone({chunk.partition: chunk.begin}))
         if chunk.epoch == self._numbering.epoch:
             await self._listener.deliver(chunk)
 
@@ -218,7 +219,7 @@ class GroupMember(Service):
         committed = {each: await self._consumer.committed(_aiokafka(each)) for each in partitions}
         if self._settings.reset == "latest":
             await self._commit_first_positions([each for each, offset in committed.items() if offset is None])
-        await self._warn_of_lost_offsets({each: offset for each, offset in committed.items() if offset is not None})
+        await self._are_gone({each: offset for each, offset in committed.items() if offset is not None})
         await self._listener.assigned(self._numbering.epoch, partitions)
         self._heard = (0, self._clock())
         self._assigned.set()
@@ -229,14 +230,21 @@ class GroupMember(Service):
         if new:
             await self._consumer.commit(new)
 
-    async def _warn_of_lost_offsets(self, wanted: Mapping[TopicPartition, int]) -> None:
-        """The client jumps over records that retention has removed without a word; an operator has to know."""
-        with suppress(KafkaError, TimeoutError):
+    async def _are_gone(self, wanted: Mapping[TopicPartition, int]) -> bool:
+        """Whether the topics have lost records from these offsets on; True if Kafka does not say.
+
+        The client jumps over them as it does over the markers of transactions, without a word: an operator has to know.
+        """
+        try:
             async with asyncio.timeout(COMMIT_SLICE_SECONDS):
                 first = await self._consumer.beginning_offsets([_aiokafka(each) for each in wanted]) if wanted else {}
-            for (topic, partition), offset in wanted.items():
-                if offset < (kept := first[_aiokafka(TopicPartition(topic, partition))]):
-                    log.warning("%s-%d: records %d to %d are gone from the topic", topic, partition, offset, kept - 1)
+        except (KafkaError, TimeoutError):
+            return True
+        kept = {each: first[_aiokafka(each)] for each in wanted}
+        gone = {each: offset for each, offset in wanted.items() if offset < kept[each]}
+        for each, offset in gone.items():
+            log.warning("%s-%d: records %d to %d are gone from the topic", *each, offset, kept[each] - 1)
+        return bool(gone)
 
     async def _watch(self) -> None:
         """Refresh the lag; fail when the client has silently stopped fetching."""

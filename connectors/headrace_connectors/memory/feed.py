@@ -48,6 +48,7 @@ class MemoryBroker:
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, list[Record]] = {}
+        self._removed: defaultdict[TopicPartition, int] = defaultdict(int)
         self._groups: defaultdict[str, _Group] = defaultdict(_Group)
         self._rebalancing = asyncio.Lock()
 
@@ -61,6 +62,7 @@ class MemoryBroker:
         """Delete a topic with its records and rebalance."""
         for partition in [each for each in self._logs if each.topic == topic]:
             del self._logs[partition]
+            self._removed.pop(partition, None)
         for group in self._groups.values():
             await self.rebalance(group)
 
@@ -81,8 +83,13 @@ class MemoryBroker:
                 member.wake()
         return len(log) - 1
 
+    def remove(self, partition: TopicPartition, before: int) -> None:
+        """Remove the records before an offset, as a topic's retention does."""
+        self._removed[partition] = before
+
     def read(self, partition: TopicPartition, start: int, most: int) -> Sequence[Record]:
-        """At most ``most`` records from offset ``start``."""
+        """At most ``most`` records from offset ``start``, or from the first that is left."""
+        start = max(start, self._removed[partition])
         return self._logs.get(partition, [])[start : start + most]
 
     def end(self, partition: TopicPartition) -> int:
@@ -212,9 +219,10 @@ class MemoryFeed:
             return
         if self._divide is not None:
             records = [_divided(record, self._divide) for record in records]
-        end = self.positions[partition] = begin + len(records)
+        end = self.positions[partition] = records[-1].offset + 1
         behind = self._broker.end(partition) - end
-        chunk = Chunk(self._epoch, self._sequence, partition, records, begin, end, behind)
+        gone = records[0].offset > begin
+        chunk = Chunk(self._epoch, self._sequence, partition, records, begin, end, behind, gone)
         self._sequence += 1
         self.wake()
         try:

@@ -66,7 +66,8 @@ class ChunkDecoder:
     def heed(self, chunk: Chunk, decoded: Decoded) -> None:
         """Void what is remembered of rows of which the chunk does not tell all, and note what it lacks."""
         topic, partition = chunk.partition
-        lost = [chunk.records[index].offset for index in decoded.lost]
+        lost = [chunk.records[0].offset - 1] if chunk.gone else []
+        lost += [chunk.records[index].offset for index in decoded.lost]
         decoded.pieces = [
             self._behind(piece, chunk.partition, lost) if isinstance(piece, Changes) else piece
             for piece in decoded.pieces

@@ -10,6 +10,7 @@ import pytest
 from envelopes import PLACEHOLDER, change, key, whole_change
 from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import (
+    FIRST,
     GROUP,
     ITEMS,
     TOPIC,
@@ -53,6 +54,32 @@ async def test_n09_lost_record_between_two_of_a_batch(harness: Harness) -> None:
         harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 40), key({"id": 1}))
         await eventually(lambda: harness.offset() == 4)
     assert harness.rows() == {"=1": {"id": 1, "name": "B"}}, "nor is A what was cached"
+
+
+async def test_records_that_are_gone_void_the_cache(harness: Harness) -> None:
+    """Retention removed the update to B before it was read; the next event leaves the column out, and finds B."""
+    harness.insert(1, 10, "A")
+    async with running(harness.task(processor=cached_reselect("B"))):
+        await eventually(lambda: harness.offset() == 1)
+        remove_update_to_b(harness)
+        await eventually(lambda: harness.offset() == 3)
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+
+
+async def test_records_that_are_gone_between_two_of_a_batch(harness: Harness) -> None:
+    """The insert of A waits for its batch while retention removes the update to B."""
+    harness.insert(1, 10, "A")
+    async with running(harness.task(linger=0.3, processor=cached_reselect("B"))) as task:
+        await eventually(lambda: task.waiting("shop_public_items") == 1)
+        remove_update_to_b(harness)
+        await eventually(lambda: harness.offset() == 3)
+    assert harness.rows() == {"=1": {"id": 1, "name": "B"}}
+
+
+def remove_update_to_b(harness: Harness) -> None:
+    harness.insert(1, 20, "B")
+    harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
+    harness.broker.remove(FIRST, before=2)
 
 
 FILTER = {
