@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.events import CellState, Changes, Operation
+from headrace.core.events import CellState, Changes, Column, Operation
 
 Ints = npt.NDArray[np.int64]
 
@@ -26,14 +26,22 @@ _IMAGES = (Operation.CREATE, Operation.READ)
 
 
 @dataclass(frozen=True, slots=True)
+class CarriedCell:
+    """The event that holds a cell, or STORED. ``doubtful`` if a record was lost between it and the key change."""
+
+    event: int
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Carried:
-    """The cells that one new row takes over: by column the event that holds it, or STORED.
+    """The cells that one new row takes over, by column.
 
     ``origin`` is the place of the action whose stored row STORED cells come from, or -1.
     """
 
     origin: int
-    cells: Mapping[str, int]
+    cells: Mapping[str, CarriedCell]
 
 
 def carried_cells(
@@ -62,6 +70,7 @@ class _Tracer:
         self._places = {text: place for place, text in enumerate(texts)}
         self._events = {text: index[first : end + 1] for text, first, end in zip(texts, firsts, last, strict=True)}
         self._halves = _first_halves(changes)
+        self._losses = changes.losses()
 
     def predecessor(self, key: str, before: int) -> Carried | None:
         """The row under ``key`` as it stood before the first half of the key change whose second is ``before``.
@@ -76,15 +85,22 @@ class _Tracer:
         life = self._life(events[:-1])
         if life is None:
             return None
-        cells: dict[str, int] = {}
         inherited = self._inherited(key, life)
-        for column in self._changes.columns:
-            cell = _latest_cell(column.states, life.events)
-            if cell is None and inherited is not None and not _began_without(column.states, life):
-                cell = inherited.cells.get(column.name)
-            if cell is not None:
-                cells[column.name] = cell
+        found = ((column.name, self._cell(column, life, inherited, events[-1])) for column in self._changes.columns)
+        cells = {name: cell for name, cell in found if cell is not None}
         return Carried(inherited.origin if inherited is not None else STORED, cells)
+
+    def _cell(self, column: Column, life: _Life, inherited: Carried | None, end: int) -> CarriedCell | None:
+        """The cell as it stood when the event ``end`` ended a life; None if the row had none."""
+        event = _latest_cell(column.states, life.events)
+        if event is not None:
+            return CarriedCell(event, self._losses[event] != self._losses[end])
+        if inherited is None or _began_without(column.states, life):
+            return None
+        cell = inherited.cells.get(column.name)
+        if cell is None or life.from_stored:
+            return cell
+        return CarriedCell(cell.event, cell.doubtful or self._losses[life.events[0]] != self._losses[end])
 
     def _life(self, events: list[int]) -> _Life | None:
         """The row's last incarnation in ``events``; None if they end with its delete."""
@@ -101,7 +117,7 @@ class _Tracer:
     def _inherited(self, key: str, life: _Life) -> Carried | None:
         """Where cells come from that no event of this life holds: the stored row, an older key, or nowhere."""
         if life.from_stored:
-            return Carried(self._places[key], {column.name: STORED for column in self._changes.columns})
+            return Carried(self._places[key], {column.name: CarriedCell(STORED) for column in self._changes.columns})
         older = self._changes.old_key.get(life.events[0])
         return None if older is None else self.predecessor(older, life.events[0])
 

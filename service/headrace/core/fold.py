@@ -156,7 +156,7 @@ def _fold_column(
     folded[is_known] = states[known][is_known]
     folded[is_known & ((doubted > known) | contradiction)] = CellState.DOUBTFUL
     np.minimum(oldest, known, out=oldest, where=is_known)
-    _carry(column, folded, source, carried, states[rows.begin])
+    _carry(column, folded, source, carried, states[rows.begin], lost[rows.begin] != lost[omitted])
     folded[rows.deleted] = CellState.NULL
     values = column.values.take(pa.array(source, mask=source == NONE))
     return Column(column.name, column.schema, values, folded if _has_open_cells(folded) else None)
@@ -172,22 +172,27 @@ def _carry(
     source: Ints,
     carried: Mapping[int, Carried],
     second_half: npt.NDArray[np.uint8],
+    broken: Bools,
 ) -> None:
-    """Fill what a key change left out from the row under the old key, unless it had no such column any more."""
+    """Fill what a key change left out from the row under the old key, unless it had no such column any more.
+
+    ``broken`` are the rows of which a record may have been lost since the key change.
+    """
     for place, row in carried.items():
         if folded[place] not in (CellState.UNCHANGED, CellState.UNKNOWN):
             continue
         if second_half[place] == CellState.ABSENT or column.name not in row.cells:
             folded[place] = CellState.UNCHANGED  # of a fresh row, so it is open
         else:
-            event, states = row.cells[column.name], column.states
+            cell, states = row.cells[column.name], column.states
             unknown = folded[place] == CellState.UNKNOWN
-            if event == STORED or states is None:
+            if cell.event == STORED or states is None:
                 # A null that may be real stays open: reselect decides, and only failing that it is carried.
                 folded[place] = CellState.UNKNOWN if unknown else CellState.CARRIED
             else:
-                source[place] = event
-                folded[place] = CellState.DOUBTFUL if unknown else states[event]
+                source[place] = cell.event
+                doubtful = unknown or broken[place] or cell.doubtful
+                folded[place] = CellState.DOUBTFUL if doubtful else states[cell.event]
 
 
 def _carry_from(count: int, carried: Mapping[int, Carried]) -> Ints:

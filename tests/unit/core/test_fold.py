@@ -145,6 +145,22 @@ def test_a_key_change_takes_cells_of_the_batch() -> None:
     assert cell(actions, index=1) == (CellState.VALUE, 7)
 
 
+@pytest.mark.parametrize(
+    ("lost", "state"),
+    [
+        ([2, 2, 7, 7, 4, 4], CellState.VALUE),
+        ([2, 3, 7, 7, 4, 4], CellState.DOUBTFUL),
+        ([2, 2, 7, 8, 4, 4], CellState.DOUBTFUL),
+        ([2, 2, 7, 7, 4, 5], CellState.DOUBTFUL),
+    ],
+    ids=["nowhere", "of the first key", "of the second key", "of the third key"],
+)
+def test_a_key_change_takes_no_sure_value_over_a_record_that_was_lost(lost: list[int], state: CellState) -> None:
+    """Each key in a partition of its own, which counts its losses for itself."""
+    chain = (update(1, 10, a=7), *moved(1, 2, 20, UNCHANGED), *moved(2, 3, 30, UNCHANGED), update(3, 40, a=UNCHANGED))
+    assert cell(fold(replace(changes(*chain), lost=np.array(lost))), index=2) == (state, 7)
+
+
 def test_a_key_change_takes_cells_of_the_stored_row() -> None:
     """The batch does not hold them: the merge reads them from the row under the old key."""
     actions = fold(changes(*moved(1, 2, 20, UNCHANGED)))
