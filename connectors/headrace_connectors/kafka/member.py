@@ -29,6 +29,7 @@ from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.records import make_lean
+from headrace_connectors.kafka.seams import heed_group_errors, refresh_all_topics
 from headrace_connectors.kafka.settings import ConsumerSettings
 
 log = logging.getLogger(__name__)
@@ -86,9 +87,10 @@ class GroupMember(Service):
         self._consumer = aiokafka.AIOKafkaConsumer(
             **self._settings.arguments, partition_assignment_strategy=(topic_assignor(),)
         )
-        _refresh_all_topics(self._consumer)
+        refresh_all_topics(self._consumer)
         try:
             await self._consumer.start()
+            heed_group_errors(self._consumer._coordinator)
             self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self._revoked, self._assigns))
         except BaseException:
             await _stopped(self._consumer)
@@ -291,17 +293,6 @@ class _Rebalances(aiokafka.ConsumerRebalanceListener):
     async def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         """Called when the group has settled."""
         await self._assigned([TopicPartition(*each) for each in assigned])
-
-
-def _refresh_all_topics(consumer: aiokafka.AIOKafkaConsumer) -> None:
-    """Let ``consumer`` see the topics of its pattern come and go, also after it was asked about one that is deleted.
-
-    aiokafka refreshes all topics for a pattern. Asked for offsets of a partition that it does not know, by us or by its
-    own search for a position, it adds that topic to what it refreshes: then it refreshes that one alone, takes every
-    other for deleted and never looks again.
-    """
-    client = consumer._client
-    client.add_topic = lambda topic: client.force_metadata_update()
 
 
 async def _stopped(consumer: aiokafka.AIOKafkaConsumer) -> None:

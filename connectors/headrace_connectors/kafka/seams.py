@@ -1,0 +1,46 @@
+"""What aiokafka 0.14 does that a task must not suffer, mended from outside.
+
+The seams are private to aiokafka, whose version is pinned; ``tests/unit/kafka/test_seams.py`` drives its own classes
+through them, and fails when one moves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiokafka
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError, for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
+
+
+def refresh_all_topics(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    """Let ``consumer`` see the topics of its pattern come and go, also after it was asked about one that is deleted.
+
+    aiokafka refreshes all topics for a pattern. Asked for offsets of a partition that it does not know, by us or by its
+    own search for a position, it adds that topic to what it refreshes: then it refreshes that one alone, takes every
+    other for deleted and never looks again.
+    """
+    client = consumer._client
+    client.add_topic = lambda topic: client.force_metadata_update()
+
+
+def heed_group_errors(coordinator: GroupCoordinator) -> None:
+    """Let ``coordinator`` ask again when a broker cannot tell the group's offsets.
+
+    A broker that is not the coordinator any more, or still loads the group, says so for the group and lists no
+    partition (OffsetFetch from version 2 on). aiokafka reads only the partitions: it takes all of them for never
+    committed and goes to ``auto.offset.reset``, to the beginning of everything, or past records that nobody has read.
+    """
+    send = coordinator._send_req
+
+    async def heeding(request: Any) -> Any:
+        response = await send(request)
+        if isinstance(request, OffsetFetchRequest) and response.error_code:
+            error = for_code(response.error_code)
+            if error in (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError):
+                coordinator.coordinator_dead()
+            raise error(coordinator.group_id)
+        return response
+
+    coordinator._send_req = heeding

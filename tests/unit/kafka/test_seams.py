@@ -1,0 +1,94 @@
+"""aiokafka's own classes, against brokers that answer what a broker may answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.errors import GroupAuthorizationFailedError
+from aiokafka.protocol.commit import OffsetFetchRequest, OffsetFetchResponse_v3
+
+from headrace_connectors.kafka.seams import heed_group_errors
+
+PARTITION = TopicPartition("t", 0)
+LOADING, NOT_AVAILABLE, MOVED, FORBIDDEN = 14, 15, 16, 30
+COMMITTED = OffsetFetchResponse_v3(0, [("t", [(0, 7, "", 0)])], 0)
+
+
+class Brokers:
+    """What a coordinator asks of aiokafka's client, with these answers to its requests."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.cluster = ClusterMetadata()
+        self.looked_up = 0
+        self._answers: Iterator[Any] = iter(answers)
+
+    async def coordinator_lookup(self, *_: object) -> int:
+        """Where the coordinator is now."""
+        self.looked_up += 1
+        return self.looked_up
+
+    async def ready(self, *_: object, **__: object) -> bool:
+        """Every broker is up."""
+        return True
+
+    async def send(self, node: int, request: Any, **_: object) -> Any:
+        """The next answer."""
+        assert isinstance(request, OffsetFetchRequest)
+        return next(self._answers)
+
+
+@asynccontextmanager
+async def coordinator(brokers: Brokers) -> AsyncIterator[GroupCoordinator]:
+    """As the member has it."""
+    made = GroupCoordinator(brokers, SubscriptionState(), retry_backoff_ms=1)
+    made._subscription.register_fetch_waiters(set())
+    heed_group_errors(made)
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize(("refusal", "lookups"), [(LOADING, 1), (NOT_AVAILABLE, 2), (MOVED, 2)])
+def test_committed_offsets_of_a_group_that_moves(refusal: int, lookups: int) -> None:
+    """They are asked for again, of whoever has them: aiokafka alone would say that there are none."""
+
+    async def scenario() -> None:
+        brokers = Brokers(OffsetFetchResponse_v3(0, [], refusal), COMMITTED)
+        async with coordinator(brokers) as group:
+            assert (await group.fetch_committed_offsets([PARTITION]))[PARTITION].offset == 7
+        assert brokers.looked_up == lookups
+
+    asyncio.run(scenario())
+
+
+def test_positions_of_a_group_that_moves() -> None:
+    """Where fetching begins is found by another path of aiokafka, which heeds it too."""
+
+    async def scenario() -> None:
+        async with coordinator(Brokers(OffsetFetchResponse_v3(0, [], LOADING), COMMITTED)) as group:
+            await group.ensure_coordinator_known()
+            group._subscription.assign_from_user([PARTITION])
+            assignment = group._subscription.subscription.assignment
+            found = assignment.state_value(PARTITION).fetch_committed()
+            group.start_commit_offsets_refresh_task(assignment)
+            assert (await found).offset == 7
+
+    asyncio.run(scenario())
+
+
+def test_committed_offsets_that_we_may_not_see() -> None:
+    """An error, not an empty answer."""
+
+    async def scenario() -> None:
+        async with coordinator(Brokers(OffsetFetchResponse_v3(0, [], FORBIDDEN))) as group:
+            with pytest.raises(GroupAuthorizationFailedError):
+                await group.fetch_committed_offsets([PARTITION])
+
+    asyncio.run(scenario())
