@@ -5,6 +5,12 @@ from __future__ import annotations
 from headrace.core.errors import Fatal
 from headrace.core.events import TableId, Truncate
 
+_WAY_OUT = (
+    "Delete the rows of that source from the table by hand if they are not wanted, set the connector's offset behind "
+    "the record (PATCH /connectors/<name>/offsets), and have the source connector leave truncates out "
+    "(skipped.operations=t)"
+)
+
 
 class TableSources:
     """Lets one source table into a lake table, unless ``shared``: the operator has named a key that holds for all.
@@ -38,22 +44,31 @@ class TableSources:
                 "name in primary.key.fields the columns that tell all of their rows apart"
             )
 
-    def admit_truncate(self, name: str, truncate: Truncate, topic: str) -> None:
-        """Raise Fatal for the truncate of one of several sources: it would remove the rows of the others as well.
+    def admit_truncate(self, name: str, truncate: Truncate, topic: str, partitions: int) -> None:
+        """Raise Fatal for a truncate that cannot be told apart from what it must not remove.
 
-        And what they bring later would count as older than it. ``topic`` is the one that transforms have given it. Of
-        sources that only share a key which the operator named it is known from their events that they share the table,
-        so not until one of each has been seen.
+        That of one of several sources would remove the rows of the others as well, and what they bring later would
+        count as older than it. ``topic`` is the one that transforms have given it. Of sources that only share a key
+        which the operator named it is known from their events that they share the table, so not until one of each has
+        been seen. And it has no key: without a position nothing orders it among the changes in the topic's other
+        ``partitions`` (``merge.md`` section 5).
         """
         version = truncate.version
         if (self._merged and topic != version.topic) or name in self._joint:
             raise Fatal(
-                f"{name}: {version.topic}-{version.partition} at offset {version.offset} truncates "
-                f"{_text(truncate.table)}, but the table has rows of other source tables, which would be removed as "
-                "well. Delete the rows of that source from the table by hand if they are not wanted, set the "
-                "connector's offset behind the record (PATCH /connectors/<name>/offsets), and have the source "
-                "connector leave truncates out (skipped.operations=t), or give each source a table of its own"
+                f"{_place(name, truncate)}, but the table has rows of other source tables, which would be removed as "
+                f"well. {_WAY_OUT}, or give each source a table of its own"
             )
+        if not version.position and partitions > 1:
+            raise Fatal(
+                f"{_place(name, truncate)} without a source position, and the topic has {partitions} partitions: which "
+                f"of their changes came before it cannot be told. {_WAY_OUT}, or give the topic one partition"
+            )
+
+
+def _place(name: str, truncate: Truncate) -> str:
+    version = truncate.version
+    return f"{name}: {version.topic}-{version.partition} at offset {version.offset} truncates {_text(truncate.table)}"
 
 
 def _text(source: TableId) -> str:

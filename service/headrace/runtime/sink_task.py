@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
@@ -142,7 +143,7 @@ class SinkTask:
         self._writer = BatchWriter(
             options.connector, options.group, self._pipelines, self._offsets, observer, self._in_thread
         )
-        self._assigned: set[str] = set()
+        self._assigned: Counter[str] = Counter()  # partitions by topic; a task has all of a topic's
         self._kept = KeptRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
         self._gate = WriteGate()
@@ -254,7 +255,7 @@ class SinkTask:
         self._drop()
         self._offsets.clear()
         self._kept.clear()
-        self._assigned = {partition.topic for partition in partitions}
+        self._assigned = Counter(partition.topic for partition in partitions)
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
         self._observer.assigned(partitions)
@@ -380,7 +381,7 @@ class SinkTask:
         whole_name = f"{self._options.namespace}.{name}"
         self._sources.admit(whole_name, piece.table, topic)
         if isinstance(piece, Truncate) and not self._options.tables.history:
-            self._sources.admit_truncate(whole_name, piece, topic)
+            self._sources.admit_truncate(whole_name, piece, topic, self._assigned[chunk.partition.topic])
         self._topics.setdefault(name, set()).add(chunk.partition.topic)
         return name
 

@@ -200,6 +200,22 @@ async def test_the_truncate_of_one_of_several_source_tables(harness: Harness) ->
     assert len(harness.rows("shop_public_orders")) == len(tables)
 
 
+@pytest.mark.parametrize("partitions", [1, 2])
+async def test_a_truncate_of_a_source_without_positions(harness: Harness, partitions: int) -> None:
+    """It counts in a topic of one partition; in the others rows may be newer, so that the task stops before it."""
+    topic = "shop.public.orders"
+    await harness.broker.create_topic(topic, partitions)
+    row = json.loads(whole_change("c", None, {"id": 1}, 10, table="orders"))
+    row["payload"]["source"]["connector"] = "of another kind"
+    harness.broker.append(topic, json.dumps(row).encode(), key({"id": 1}))
+    row["payload"] |= {"op": "t", "after": None}
+    async with running(harness.task()):
+        await eventually(lambda: bool(harness.rows("shop_public_orders")))
+        harness.broker.append(topic, json.dumps(row).encode(), None)
+        await eventually(lambda: harness.failures or not harness.rows("shop_public_orders"))
+    assert ["has 2 partitions" in str(error) for error in harness.failures] == [True] * (partitions - 1)
+
+
 def truncated(columns: dict[str, Any], lsn: int, table: str) -> bytes:
     document = json.loads(whole_change("t", None, columns, lsn, table=table))
     document["payload"]["after"] = None
