@@ -11,11 +11,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import errors as kafka
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.admin import DeleteGroupsRequest
-from aiokafka.protocol.commit import OffsetCommitRequest
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from headrace.core.errors import Fatal, Fenced, HeadraceError, Retriable
@@ -55,18 +54,17 @@ class KafkaGroupOffsets:
         await _patiently()(self._delete, group)
 
     async def _committed(self, group: str) -> Mapping[TopicPartition, int]:
-        admin = AIOKafkaAdminClient(**self._arguments)
-        try:
-            await admin.start()
-            offsets = await admin.list_consumer_group_offsets(group)
-        except (KafkaError, OSError) as error:
-            raise translated(error, f"asking for the offsets of group {group}") from error
-        finally:
-            await admin.close()
+        """Asked without aiokafka's admin client: of a group that is being loaded it would say that it has none."""
+        async with group_coordinator(self._arguments, f"asking for the offsets of group {group}", group) as send:
+            response = await send(OffsetFetchRequest(group, None))
+            if response.error_code:
+                raise for_code(response.error_code)(group)
+            _raise_first((topic, [(place[0], place[3]) for place in places]) for topic, places in response.topics)
         return {
-            TopicPartition(partition.topic, partition.partition): committed.offset
-            for partition, committed in offsets.items()
-            if committed.offset >= 0
+            TopicPartition(topic, number): offset
+            for topic, places in response.topics
+            for number, offset, *_ in places
+            if offset >= 0
         }
 
     async def _set(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
