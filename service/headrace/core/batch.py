@@ -7,6 +7,7 @@ A plain object: the sink task asks it from one thread and passes the time in (se
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -157,10 +158,12 @@ class BatchManager:
         queue = self._queues.get(table)
         if queue is None or not queue.waiting:
             return None
-        by_age = self._by_age(queue)
-        if all(item.held_until for item in _going_together(queue)):
-            return max(by_age, min(item.held_until for item in _going_together(queue)))
-        return by_age
+        by_age, let_go = self._by_age(queue), math.inf
+        for item in _going_together(queue):
+            if not item.held_until:
+                return by_age
+            let_go = min(let_go, item.held_until)
+        return max(by_age, let_go)
 
     def complete(self, batch_id: int) -> Mapping[Hashable, int]:
         """The batch is durable. Returns the partitions whose offset moves, with the offset to commit.

@@ -8,7 +8,7 @@ array after the value has been built.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -184,7 +184,8 @@ class Actions:
     deletes that stand for reads without a position as well: should the delete be stale, those may still apply.
     ``buried`` has, by key, the tombstones of deletes within the batch that the action's own version does not tell: of
     those on which a row without a position stands, and of those that outrank the last delete. ``read`` marks the rows
-    whose last event is a snapshot's, also where events before it have given the row a position.
+    whose last event is a snapshot's, also where events before it have given the row a position. ``stale`` are the keys
+    that have no action, since none of their events applies.
     """
 
     table: TableId
@@ -202,6 +203,7 @@ class Actions:
     hiding: npt.NDArray[np.bool_] | None = None
     buried: Mapping[str, RowVersion] = field(default_factory=dict)
     read: npt.NDArray[np.bool_] | None = None
+    stale: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.delete)

@@ -7,7 +7,7 @@ cell is copied before the search has ended; each column is then gathered in one 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,7 +65,17 @@ def fold(
     carried = (
         carried_cells(changes, rows.index, rows.begin, rows.last, rows.codes, grouped.keys) if changes.old_key else {}
     )
-    return _actions(changes, rows, key, carried)
+    return replace(_actions(changes, rows, key, carried), stale=_stale(grouped, rows))
+
+
+def _stale(grouped: Grouped, rows: Incarnations) -> Sequence[str]:
+    """The keys of which no event applies."""
+    if len(rows.codes) == len(grouped.keys):
+        return ()
+    stale = np.ones(len(grouped.keys), np.bool_)
+    stale[rows.codes] = False
+    keys: list[str] = grouped.keys.filter(pa.array(stale)).to_pylist()
+    return keys
 
 
 def standing_events(

@@ -5,12 +5,10 @@ What comes after has lower positions than what the table holds, so it would coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import pyarrow.compute as pc
+from collections.abc import Collection, Mapping
 
 from headrace.core.errors import Fatal
-from headrace.core.events import Actions, Changes, RowVersion, Truncate
+from headrace.core.events import Changes, RowVersion, Truncate
 from headrace.core.keys import FLOOR_KEY
 
 
@@ -27,14 +25,11 @@ class PositionRegression:
             if (version := standing.get(key)) is not None:
                 self._refuse_event(changes.version.row(index), version, what)
 
-    def refuse_blocked(self, changes: Changes, actions: Actions, known: Mapping[str, RowVersion]) -> None:
-        """The same for keys of which the ledger has let nothing pass into ``actions``: no merge will tell of them."""
-        if not known or pc.count_distinct(changes.key).as_py() == len(actions):
-            return
-        blocked = set(changes.key.to_pylist()) - set(actions.key.to_pylist())
-        self.refuse(changes, {key: known[key] for key in blocked & known.keys()}, "the row's delete")
+    def refuse_blocked(self, changes: Changes, keys: Collection[str], known: Mapping[str, RowVersion]) -> None:
+        """The same for keys of which the ledger, ``known``, lets nothing pass: no merge will tell of them."""
+        self.refuse(changes, {key: known[key] for key in keys if key in known}, "the row's delete")
         if FLOOR_KEY in known:
-            self.refuse(changes, dict.fromkeys(blocked, known[FLOOR_KEY]), "the table's last truncate")
+            self.refuse(changes, dict.fromkeys(keys, known[FLOOR_KEY]), "the table's last truncate")
 
     def refuse_truncate(self, truncate: Truncate, known: RowVersion | None) -> None:
         """The same for a truncate that does not raise the table's floor, ``known``."""

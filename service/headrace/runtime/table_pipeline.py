@@ -121,7 +121,7 @@ class TablePipeline:
             changes = with_defaults(changes, self._ledger.defaults, self._table.schema())
             self._ledger.tombstones.begin(changes.version)
             actions = fold(changes, self._ledger.known)
-            self._regression.refuse_blocked(changes, actions, self._ledger.known)
+            self._regression.refuse_blocked(changes, actions.stale, self._ledger.known)
         self._post_processor.folded(changes, actions)
         actions, whole = self._resolve_if_possible(actions)
         self._record_tombstones(actions)

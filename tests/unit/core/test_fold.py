@@ -124,6 +124,14 @@ def test_an_insert_decides_whether_its_row_applies_though_an_update_has_all_cell
     assert actions.first_position.tolist() == [position(30)]
 
 
+def test_keys_of_which_nothing_applies_are_told() -> None:
+    """They have no action; a key of which a later event applies has one."""
+    events = changes(update(1, 10, a=1), update(2, 11, a=2), update(3, 12, a=3), update(2, 60, a=4), delete(4, 61))
+    actions = fold(events, {key: version(50, 3) for key in ("=1", "=2", "=3")})
+    assert (actions.key.to_pylist(), actions.stale) == (["=2", "=4"], ["=1", "=3"])
+    assert not fold(events).stale
+
+
 def moved(old: int, new: int, lsn: int, cell: Cell) -> tuple[Event, Event]:
     away = delete(old, lsn, moved=True)
     into = create(new, lsn + 1, a=cell)
