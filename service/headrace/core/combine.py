@@ -87,7 +87,7 @@ def split(changes: Changes, at: int) -> tuple[Changes, Changes]:
 
 
 def remaining(changes: Changes, gone: Collection[int]) -> Changes:
-    """The events but those at the indexes ``gone``."""
+    """The events but those at the indexes ``gone``, which count as lost before the others."""
     kept = np.array([index for index in range(len(changes)) if index not in gone], np.int64)
     place = {int(index): new for new, index in enumerate(kept)}
     return replace(
@@ -102,8 +102,18 @@ def remaining(changes: Changes, gone: Collection[int]) -> Changes:
         ),
         old_key={place[index]: key for index, key in changes.old_key.items() if index in place},
         moved=frozenset(place[index] for index in changes.moved if index in place),
-        lost=None if changes.lost is None else changes.lost[kept],
+        lost=_losses_with(changes, gone)[kept],
     )
+
+
+def _losses_with(changes: Changes, gone: Collection[int]) -> npt.NDArray[np.int64]:
+    """For each event how many records of its partition were lost before it, those at ``gone`` among them."""
+    newly = np.zeros(len(changes), np.int64)
+    newly[list(gone)] = 1
+    for partition in np.unique(changes.version.partition):
+        its = changes.version.partition == partition
+        newly[its] = newly[its].cumsum()
+    return changes.losses() + newly
 
 
 def _slice(changes: Changes, begin: int, end: int) -> Changes:

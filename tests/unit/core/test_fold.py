@@ -69,8 +69,17 @@ def test_no_value_is_sure_behind_a_record_that_was_lost(lost: list[int], folded:
     """What was left out is as it was in the event before, which may be the one that was lost; in any cut of the run."""
     run = replace(changes(update(1, 10, a=1), update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED)), lost=np.array(lost))
     assert cell(fold(run)) == cell(fold(combine(split(run, 1)))) == folded
-    assert cell(fold(remaining(run, {1}))) == folded
     assert cell(fold(combine([changes(create(2, 5, a=3)), run])), index=1) == folded
+
+
+def test_what_is_taken_out_of_a_run_is_lost_before_the_rest_of_its_partition() -> None:
+    """Beside what was lost before; the order of the events is that of their arrival."""
+    apart = Event(update(2, 15).operation, 2, 15, {"a": 5}, partition=1)
+    run = changes(update(1, 10, a=1), apart, update(1, 20, a=ABSENT), update(1, 30, a=UNCHANGED))
+    told = replace(run, lost=np.array([2, 0, 2, 3]))
+    assert remaining(told, {2}).losses().tolist() == [2, 0, 4]
+    assert cell(fold(remaining(run, {2}))) == (CellState.DOUBTFUL, 1)
+    assert remaining(run, {0, 2}).losses().tolist() == [0, 2]
 
 
 def test_an_insert_forgets_what_was_known() -> None:

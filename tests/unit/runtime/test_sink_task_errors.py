@@ -104,6 +104,19 @@ async def test_a_change_that_the_database_cannot_complete_is_a_dead_letter(harne
     assert [dict(letter.headers)["__connect.errors.offset"] for letter in queue.letters] == [b"3"]
 
 
+async def test_no_value_from_before_a_dead_letter_is_sure(harness: Harness) -> None:
+    """B went with a value that nothing supplies, its column is dropped, and what was left out then is not A."""
+    queue = with_dead_letters(harness)
+    rows = [{"name": "A"}, {"name": "B", "size": PLACEHOLDER}, {"name": PLACEHOLDER}]
+    for lsn, row in enumerate(rows, start=10):
+        harness.broker.append(TOPIC, change("u", {"id": 1, **row}, lsn), key({"id": 1}))
+    processor = cached_reselect("B")
+    async with running(harness.task(tolerate=True, dead_letters=True, linger=0.2, processor=processor)):
+        await eventually(lambda: harness.offset() == 3)
+    assert [dict(letter.headers)["__connect.errors.offset"] for letter in queue.letters] == [b"1"]
+    assert [row["name"] for row in harness.rows().values()] == ["B"]
+
+
 @pytest.mark.parametrize(("included", "place"), [(False, []), (True, ["topic='shop.public.items'", "offset=0"])])
 async def test_what_the_log_says_of_a_tolerated_record(
     harness: Harness, caplog: pytest.LogCaptureFixture, included: bool, place: list[str]
