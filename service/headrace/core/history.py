@@ -1,8 +1,9 @@
 """Append mode: every event a row of its own, with what it did, where it stood, and its image (``merge.md`` section 12).
 
-A cell that the source left out is filled from an earlier event of the row in the same batch, or from what reselect has
-found for the row's last event. Nothing else is right for the moment of the event: what stays open is null, and the
-column's name is listed with the event, so that a reader can tell it from a null of the source.
+A cell that the source left out is filled from an earlier event of the row in the same batch, if no record was lost in
+between, or from what reselect has found for the row's last event. Nothing else is right for the moment of the event:
+what stays open is null, and the column's name is listed with the event, so that a reader can tell it from a null of the
+source.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ OPERATIONS = pa.array([None, "c", "u", "d", "r", "t", "d"])
 
 _KNOWN = (CellState.VALUE, CellState.NULL)
 _OPEN = (CellState.UNCHANGED, CellState.UNKNOWN)
+_UNCHANGED = np.uint8(CellState.UNCHANGED)
 _DELETES = (Operation.DELETE, Operation.TOMBSTONE)
 _BEGINNINGS = (Operation.CREATE, Operation.READ, *_DELETES)
 
@@ -56,6 +58,17 @@ def unread(changes: Changes, offsets: Mapping[tuple[str, int], int]) -> Changes:
         if topic == version.topic:
             above &= (version.partition != partition) | (version.offset >= offset)
     return changes if above.all() else _taken(changes, np.flatnonzero(above))
+
+
+def without_last_resorts(last: Actions) -> Actions:
+    """The actions with doubtful cells left out: that a value is the best known does not make it that of the event."""
+    columns = (
+        column
+        if column.states is None
+        else replace(column, states=np.where(column.states == CellState.DOUBTFUL, _UNCHANGED, column.states))
+        for column in last.columns
+    )
+    return replace(last, columns=tuple(columns))
 
 
 def next_offsets(versions: Versions) -> dict[tuple[str, int], int]:
@@ -113,6 +126,7 @@ class _Sources:
         self._order = np.arange(self._count) if grouped is None else grouped.order
         self._begin = _latest(self._beginnings(changes, None if grouped is None else grouped.starts()))
         self._images = ~np.isin(changes.operation[self._order], _DELETES)
+        self._losses = changes.losses()[self._order]
         self._resolved = {} if last is None else {column.name: column for column in last.columns}
         self._places = {} if last is None else _places(changes, last)
 
@@ -129,7 +143,8 @@ class _Sources:
         states = column.states[self._order]
         known = _latest(np.isin(states, _KNOWN) & self._images)
         source = np.full(self._count, -1, np.int64)
-        source[self._order] = np.where(known >= self._begin, self._order[known], -1)
+        tells = (known >= self._begin) & (self._losses[known] == self._losses)
+        source[self._order] = np.where(tells, self._order[known], -1)
         source[column.states == CellState.ABSENT] = -1
         open_cells = (source < 0) & np.isin(column.states, _OPEN)
         return self._with_resolved(column, source, open_cells)

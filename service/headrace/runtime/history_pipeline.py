@@ -13,7 +13,15 @@ from dataclasses import replace
 from headrace.core.actions import lake_columns
 from headrace.core.events import Actions, Changes, Truncate
 from headrace.core.fold import fold
-from headrace.core.history import History, history, history_schema, next_offsets, truncated, unread
+from headrace.core.history import (
+    History,
+    history,
+    history_schema,
+    next_offsets,
+    truncated,
+    unread,
+    without_last_resorts,
+)
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace.runtime import failpoints
 from headrace.runtime.pipeline_parts import PipelineOptions, PostProcessor, Stages
@@ -82,7 +90,8 @@ class HistoryPipeline:
         if not changes.key_fields or all(column.states is None for column in changes.columns):
             return None
         with self._stages("reselect"):
-            return self._post_processor.resolve(lake_columns(fold(changes), self._table.schema()))
+            last = without_last_resorts(fold(changes))
+            return self._post_processor.resolve(lake_columns(last, self._table.schema()))
 
     def _append(self, rows: History, commit: Commit) -> None:
         offsets = {**self._known_offsets(commit.group), **next_offsets(rows.version)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.core.events import CellState, Column, Truncate
 from headrace.core.fold import fold
-from headrace.core.history import history, next_offsets, truncated, unread
+from headrace.core.history import history, next_offsets, truncated, unread, without_last_resorts
 from headrace.core.ranking import UNVERSIONED
 
 GONE = CellState.UNCHANGED
@@ -26,6 +26,15 @@ def test_an_event_takes_what_an_earlier_one_of_its_row_had() -> None:
     assert rows.columns[1].values.to_pylist() == [None, 2, 3, 3, 2]
     assert rows.unavailable.to_pylist() == [["a"], None, None, None, None]
     assert rows.operation.to_pylist() == ["u"] * 5
+
+
+def test_an_event_takes_nothing_over_a_record_that_was_lost() -> None:
+    """Whatever the lost one has changed is unknown from then on; what stood before is no last resort either."""
+    events = changes(update(1, 1, a=1), update(1, 2, a=GONE), update(1, 4, a=GONE), update(1, 5, a=GONE))
+    told = replace(events, lost=np.array([2, 2, 3, 3]))
+    rows = history(told, without_last_resorts(fold(told)))
+    assert rows.columns[1].values.to_pylist() == [1, 1, None, None]
+    assert rows.unavailable.to_pylist() == [None, None, ["a"], ["a"]]
 
 
 def test_another_life_of_a_row_says_nothing() -> None:

@@ -23,7 +23,7 @@ from unit.runtime.sink_task_harness import (
 from headrace.core.cache.rows import CacheLimits
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.transforms.registry import chain
-from headrace.ports import TopicPartition
+from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime import sink_task
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
@@ -80,6 +80,20 @@ def remove_update_to_b(harness: Harness) -> None:
     harness.insert(1, 20, "B")
     harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
     harness.broker.remove(FIRST, before=2)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_n09_lost_record_between_two_of_a_history(harness: Harness, known: bool) -> None:
+    """The event behind it shows what the database has now, or without a database that nobody knows."""
+    harness.insert(1, 10, "A")
+    harness.broker.append(TOPIC, b"{broken", key({"id": 1}))
+    harness.broker.append(TOPIC, change("u", {"id": 1, "name": PLACEHOLDER}, 30), key({"id": 1}))
+    processor = cached_reselect("B") if known else None
+    async with running(harness.task(tolerate=True, history=True, processor=processor)):
+        await eventually(lambda: harness.offset() == 3)
+    rows = harness.lakehouse.table("lake", "shop_public_items", TableOptions(history=True)).to_arrow().to_pylist()
+    last = ("B", None) if known else (None, ["name"])
+    assert [(row["name"], row["__headrace_unavailable"]) for row in rows] == [("A", None), last]
 
 
 FILTER = {
