@@ -16,7 +16,7 @@ _OFFSETS = "headrace.offsets"
 
 
 def commit_properties(commit: Commit) -> dict[str, str]:
-    """Batch, connector, group, offsets and watermark as snapshot properties.
+    """Batch, connector, group, offsets and, where it is known, watermark as snapshot properties.
 
     ``headrace.offsets`` is JSON, ``{topic: {"id": null, "offsets": {"0": 123}}}``, with next offsets by partition.
     """
@@ -29,12 +29,8 @@ def _progress(commit: Commit) -> dict[str, str]:
     for (topic, partition), offset in commit.offsets.items():
         topics.setdefault(topic, {})[str(partition)] = offset
     offsets = {topic: {"id": None, "offsets": partitions} for topic, partitions in topics.items()}
-    return {
-        "headrace.batch-id": str(commit.batch_id),
-        GROUP: commit.group,
-        _OFFSETS: json.dumps(offsets),
-        "headrace.watermark": str(commit.watermark),
-    }
+    properties = {"headrace.batch-id": str(commit.batch_id), GROUP: commit.group, _OFFSETS: json.dumps(offsets)}
+    return properties if commit.watermark < 0 else properties | {"headrace.watermark": str(commit.watermark)}
 
 
 def stored_offsets(properties: Mapping[str, str]) -> dict[TopicPartition, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from tenacity import stop_after_delay
@@ -12,6 +12,7 @@ from tenacity import stop_after_delay
 from headrace.core.batch import Batch
 from headrace.core.errors import Fenced
 from headrace.core.unresolved import LeftOut
+from headrace.core.watermarks import Watermarks
 from headrace.ports import Commit, TopicPartition
 from headrace.runtime.committed_offsets import CommittedOffsets, InThread
 from headrace.runtime.observation import Observer
@@ -42,6 +43,11 @@ class BatchWriter:
         self._offsets = offsets
         self._observer = observer
         self._in_thread = in_thread
+        self._watermarks = Watermarks()
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Another assignment begins."""
+        self._watermarks.begin(partition.topic for partition in partitions)
 
     async def write(self, batch: Batch) -> Sequence[LeftOut] | None:
         """Make a batch durable; the changes that were left out. None where the batch is left to another worker."""
@@ -57,7 +63,8 @@ class BatchWriter:
     async def _write_once(self, pipeline: Pipeline, batch: Batch) -> Sequence[LeftOut] | None:
         if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
             return None
-        commit = Commit(batch.id, self._connector, self._group, partitions_of(batch.offsets))
+        offsets, watermark = partitions_of(batch.offsets), self._watermarks.reached(batch)
+        commit = Commit(batch.id, self._connector, self._group, offsets, watermark)
         left_out: Sequence[LeftOut] = await self._in_thread(pipeline.write, batch.content, commit)
         return left_out
 

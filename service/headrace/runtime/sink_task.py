@@ -258,6 +258,7 @@ class SinkTask:
         self._assigned = Counter(partition.topic for partition in partitions)
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
+        self._writer.assigned(partitions)
         self._observer.assigned(partitions)
         self._gate.open()
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))

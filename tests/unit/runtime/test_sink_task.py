@@ -24,7 +24,10 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_rows_arrive_and_offsets_follow(harness: Harness) -> None:
-    """Inserts, an update that leaves a column out and a delete give the table, and all offsets are committed."""
+    """Inserts, an update that leaves a column out and a delete give the table, and all offsets are committed.
+
+    The table's last commit tells the source time up to which all are in.
+    """
     harness.insert(1, 10, "one")
     harness.insert(2, 20, "two")
     async with running(harness.task()):
@@ -35,6 +38,7 @@ async def test_rows_arrive_and_offsets_follow(harness: Harness) -> None:
         harness.broker.append(TOPIC, None, key({"id": 2}))
         await eventually(lambda: harness.offset() == 5)
     assert harness.rows() == {"=1": {"id": 1, "name": "one", "size": 5}}
+    assert harness.lakehouse.table("lake", "shop_public_items", TableOptions()).commits[-1].watermark == 17 * 10**14
     assert harness.failures == []
 
 

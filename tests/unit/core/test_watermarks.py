@@ -1,0 +1,49 @@
+"""The source time up to which all partitions of a table are in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from change_events import TABLE, changes, create, delete, read, tombstone, update, version
+
+from headrace.core.batch import Batch, Piece, Trigger
+from headrace.core.events import Truncate
+from headrace.core.watermarks import Watermarks
+
+
+def batch(content: Piece, table: str = "items") -> Batch:
+    return Batch(0, table, content, {}, Trigger.AGE, 0.0, ())
+
+
+@pytest.fixture
+def watermarks() -> Watermarks:
+    found = Watermarks()
+    found.begin(["t", "t", "other"])
+    return found
+
+
+def test_the_slowest_partition_counts(watermarks: Watermarks) -> None:
+    """Nothing is known before each has brought a change; the times of the test's events are their offsets."""
+    first, second = replace(create(1, 1, a=1), offset=7), replace(update(2, 2, a=1), partition=1, offset=3)
+    assert watermarks.reached(batch(changes(first))) == -1
+    assert watermarks.reached(batch(changes(second))) == 3000
+    assert watermarks.reached(batch(changes(replace(delete(2, 3), partition=1, offset=9)))) == 7000
+    assert watermarks.reached(batch(changes(replace(update(1, 4, a=2), offset=5)))) == 7000
+    assert watermarks.reached(batch(Truncate(TABLE, version(5, 8)))) == 8000
+
+
+def test_each_table_has_its_own(watermarks: Watermarks) -> None:
+    """And each assignment."""
+    both = changes(replace(create(1, 1, a=1), offset=4), replace(create(2, 2, a=1), partition=1, offset=3))
+    assert watermarks.reached(batch(both)) == 3000
+    assert watermarks.reached(batch(changes(create(1, 1, a=1)), "others")) == -1
+    watermarks.begin(["t", "t"])
+    assert watermarks.reached(batch(changes(create(1, 1, a=1)))) == -1
+
+
+def test_times_of_reads_and_tombstones_do_not_count(watermarks: Watermarks) -> None:
+    """Changes that are older follow them."""
+    watermarks.begin(["t"])
+    assert watermarks.reached(batch(changes(read(1, a=1), tombstone(2)))) == -1
+    assert watermarks.reached(batch(changes(create(1, 1, a=1), read(2, a=1), tombstone(3)))) == 0
