@@ -18,6 +18,7 @@ from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import passes, translated
 from headrace_connectors.kafka.new_topics import create_topic
+from headrace_connectors.kafka.stopping import stopped
 
 TOPIC = "errors.deadletterqueue.topic.name"
 REPLICATION = "errors.deadletterqueue.topic.replication.factor"
@@ -129,7 +130,7 @@ class KafkaDeadLetterQueue:
     async def _close(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            await producer.stop()
+            await stopped(producer)
 
 
 def _size(letter: Mapping[str, Any]) -> int:

@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 from headrace.core.errors import ConfigError
 from headrace.ports import Record
 from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.stopping import stopped
 
 _AT_ONCE = 5_000
 _POLL_MS = 1_000
@@ -36,4 +37,4 @@ async def read_topic(topic: str, arguments: Mapping[str, Any]) -> AsyncIterator[
     except (KafkaError, OSError) as error:
         raise translated(error, f"reading the dead letter topic {topic}") from error
     finally:
-        await consumer.stop()
+        await stopped(consumer)

@@ -20,6 +20,7 @@ from headrace.core.errors import ConfigError, Fenced, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
+from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +51,10 @@ class KafkaLedLog(KafkaLog):
                 async with asyncio.timeout(_WRITE_SECONDS):
                     await producer.start()
             except (KafkaError, TimeoutError) as error:
-                await _stopped(producer)
+                await stopped(producer, _STOP_SECONDS)
                 raise self._not_open(error) from error
             except BaseException:
-                await _stopped(producer)
+                await stopped(producer, _STOP_SECONDS)
                 raise
             self._producer = producer
 
@@ -116,7 +117,7 @@ class KafkaLedLog(KafkaLog):
         """A producer that has failed once is not used again: its transaction ends when the next one is opened."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            await _stopped(producer)
+            await stopped(producer, _STOP_SECONDS)
 
     def _refused(self, error: BaseException) -> Exception:
         if isinstance(error, ProducerFenced | InvalidProducerEpoch):
@@ -144,13 +145,3 @@ def _take_errors(producer: AIOKafkaProducer) -> None:
         for batch in batches:
             if batch._drain_waiter.done():
                 batch._drain_waiter.exception()
-
-
-async def _stopped(producer: AIOKafkaProducer) -> None:
-    """Within a bound: a producer whose brokers are gone would wait for them."""
-    stopping = asyncio.ensure_future(producer.stop())
-    await asyncio.wait({stopping}, timeout=_STOP_SECONDS)
-    if not stopping.done():
-        stopping.cancel()
-    elif not stopping.cancelled() and (error := stopping.exception()) is not None:
-        log.debug("A producer did not stop cleanly: %s", error)

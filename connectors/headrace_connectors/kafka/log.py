@@ -21,12 +21,14 @@ from headrace.core.errors import ConfigError, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.errors import passes, translated
 from headrace_connectors.kafka.new_topics import create_topic
+from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
 
 _REQUEST_MS = 15_000
 _READ_BACK_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
+_STOP_SECONDS = 5.0
 _CLEANUP = "cleanup.policy"
 _POLL_MS = 200
 
@@ -101,7 +103,7 @@ class KafkaLog:
         consumer, self._consumer = self._consumer, None
         for client in (producer, consumer):
             if client is not None:
-                await client.stop()
+                await stopped(client, _STOP_SECONDS)
 
     async def _connect(self) -> AIOKafkaConsumer:
         self._consumer = AIOKafkaConsumer(

@@ -31,6 +31,7 @@ from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.records import make_lean
 from headrace_connectors.kafka.seams import heed_group_errors, refresh_all_topics
 from headrace_connectors.kafka.settings import ConsumerSettings
+from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,6 @@ WATCH_SECONDS = 2.0
 STALL_SECONDS = 180.0
 COMMIT_SLICE_SECONDS = 5.0
 COMMIT_SECONDS = 60.0
-STOP_SECONDS = 10.0
 NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
 """A partition that nobody is ever assigned."""
 
@@ -93,7 +93,7 @@ class GroupMember(Service):
             heed_group_errors(self._consumer._coordinator)
             self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self._revoked, self._assigns))
         except BaseException:
-            await _stopped(self._consumer)
+            await stopped(self._consumer)
             raise
         self._work = [self.add_future(self._guarded(self._poll)), self.add_future(self._guarded(self._watch))]
 
@@ -102,7 +102,7 @@ class GroupMember(Service):
         for task in getattr(self, "_work", ()):
             task.cancel()
         if hasattr(self, "_consumer"):
-            await _stopped(self._consumer)
+            await stopped(self._consumer)
 
     def pause(self, paused: bool) -> None:
         """Close or open the gate."""
@@ -293,21 +293,6 @@ class _Rebalances(aiokafka.ConsumerRebalanceListener):
     async def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         """Called when the group has settled."""
         await self._assigned([TopicPartition(*each) for each in assigned])
-
-
-async def _stopped(consumer: aiokafka.AIOKafkaConsumer) -> None:
-    """Stop ``consumer`` within STOP_SECONDS, whatever state its brokers are in.
-
-    When aiokafka cancels a fetch that waits for its broker to come back, its own ``stop`` ends with that fetch's
-    CancelledError and leaves the connections open. In a task of its own it is not taken for a cancellation of ours.
-    """
-    stopping = asyncio.ensure_future(consumer.stop())
-    await asyncio.wait({stopping}, timeout=STOP_SECONDS)
-    if not stopping.done() or stopping.cancelled():
-        stopping.cancel()
-        await consumer._client.close()
-    elif (error := stopping.exception()) is not None:
-        log.warning("The consumer did not stop cleanly: %s", error)
 
 
 def _aiokafka(partition: TopicPartition) -> aiokafka.TopicPartition:

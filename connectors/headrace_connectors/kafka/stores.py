@@ -18,6 +18,7 @@ from headrace_connectors.kafka.led_log import KafkaLedLog
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import client_arguments, group_arguments, topic_arguments
+from headrace_connectors.kafka.stopping import stopped
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember
 from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 from headrace_connectors.memory.stores import MemoryLog
@@ -44,7 +45,7 @@ class KafkaTopicOffsets:
         except (KafkaError, OSError) as error:
             raise translated(error, "asking for the ends of topics") from error
         finally:
-            await consumer.stop()
+            await stopped(consumer)
         return {TopicPartition(partition.topic, partition.partition): end for partition, end in found.items()}
 
     async def _partitions(self, pattern: str) -> list[ClientPartition]:

@@ -35,6 +35,7 @@ from headrace.core.work import (
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.group_offsets import group_coordinator
+from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
 
@@ -175,10 +176,7 @@ class KafkaWorkerMember:
     async def _close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            stopping = asyncio.ensure_future(consumer.stop())
-            await asyncio.wait({stopping}, timeout=_STOP_SECONDS)
-            stopping.cancel()
-            await asyncio.gather(stopping, return_exceptions=True)
+            await stopped(consumer, _STOP_SECONDS)
 
     async def _stay(self) -> None:
         """A poll of a partition that is nobody's returns nothing, but raises what the coordination has met."""

@@ -1,0 +1,65 @@
+"""Clients that do not stop by themselves leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.protocol.fetch import FetchRequest_v4, FetchResponse_v4
+from aiokafka.protocol.offset import OffsetRequest_v1, OffsetResponse_v1
+from aiokafka.protocol.produce import ProduceRequest_v3, ProduceResponse_v3
+from aiokafka.protocol.transaction import InitProducerIdRequest_v0, InitProducerIdResponse_v0
+from fix_asyncio import eventually
+from scripted_kafka import NODE, ScriptedKafka
+
+from headrace_connectors.kafka.stopping import stopped
+
+NOT_LEADER = 6
+TOPIC = "t"
+
+
+async def nothing_is_left(kafka: ScriptedKafka) -> None:
+    """No connection, and no task of aiokafka."""
+    await eventually(lambda: kafka.connections == 0, 2)
+    left = [task for task in asyncio.all_tasks() if "aiokafka" in str(task.get_coro())]
+    assert left == []
+
+
+def test_a_producer_whose_records_nobody_takes() -> None:
+    """It would go on for ever, and write them long after its caller has been told that they are lost."""
+
+    async def scenario() -> None:
+        answers: dict[Any, Any] = {
+            InitProducerIdRequest_v0: lambda _: InitProducerIdResponse_v0(0, 0, 5, 0),
+            ProduceRequest_v3: lambda _: ProduceResponse_v3([(TOPIC, [(0, NOT_LEADER, -1, -1)])], 0),
+        }
+        async with ScriptedKafka({TOPIC: [NODE]}, answers) as kafka:
+            producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, enable_idempotence=True)
+            await producer.start()
+            await producer.send(TOPIC, b"value")
+            await eventually(lambda: kafka.asked["ProduceRequest_v3"] > 0)
+            await stopped(producer, 0.1)
+            await nothing_is_left(kafka)
+
+    asyncio.run(scenario())
+
+
+def test_a_consumer_whose_fetching_died() -> None:
+    """Its own stop ends with that error, before it closes anything."""
+
+    async def scenario() -> None:
+        surprise = [(TOPIC, [(44, 0, 0, 0, None, b"")])]  # a partition that nobody asked for
+        answers: dict[Any, Any] = {
+            OffsetRequest_v1: lambda _: OffsetResponse_v1([(TOPIC, [(0, 0, -1, 0)])]),
+            FetchRequest_v4: lambda _: FetchResponse_v4(0, surprise),
+        }
+        async with ScriptedKafka({TOPIC: [NODE]}, answers) as kafka:
+            consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
+            await consumer.start()
+            consumer.assign([TopicPartition(TOPIC, 0)])
+            await eventually(lambda: consumer._fetcher._fetch_task.done())
+            await stopped(consumer)
+            await nothing_is_left(kafka)
+
+    asyncio.run(scenario())
