@@ -11,6 +11,7 @@ from typing import Any, Self
 from aiokafka.protocol.admin import ApiVersionRequest_v0, ApiVersionResponse_v0
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest_v1, MetadataResponse_v1
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 NODE = 1
 Answer = Callable[[Any], Response | None]
@@ -70,3 +71,11 @@ class ScriptedKafka:
             for name in wanted
         ]
         return MetadataResponse_v1([(NODE, *self._address, None)], NODE, topics)
+
+
+def batch(base: int, *records: tuple[bytes, bytes]) -> bytes:
+    """Keys and values from offset ``base`` on, as a log has them."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    for number, (key, value) in enumerate(records):
+        builder.append(number, 1_700_000_000_000, key, value, [])
+    return base.to_bytes(8, "big") + bytes(builder.build())[8:]

@@ -22,10 +22,11 @@ async def read_topic(topic: str, arguments: Mapping[str, Any]) -> AsyncIterator[
     consumer = AIOKafkaConsumer(**arguments, enable_auto_commit=False, isolation_level="read_committed")
     try:
         await consumer.start()
-        numbers = consumer.partitions_for_topic(topic) or set()
-        if topic not in await consumer.topics():
+        # Its own metadata are empty until it reads something: ``partitions_for_topic`` would know of none.
+        numbers = (await consumer._client.fetch_all_metadata()).partitions_for_topic(topic)
+        if numbers is None:
             raise ConfigError(f"there is no dead letter topic {topic}", "errors.deadletterqueue.topic.name")
-        partitions = [TopicPartition(topic, number) for number in sorted(numbers or {0})]
+        partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
         ends = await consumer.end_offsets(partitions)
