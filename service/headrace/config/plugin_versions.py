@@ -25,9 +25,12 @@ def version_problem(plugin: str, wanted: str, version: str) -> str | None:
     return f"Plugin {plugin} not found that matches the version range {versions}, available versions: [{version}]"
 
 
-def version_problems(given: Mapping[str, str], version: str) -> Iterator[tuple[str, str]]:
-    """An error on the class and on the version for every plug-in of which another version is wanted."""
-    for (class_option, version_option), name in _plugins(given).items():
+def version_problems(given: Mapping[str, str], inherited: Mapping[str, str], version: str) -> Iterator[tuple[str, str]]:
+    """An error on the class and on the version for every plug-in of which another version is wanted.
+
+    ``inherited`` has the converters that count where ``given`` names none.
+    """
+    for (class_option, version_option), name in _plugins({**inherited, **given}).items():
         wanted = given.get(version_option)
         problem = version_problem(name, wanted, version) if wanted else None
         if problem is not None:

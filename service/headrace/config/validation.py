@@ -138,13 +138,17 @@ def connector_definitions(defaults: WorkerDefaults) -> ConfigDef:
 
 
 def _definitions(properties: Properties, defaults: WorkerDefaults) -> ConfigDef:
-    worker = {f"{side}.converter": defaults.converters.get(f"{side}.converter") for side in ("key", "value", "header")}
-    inherited = {name: value for name, value in worker.items() if value is not None}
     parts = ("connector", *(f"{side}.converter" for side in KNOWN_CONVERTERS))
     versions = {f"{part}.plugin.version": defaults.version for part in parts}
     framework = FRAMEWORK_OPTIONS + transform_definitions(properties, defaults.version)
-    options = (framework + SINK_OPTIONS).with_defaults({**inherited, **versions})
+    options = (framework + SINK_OPTIONS).with_defaults({**_inherited(defaults), **versions})
     return options + ConfigDef(tuple(_overrides(properties))) + _converter_definitions(properties)
+
+
+def _inherited(defaults: WorkerDefaults) -> dict[str, str]:
+    """The worker's converters."""
+    options = (f"{side}.converter" for side in KNOWN_CONVERTERS)
+    return {option: defaults.converters[option] for option in options if option in defaults.converters}
 
 
 def _overrides(properties: Properties) -> Iterator[ConfigKey]:
@@ -199,7 +203,7 @@ def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: Worke
     given = {name: value for name, value in bare.items() if value is not None}
     yield from _topic_problems(given)
     yield from converter_problems(given)
-    yield from version_problems(given, defaults.version)
+    yield from version_problems(given, _inherited(defaults), defaults.version)
     yield from transform_problems(given)
     yield from _not_yet_problems(given)
     yield from _reselect_problems(given)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+from headrace import __version__
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
 from headrace.config.plugin_classes import converter_problems
+from headrace.config.plugin_versions import version_problems
 from headrace.config.values import AbstractConfig
 from headrace.config.worker_keys import (
     CLIENT_SECURITY,
@@ -21,6 +23,7 @@ from headrace.core.config_def import ConfigInfo
 from headrace.core.errors import ConfigError
 from headrace.core.suggestions import suggestion
 
+_CONVERTERS = tuple(f"{side}.converter" for side in KNOWN_CONVERTERS)
 _DISTRIBUTED = ("group.id", "config.storage.topic", "status.storage.topic")
 _FREE_PREFIXES = (*PASS_THROUGH, *CLIENT_SECURITY, "config.providers")
 
@@ -94,8 +97,10 @@ def is_known(name: str) -> bool:
 
 def _invalid(properties: Mapping[str, str]) -> list[str]:
     infos = [*WORKER_OPTIONS.validate(properties), *_converter_infos(properties)]
+    defaults = {option: WORKER_OPTIONS[option].default_text or "" for option in _CONVERTERS}
+    wrong_versions = {message: None for _, message in version_problems(properties, defaults, __version__)}
     wrong_classes = [message for _, message in converter_problems(properties)]
-    return [message for info in infos for message in info.value.errors] + wrong_classes
+    return [message for info in infos for message in info.value.errors] + wrong_classes + [*wrong_versions]
 
 
 def _converter_infos(properties: Mapping[str, str]) -> Iterator[ConfigInfo]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace import __version__
+from headrace.config import WorkerConfig
 from headrace.config.validation import WorkerDefaults, validate
+from headrace.core.errors import ConfigError
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 DEFAULTS = WorkerDefaults({"key.converter": JSON, "value.converter": JSON}, "1.0")
@@ -51,6 +54,24 @@ def test_versions_of_plugins_are_checked_and_recommended(option: str, of: str, p
     assert not _errors(option, "[1.0,2)")
     shown = {info.value.name: info.value for info in validate(VERSIONED, DEFAULTS).configs}
     assert (shown[option].value, shown[option].recommended_values) == ("1.0", ("1.0",))
+
+
+def test_the_version_of_a_converter_that_is_inherited() -> None:
+    """It is the worker's converter that is another one than is asked for."""
+    of_others = f"Plugin {JSON} not found that matches the version range [99,), available versions: [1.0]"
+    option = "value.converter.plugin.version"
+    assert _errors(option, "[99,)") == dict.fromkeys(("value.converter", option), (of_others,))
+    assert not _errors(option, "[1.0,2)")
+
+
+def test_the_version_of_a_workers_converter() -> None:
+    """Said when the worker starts: every task that inherits it would fail."""
+    given = {"bootstrap.servers": "a:1", "key.converter": "JsonConverter"}
+    for option, plugin in ("key", JSON), ("header", HEADERS):
+        with pytest.raises(ConfigError) as refused:
+            WorkerConfig({**given, f"{option}.converter.plugin.version": "[99,)"}, distributed=False)
+        assert str(refused.value).count(f"Plugin {plugin} not found that matches the version range [99,)") == 1
+        assert WorkerConfig({**given, f"{option}.converter.plugin.version": __version__}, distributed=False)
 
 
 def test_classes_to_choose_from_are_recommended() -> None:
