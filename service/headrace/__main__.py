@@ -16,7 +16,7 @@ from pathlib import Path
 from headrace import __version__, replay_dlq, validate, verify
 from headrace.config import WorkerConfig
 from headrace.config.worker import select_known
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ConfigError, HeadraceError
 from headrace.core.properties import parse_properties, properties_from_environment
 from headrace.rest.root import KAFKA_VERSION
 from headrace.runtime import log_format
@@ -111,8 +111,8 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
     """The worker's configuration from its file and the environment. Raises ConfigError."""
     try:
         properties = parse_properties(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        sys.exit(f"headrace: {path} cannot be read: {error.strerror}")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read as a worker's configuration: {error}") from error
     from_environment, unknown = select_known(properties_from_environment(os.environ))
     given = {**properties, **from_environment}
     log_format.use(given.get("log.format", "text"))  # before anything is said about the others

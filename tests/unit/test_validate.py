@@ -60,6 +60,21 @@ def test_what_cannot_be_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "none.json: cannot be read as a connector" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("content", "told"), [(None, "No such file"), ("a=\\u12", "Malformed"), ("é", "decode byte")])
+def test_a_worker_file_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, told: str
+) -> None:
+    """It is named, with the reason; the status is that of a file that is not there, not of one with errors."""
+    worker = tmp_path / "worker.properties"
+    if content is not None:
+        worker.write_text(content, encoding="latin-1")
+    connector = written(tmp_path, {"name": "shop", **GOOD})
+    assert main(["validate", "--worker", str(worker), connector]) == 2
+    error = capsys.readouterr().err
+    assert f"{worker} cannot be read as a worker's configuration" in error
+    assert told in error
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [

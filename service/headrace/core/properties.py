@@ -12,12 +12,16 @@ _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?", re.DOTALL
 
 
 def parse_properties(document: str) -> dict[str, str]:
-    """Read a properties file as ``java.util.Properties.load`` does; of a key that stands twice the last one counts."""
+    """Read a properties file as ``java.util.Properties.load`` does; of a key that stands twice the last one counts.
+
+    Raises ValueError where it raises, which names the key and shows no value.
+    """
     properties = {}
     for line in _logical_lines(document):
         match = _KEY.match(line)
         if match is not None:
-            properties[_unescape(match[1])] = _unescape(line[match.end() :])
+            key = _unescape(match[1], "a key")
+            properties[key] = _unescape(line[match.end() :], f"the value of {key}")
     return properties
 
 
@@ -42,8 +46,10 @@ def _continues(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str, place: str) -> str:
     def replace(match: re.Match[str]) -> str:
+        if match[2] == "u":
+            raise ValueError(rf"Malformed \uxxxx encoding in {place}")
         return chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2])
 
     return _ESCAPED.sub(replace, text)

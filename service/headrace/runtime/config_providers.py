@@ -148,7 +148,7 @@ class _File:
         file = self._allowed.path(path)
         try:
             return None if file is None else parse_properties(file.read_text(encoding="utf-8")).get(key)
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"Could not read properties from file {file}") from error
 
 

@@ -33,6 +33,16 @@ def test_lines_mean_what_they_mean_in_java(text: str, expected: dict[str, str]) 
     assert parse_properties(text) == expected
 
 
+@pytest.mark.parametrize("text", ["a=x\\u12", "a=\\u00zz\nb=1", "a=\\uuuu0041"])
+def test_half_an_escape_is_refused(text: str) -> None:
+    """As in Java, which gives no value: a password would be another one. The key is named, the value is not."""
+    with pytest.raises(ValueError, match=r"^Malformed \\uxxxx encoding in the value of a$"):
+        parse_properties(text)
+    with pytest.raises(ValueError, match=r"^Malformed \\uxxxx encoding in a key$"):
+        parse_properties("k\\u1=2")
+    assert parse_properties("a=\\\\u12\n# \\u1\nb=\\U12") == {"a": "\\u12", "b": "U12"}
+
+
 def test_environment_names_become_keys() -> None:
     """One underscore is a dot, two are an underscore, three a dash."""
     environment = {"CONNECT_BOOTSTRAP_SERVERS": "a:1", "CONNECT_A__B___C": "x", "PATH": "/bin", "CONNECT_": "y"}

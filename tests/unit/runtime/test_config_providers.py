@@ -70,11 +70,13 @@ def test_references(folder: Path, value: str, resolved: str | None) -> None:
 
 def test_a_place_that_cannot_be_read_is_an_error_at_its_key(folder: Path) -> None:
     """Not a value that looks like a password."""
-    reference = f"${{file:{folder}/allowed/none.properties:password}}"
-    with pytest.raises(
-        ConfigError, match=r"^reselect\.database\.password: Could not read properties from file /.*/none"
-    ):
-        providers(folder).properties({"reselect.database.password": reference})
+    (folder / "allowed" / "half.properties").write_text("password=a\\u12")
+    for name in ("none", "half"):
+        reference = f"${{file:{folder}/allowed/{name}.properties:password}}"
+        with pytest.raises(
+            ConfigError, match=rf"^reselect\.database\.password: Could not read properties from file /.*/{name}"
+        ):
+            providers(folder).properties({"reselect.database.password": reference})
 
 
 @pytest.mark.parametrize("wanted", ["", "FileConfgProvider", "io.strimzi.kafka.KubernetesSecretConfigProvider"])
