@@ -52,7 +52,8 @@ def _unescape(text: str, place: str) -> str:
             raise ValueError(rf"Malformed \uxxxx encoding in {place}")
         return chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2])
 
-    return _ESCAPED.sub(replace, text)
+    units = _ESCAPED.sub(replace, text)
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # an escape is half of some characters
 
 
 def properties_from_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from headrace.core.properties import parse_properties, properties_from_environme
         ("a=x\\\\\nb=2", {"a": "x\\", "b": "2"}),
         ("a\\ b\\=c=d", {"a b=c": "d"}),
         ("a=\\u00e9\\t", {"a": "é\t"}),
+        ("a=\\ud83d\\ude00", {"a": "\N{GRINNING FACE}"}),
         ("a=x=y", {"a": "x=y"}),
         ("empty=", {"empty": ""}),
         ("a=1\rb=2\r\nc=3\n", {"a": "1", "b": "2", "c": "3"}),
