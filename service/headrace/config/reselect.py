@@ -124,7 +124,8 @@ _RESELECT = group(
         "reselect.batch.max.bytes",
         Type.LONG,
         "67108864",
-        "Bytes that one SELECT may bring; what rows brought before tells how many are asked for.",
+        "Bytes that one SELECT may bring; what rows brought before tells how many are asked for. A batch for which "
+        "more than four times as much is read is written in parts.",
         _LOW,
         at_least(1024),
     ),

@@ -69,7 +69,7 @@ class _Tracer:
         firsts = np.concatenate([[0], last[:-1] + 1]) if len(last) else last
         self._places = {text: place for place, text in enumerate(texts)}
         self._events = {text: index[first : end + 1] for text, first, end in zip(texts, firsts, last, strict=True)}
-        self._halves = _first_halves(changes)
+        self._halves = first_halves(changes)
         self._losses = changes.losses()
 
     def predecessor(self, key: str, before: int) -> Carried | None:
@@ -122,7 +122,7 @@ class _Tracer:
         return None if older is None else self.predecessor(older, life.events[0])
 
 
-def _first_halves(changes: Changes) -> Mapping[str, Sequence[int]]:
+def first_halves(changes: Changes) -> Mapping[str, Sequence[int]]:
     """The deletes that are first halves of key changes, by key."""
     found: dict[str, list[int]] = {}
     for event in changes.moved:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tenacity import stop_after_delay
 
-from headrace.core.batch import Batch
+from headrace.core.batch import Batch, Piece
+from headrace.core.division import TooLarge, divided
 from headrace.core.errors import Fenced
+from headrace.core.events import Changes
+from headrace.core.history import next_offsets
 from headrace.core.unresolved import LeftOut
 from headrace.core.watermarks import Watermarks
 from headrace.ports import Commit, TopicPartition
@@ -61,11 +65,20 @@ class BatchWriter:
         return left_out
 
     async def _write_once(self, pipeline: Pipeline, batch: Batch) -> Sequence[LeftOut] | None:
-        if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
-            return None
         offsets, watermark = partitions_of(batch.offsets), self._watermarks.reached(batch)
         commit = Commit(batch.id, self._connector, self._group, offsets, watermark)
-        left_out: Sequence[LeftOut] = await self._in_thread(pipeline.write, batch.content, commit)
+        left_out: list[LeftOut] = []
+        waiting = [batch.content]
+        while waiting:
+            if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
+                return None
+            content = waiting.pop(0)
+            part = replace(commit, offsets=_reached(content), watermark=-1) if waiting else commit
+            try:
+                left_out += await self._in_thread(pipeline.write, content, part)
+            except TooLarge as error:
+                log.info("%s: %s: %s", self._connector, batch.table, error)
+                waiting[:0] = _parts(content, error)
         return left_out
 
     async def _still_ours(self, batch: Batch) -> bool:
@@ -84,3 +97,15 @@ class BatchWriter:
 def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
     """The offsets of Kafka's partitions: a batch manager takes any key."""
     return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
+
+
+def _parts(content: Piece, error: TooLarge) -> Sequence[Piece]:
+    if not isinstance(content, Changes):
+        raise error
+    return divided(content, error.parts)
+
+
+def _reached(content: Piece) -> dict[TopicPartition, int]:
+    """The next offsets behind a part of a batch."""
+    reached = next_offsets(content.version) if isinstance(content, Changes) else {}
+    return {TopicPartition(*place): offset for place, offset in reached.items()}

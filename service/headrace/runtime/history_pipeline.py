@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headrace.core.actions import lake_columns
+from headrace.core.division import divisible
 from headrace.core.events import Actions, Changes, Truncate
 from headrace.core.fold import fold
 from headrace.core.history import (
@@ -55,7 +56,7 @@ class HistoryPipeline:
     def write(self, content: Changes | Truncate, commit: Commit) -> tuple[()]:
         """Make a batch durable; its events that are in the table already are left out.
 
-        Raises Retriable (call again with the same arguments) or Fatal.
+        Raises Retriable (call again with the same arguments), TooLarge (with parts of the batch) or Fatal.
         """
         try:
             rows = self._rows(content, self._known_offsets(commit.group))
@@ -91,7 +92,8 @@ class HistoryPipeline:
             return None
         with self._stages("reselect"):
             last = without_last_resorts(fold(changes))
-            return self._post_processor.resolve(lake_columns(last, self._table.schema()))
+            rows = lake_columns(last, self._table.schema())
+            return self._post_processor.resolve(rows, divisible=divisible(changes))
 
     def _append(self, rows: History, commit: Commit) -> None:
         offsets = {**self._known_offsets(commit.group), **next_offsets(rows.version)}

@@ -15,10 +15,11 @@ class PostProcessor(Protocol):
     def folded(self, changes: Changes, actions: Actions) -> None:
         """A batch was folded; the next call resolves what is left open."""
 
-    def resolve(self, actions: Actions) -> Actions:
+    def resolve(self, actions: Actions, *, divisible: bool = False) -> Actions:
         """The actions with every cell decided: VALUE, NULL, UNCHANGED (keep) or CARRIED.
 
-        Raises UnresolvedRows for rows that may not be written so: they are left out, and the others come again.
+        Raises UnresolvedRows for rows that may not be written so: they are left out, and the others come again; and
+        TooLarge where a batch that is ``divisible`` needs too much memory.
         """
 
     def contradicted(self, table: TableId, kind: str, rows: int) -> None:

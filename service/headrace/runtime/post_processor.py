@@ -85,9 +85,9 @@ class ReselectColumnsPostProcessor:
 
     # -- the batch of a table -----------------------------------------------------------------------------------------
 
-    def resolve(self, actions: Actions) -> Actions:
+    def resolve(self, actions: Actions, *, divisible: bool = False) -> Actions:
         """Decide every open cell of a table's batch; see ``core/reselect.complete`` for what it raises, and
-        UnresolvedRows where ``reselect.error.handling.mode`` is dlq.
+        UnresolvedRows where ``reselect.error.handling.mode`` is dlq. TooLarge only where a batch is ``divisible``.
 
         May be called again for the same batch (a retry, or rows that turned out to have nothing to keep).
         """
@@ -95,7 +95,7 @@ class ReselectColumnsPostProcessor:
         rules = self._rules(actions, catalog)
         with self._lock:
             planned = plan(actions, rules, self._batch(actions.table, rules))
-        answer, failure = self._ask(planned, catalog)
+        answer, failure = self._ask(planned, catalog, divisible)
         with self._lock:
             completed = complete(planned, answer, failure)
         self._report(planned)
@@ -278,12 +278,14 @@ class ReselectColumnsPostProcessor:
 
     # -- the database -------------------------------------------------------------------------------------------------
 
-    def _ask(self, planned: ReselectPlan, catalog: CatalogTable | None) -> tuple[ReadRows | None, HeadraceError | None]:
+    def _ask(
+        self, planned: ReselectPlan, catalog: CatalogTable | None, divisible: bool
+    ) -> tuple[ReadRows | None, HeadraceError | None]:
         """The answer to the plan's request, or why there is none, as ``reselect.error.handling.mode`` allows."""
         if planned.request is None or self._source is None or catalog is None:
             return None, None
         try:
-            answer = self._source.read(catalog, planned.request)
+            answer = self._source.read(catalog, planned.request, divisible=divisible)
         except ConfigError:
             raise
         except (Retriable, Fatal) as error:

@@ -23,6 +23,7 @@ from tenacity import (
 
 from headrace.core.cache.rows import CacheUse
 from headrace.core.catalog import CatalogTable
+from headrace.core.division import TooLarge
 from headrace.core.errors import Retriable, TimedOut
 from headrace.core.events import TableId
 from headrace.core.reselect.options import ReselectOptions
@@ -30,6 +31,11 @@ from headrace.core.reselect.rows import ReadRows, RowAnswer, RowRequest
 from headrace.core.reselect.select_size import SelectSize
 from headrace.core.schema import Schema
 from headrace.ports import Connections, RowSource
+
+_SELECTS = 4
+"""What is read for one batch may be so many times what one SELECT may bring."""
+_MOST = 1 << 29
+"""Bytes that are in any case few enough for one column of Arrow, which holds 2 GiB, in whatever encoding of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,8 @@ class SourceReader:
         self._clock = clock
         self._sizes: dict[TableId, SelectSize] = {}
         self._closed = threading.Event()
+        self._most = min(_SELECTS * options.batch_max_bytes, _MOST)
+        self._one = min(options.batch_max_bytes, _MOST)
 
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause when the database cannot be used."""
@@ -102,18 +110,25 @@ class SourceReader:
         """The ``after`` schema that Debezium sends for the table."""
         return self._source.schema(catalog)
 
-    def read(self, catalog: CatalogTable, request: RowRequest) -> ReadRows:
-        """The whole answer. Raises what the source raises; Retriable only when it has been tried for long enough."""
-        bounds = SelectSize(self._options.batch_max_keys, self._options.batch_max_bytes)
-        size = self._sizes.setdefault(request.table, bounds)
+    def read(self, catalog: CatalogTable, request: RowRequest, *, divisible: bool = False) -> ReadRows:
+        """The whole answer. Raises what the source raises; Retriable only when it has been tried for long enough.
+
+        Raises TooLarge instead of holding much more than ``_most`` bytes, if the request comes of a batch that is
+        ``divisible``.
+        """
+        size = self._sizes.setdefault(request.table, SelectSize(self._options.batch_max_keys, self._one))
         parts: list[ReadRows] = []
-        done = 0
+        done = held = 0
         while done < len(request):
             part, answer = self._retrying()(self._ask_next, catalog, request, done, size)
             brought = size.learn(int(answer.found.sum()), answer.values)
             self._metrics.count(request.table, "bytes_read", (), brought)
+            if brought > self._most and len(part) > 1:
+                continue  # now that their size is known, fewer of these rows are asked for
+            if done and held + brought > self._most and divisible:
+                raise TooLarge(-(-2 * len(request) // done))  # so that the parts fit even where they differ
             parts.append(ReadRows.of(part, answer))
-            done += len(part)
+            done, held = done + len(part), held + brought
         size.answered()
         return ReadRows.joined(parts)
 

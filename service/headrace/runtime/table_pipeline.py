@@ -25,6 +25,7 @@ from headrace.core.actions import (
 )
 from headrace.core.column_defaults import ColumnDefaults, with_defaults
 from headrace.core.conform import told
+from headrace.core.division import divisible
 from headrace.core.events import Actions, Changes, Truncate
 from headrace.core.fold import fold
 from headrace.core.keys import FLOOR_KEY, in_key_order
@@ -66,6 +67,7 @@ class TablePipeline:
         self._exact = ExactPath(name, self._ledger, post_processor, self._resolve, options, stages)
         self._regression = PositionRegression(name, options.position_regression)
         self._left_out: Sequence[LeftOut] = ()
+        self._divisible = False
 
     def prepare(self) -> bool:
         """Read the ledger where it is not known; whether that was so.
@@ -79,8 +81,8 @@ class TablePipeline:
         """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
 
         Returns the changes that were left out, because the options say so of rows that cannot be completed. Raises
-        Retriable (call again with the same arguments) or Fatal. Nothing is half done: whatever was written before an
-        error does not apply a second time.
+        Retriable (call again with the same arguments), TooLarge (call with parts of the batch) or Fatal. Nothing is
+        half done: whatever was written before an error does not apply a second time.
         """
         self.prepare()
         self._left_out = ()
@@ -115,6 +117,7 @@ class TablePipeline:
     # -- the fast path ------------------------------------------------------------------------------------------------
 
     def _write_changes(self, changes: Changes, commit: Commit) -> None:
+        self._divisible = divisible(changes)
         with self._stages("fold"):
             changes = told(self._with_keys_of_table(changes), self._table.schema())
             self._ledger.heed_others()
@@ -137,7 +140,8 @@ class TablePipeline:
 
     def _resolve(self, actions: Actions) -> Actions:
         with self._stages("reselect"):
-            return self._post_processor.resolve(lake_columns(actions, self._table.schema()))
+            rows = lake_columns(actions, self._table.schema())
+            return self._post_processor.resolve(rows, divisible=self._divisible)
 
     def _resolve_if_possible(self, actions: Actions) -> tuple[Actions, bool]:
         """False with the actions as they are where some rows have to be left out, which is for the exact path to do."""

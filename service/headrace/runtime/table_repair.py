@@ -179,7 +179,7 @@ class _NothingOpen:
     def folded(self, changes: Changes, actions: Actions) -> None:
         pass
 
-    def resolve(self, actions: Actions) -> Actions:
+    def resolve(self, actions: Actions, *, divisible: bool = False) -> Actions:
         return actions
 
     def contradicted(self, table: TableId, kind: str, rows: int) -> None:

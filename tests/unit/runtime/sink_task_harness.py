@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -124,9 +124,13 @@ def flattened(row: dict[str, Any]) -> bytes:
 
 def cached_reselect(name_now: str, rows: RowStore | None = None, **options: Any) -> ReselectColumnsPostProcessor:
     """Reselect with a cache (or other ``options``), from a database where row 1 has this name."""
+    return reselect([name_now], rows, **{"cache_enabled": True} | options)
+
+
+def reselect(names: Sequence[str], rows: RowStore | None = None, **options: Any) -> ReselectColumnsPostProcessor:
+    """Reselect from a database whose rows, from 1 on, have these names."""
     columns = (CatalogColumn("id", 1, INT, attlen=8), CatalogColumn("name", 2, TEXT, attstorage="x"))
     schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
-    source = MemoryRowSource()
-    source.add(CatalogTable(ITEMS, "r", "d", columns, (KeyColumn("id", INT),)), schema, [{"id": 1, "name": name_now}])
-    told = ReselectOptions(**{"null_values": False, "cache_enabled": True} | options)
-    return ReselectColumnsPostProcessor(told, source, rows=rows)
+    source, stored = MemoryRowSource(), [{"id": number, "name": name} for number, name in enumerate(names, 1)]
+    source.add(CatalogTable(ITEMS, "r", "d", columns, (KeyColumn("id", INT),)), schema, stored)
+    return ReselectColumnsPostProcessor(ReselectOptions(**{"null_values": False} | options), source, rows=rows)

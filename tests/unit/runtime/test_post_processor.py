@@ -22,8 +22,10 @@ from unit.runtime.reselect_harness import (
 )
 
 from headrace.core.catalog import Dialect, HandlingModes, SqlType
+from headrace.core.division import TooLarge
 from headrace.core.errors import Fatal
 from headrace.core.events import CellState
+from headrace.core.fold import fold
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.select_size import FIRST_GUESS
 from headrace.core.schema import Schema
@@ -122,6 +124,33 @@ def test_large_rows_are_asked_for_in_smaller_numbers() -> None:
     assert lake.source is not None
     assert [len(request) for request in lake.source.requests] == [2, 3, 1]
     assert {lake.big(key) for key in range(6)} == {large}
+
+
+@pytest.mark.parametrize("divisible", [True, False])
+def test_what_is_read_for_a_batch_is_bounded_where_the_batch_can_be_divided(divisible: bool) -> None:
+    """Four SELECTs' worth at most, in parts of about half of that; what cannot be divided is read in full."""
+    lake = Lake(database(*(row(key, "x" * 100) for key in range(100))), replace(NO_CACHE, batch_max_bytes=1000))
+    actions = fold(lake._changes(tuple(u(key, big=P) for key in range(100)), 0))
+    if divisible:
+        with pytest.raises(TooLarge) as error:
+            lake.post.resolve(actions, divisible=True)
+        assert lake.metrics.seen["bytes_read",] == 4100
+        assert error.value.parts == 7
+    else:
+        lake.post.resolve(actions)
+        assert lake.metrics.seen["bytes_read",] == 10_000
+
+
+def test_an_answer_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
+    """The rows have grown since the last: more than one Arrow column holds would come, and never be used."""
+    lake = Lake(database(*(row(key, "x") for key in range(40))), replace(NO_CACHE, batch_max_bytes=1000))
+    lake.batch(*(u(key, big=P) for key in range(40)))
+    assert lake.source is not None
+    lake.source.set_rows(TABLE, *(row(key, "x" * 200) for key in range(40)))
+    lake.source.requests.clear()
+    lake.batch(*(u(key, big=P) for key in range(40)))
+    assert [len(request) for request in lake.source.requests] == [40, *[5] * 8]
+    assert lake.big() == "x" * 200
 
 
 # -- stale reads ------------------------------------------------------------------------------------------------------

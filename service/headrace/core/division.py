@@ -1,0 +1,54 @@
+"""Batches that need too much memory, divided: between any two events, but not between the halves of a key change.
+
+Any division of events into batches gives the same table (``fold.py``); only what a key change carries over, and that
+nobody sees a row under neither of its keys, takes one commit for both halves (``merge.md`` section 6).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.carry import first_halves
+from headrace.core.combine import split
+from headrace.core.errors import HeadraceError
+from headrace.core.events import Changes
+
+
+class TooLarge(HeadraceError):
+    """What is read again for a batch does not fit into memory. In about ``parts`` parts it may be written."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__(f"what is read again for a batch needs too much memory; it is written in {parts} parts")
+        self.parts = parts
+
+
+def divisible(changes: Changes) -> bool:
+    """Whether the events can be divided at all."""
+    return len(_cuts(changes)) > 0
+
+
+def divided(changes: Changes, parts: int) -> list[Changes]:
+    """The events in order, in at most so many parts of about one length; at least two if they are ``divisible``."""
+    cuts = _cuts(changes)
+    if len(cuts) == 0:
+        return [changes]
+    wanted = np.arange(1, parts) * len(changes) // parts
+    places = np.unique(cuts[np.minimum(np.searchsorted(cuts, wanted), len(cuts) - 1)])
+    found, rest, begin = [], changes, 0
+    for place in places.tolist():
+        part, rest = split(rest, place - begin)
+        found.append(part)
+        begin = place
+    return [*found, rest]
+
+
+def _cuts(changes: Changes) -> npt.NDArray[np.int64]:
+    """The indexes of the events that may begin a part: those that lie within no key change."""
+    within = np.zeros(len(changes) + 1, np.int64)
+    halves = first_halves(changes) if changes.old_key else {}
+    for second, key in changes.old_key.items():
+        first = max((half for half in halves.get(key, ()) if half < second), default=second)
+        within[first + 1] += 1
+        within[second + 1] -= 1
+    return 1 + np.flatnonzero(within.cumsum()[1 : len(changes)] == 0)

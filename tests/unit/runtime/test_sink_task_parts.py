@@ -1,0 +1,32 @@
+"""Batches for which more is read again than memory should hold are written in parts."""
+
+from __future__ import annotations
+
+import pytest
+from envelopes import PLACEHOLDER, change, key
+from fix_asyncio import eventually
+from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness, reselect, running
+
+from headrace.ports import TableOptions
+
+pytestmark = pytest.mark.anyio
+
+NAMES = [f"{number:0100}" for number in range(1, 61)]
+
+
+def update_all(harness: Harness) -> None:
+    for number in range(1, len(NAMES) + 1):
+        update = change("u", {"id": number, "name": PLACEHOLDER}, number)
+        harness.broker.append(TOPIC, update, key({"id": number}))
+
+
+@pytest.mark.parametrize("history", [False, True])
+async def test_a_batch_in_parts(harness: Harness, history: bool) -> None:
+    """All rows are written once, each part is a commit that tells how far it is, and the offset moves behind all."""
+    update_all(harness)
+    async with running(harness.task(history=history, processor=reselect(NAMES, batch_max_bytes=1000))):
+        await eventually(lambda: harness.offset() == 60)
+    table = harness.lakehouse.table("lake", "shop_public_items", TableOptions(history=history))
+    assert sorted(row["name"] for row in table.to_arrow().to_pylist()) == NAMES
+    assert [commit.offsets[FIRST] for commit in table.commits] == [15, 30, 45, 60]
+    assert [commit.watermark >= 0 for commit in table.commits] == [False, False, False, True]
