@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 
 import pytest
 
@@ -17,10 +18,14 @@ WHOLE = '{"type":"record","name":"n.Whole","fields":[{"name":"part","type":"n.Pa
 
 @dataclass
 class RegistryCase:
-    """A registry in which ``WHOLE``, which refers to ``PART``, has the id ``whole``; ``down`` makes one silent."""
+    """A registry in which ``WHOLE``, which refers to ``PART``, has the id ``whole``; ``down`` makes one silent.
+
+    It is the first version of ``subject``.
+    """
 
     registry: SchemaRegistry
     whole: int
+    subject: str
     down: Callable[[], SchemaRegistry]
     kinds: list[IdKind] = field(default_factory=lambda: [IdKind.ID])
 
@@ -29,9 +34,9 @@ class SchemaRegistrySuite:
     """Subclasses have a fixture ``case``."""
 
     def test_a_schema_comes_with_what_it_refers_to(self, case: RegistryCase) -> None:
-        """By each kind of id that it knows."""
-        for kind in case.kinds:
-            found = case.registry.fetch(SchemaId(kind, case.whole))
+        """By each kind of id that it knows, within its subject or not; it may have come by another topic, too."""
+        for kind, subject in product(case.kinds, ("", case.subject, "another-topic-value")):
+            found = case.registry.fetch(SchemaId(kind, case.whole, subject))
             assert json.loads(found.text) == json.loads(WHOLE)
             assert {name: json.loads(each.text) for name, each in found.references.items()} == {
                 "n.Part": json.loads(PART)

@@ -26,7 +26,7 @@ class TestMemory(SchemaRegistrySuite):
             registry.down = True
             return registry
 
-        return RegistryCase(registry, whole, down)
+        return RegistryCase(registry, whole, "whole", down)
 
 
 @pytest.mark.stack
@@ -40,17 +40,20 @@ class TestReal(SchemaRegistrySuite):
         part = unique("part")
         stack_registry.register(part, PART)
         references = [{"name": "n.Part", "subject": part, "version": 1}]
-        whole = stack_registry.register(unique("whole"), WHOLE, references=references)
+        subject = unique("whole-value")
+        whole = stack_registry.register(subject, WHOLE, references=references)
         [port] = free_ports(1)
         if request.param == "confluent":
             return RegistryCase(
                 ConfluentRegistry({"schema.registry.url": stack_registry.confluent_url}),
                 whole,
+                subject,
                 lambda: ConfluentRegistry({"schema.registry.url": f"http://{LOOPBACK}:{port}"}),
             )
         return RegistryCase(
             ApicurioRegistry({"apicurio.registry.url": stack_registry.apicurio_url}),
             whole,
+            subject,
             lambda: ApicurioRegistry({"apicurio.registry.url": f"http://{LOOPBACK}:{port}"}),
             [IdKind.CONTENT_ID],
         )

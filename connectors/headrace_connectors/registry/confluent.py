@@ -35,20 +35,30 @@ class ConfluentRegistry:
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
         """By id or GUID, with all that it refers to."""
         path = f"schemas/guids/{schema_id.value}" if schema_id.kind is IdKind.GUID else f"schemas/ids/{schema_id.value}"
+        if schema_id.subject:
+            path += f"?subject={quote(schema_id.subject, safe='')}"
         return self._schema(self._client.get(path, f"schema with {schema_id}").json())
 
     def _schema(self, found: Any) -> RegisteredSchema:
         try:
+            context = _context(found.get("subject") or "")
             references = {
-                each["name"]: self._referred(each["subject"], each["version"]) for each in found.get("references") or ()
+                each["name"]: self._referred(each["subject"], each["version"], context)
+                for each in found.get("references") or ()
             }
             return RegisteredSchema(found["schema"], found.get("schemaType") or "AVRO", references)
         except (KeyError, TypeError, AttributeError) as error:
             raise Retriable("the schema registry's answer is not one of Confluent's API") from error
 
-    def _referred(self, subject: str, version: int) -> RegisteredSchema:
+    def _referred(self, named: str, version: int, context: str) -> RegisteredSchema:
+        subject = named if _context(named) else f"{context}{named}"
         path = f"subjects/{quote(subject, safe='')}/versions/{version}"
         return self._schema(self._client.get(path, f"version {version} of subject {subject}").json())
+
+
+def _context(subject: str) -> str:
+    """The context that a subject is qualified with: ``:.eu:`` of ``:.eu:orders-value``; none for most."""
+    return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
 
 
 def _authorization(options: Mapping[str, str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ CONFLUENT_PROTOBUF = "io.confluent.connect.protobuf.ProtobufConverter"
 APICURIO_AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
 APICURIO_JSON = "io.apicurio.registry.utils.converter.ExtJsonConverter"
 APICURIO_PROTOBUF = "io.apicurio.registry.utils.converter.ProtobufConverter"
+TOPIC_NAME_STRATEGY = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
 
 _READ_ONLY = "Says how documents are written; a sink reads them, whatever stands here."
 _JAVA = "Of Java key stores, which are refused."
@@ -109,6 +110,15 @@ _CONFLUENT = (
     _key("proxy.port", "Its port.", Type.INT),
     *_tls("schema.registry.ssl."),
     *_CACHE,
+    *(
+        _key(
+            f"{side}.subject.name.strategy",
+            f"By this one, schemas of {side}s are asked for within the subject of the topic's name and -{side}, so "
+            "that contexts and roles count. By any other, ids are asked for alone.",
+            default=TOPIC_NAME_STRATEGY,
+        )
+        for side in ("key", "value")
+    ),
     *_without_effect(
         _READ_ONLY,
         (
@@ -118,8 +128,6 @@ _CONFLUENT = (
             "latest.compatibility.strict",
             "id.compatibility.strict",
             "max.schemas.per.subject",
-            "key.subject.name.strategy",
-            "value.subject.name.strategy",
             "connect.meta.data",
             "scrub.invalid.names",
         ),

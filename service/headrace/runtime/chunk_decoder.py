@@ -112,9 +112,10 @@ class ChunkDecoder:
 
     def _decoder(self, topic: str) -> ConnectorDecoder | TransformingDecoder:
         if topic not in self._decoders:
+            conversion = self._conversion and self._conversion.of_topic(topic)
             self._decoders[topic] = (
-                TransformingDecoder(topic, self._envelope, self._transforms, self._post_processor, self._conversion)
+                TransformingDecoder(topic, self._envelope, self._transforms, self._post_processor, conversion)
                 if self._transforms
-                else ConnectorDecoder(topic, self._envelope, self._post_processor, self._conversion)
+                else ConnectorDecoder(topic, self._envelope, self._post_processor, conversion)
             )
         return self._decoders[topic]

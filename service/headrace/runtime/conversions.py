@@ -15,6 +15,7 @@ from headrace.config.registry_converters import (
     CONFLUENT_JSON,
     CONFLUENT_PROTOBUF,
     PROTOBUF_OPTIONS,
+    TOPIC_NAME_STRATEGY,
 )
 from headrace.core.converters.avro import AvroReader
 from headrace.core.converters.conversion import Conversion, Converter
@@ -110,7 +111,8 @@ def _protobuf(name: str, options: Mapping[str, str]) -> Compile:
 
 def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:
     if name not in _APICURIO:
-        return confluent_framing(side)
+        strategy = options.get(f"{side}.subject.name.strategy") or TOPIC_NAME_STRATEGY
+        return confluent_framing(side, by_topic=strategy == TOPIC_NAME_STRATEGY)
     kinds = {kind.lower(): kind for kind in IdKind}
     use_id = kinds.get(options.get("apicurio.registry.use-id", "").strip().lower())
     if name == APICURIO_JSON:  # whose documents do not tell, and whose version 2 wrote the one and 3 the other

@@ -80,6 +80,20 @@ def test_confluents_api(server: Server) -> None:
     )
 
 
+def test_the_subject_of_a_topic_is_sent_along(server: Server) -> None:
+    """So the registry finds the context, in which references are looked up as well, and grants what its roles say."""
+    schema = {"schema": "s", "subject": ":.eu:a b-value", "references": [{"name": "r", "subject": "x", "version": 3}]}
+    server.answers = {
+        "/schemas/ids/1?subject=a%20b-value": (200, schema),
+        "/subjects/%3A.eu%3Ax/versions/3": (200, {"schema": "t", "subject": ":.eu:x"}),
+        "/schemas/guids/g": (200, {"schema": "u"}),
+    }
+    in_subject = SchemaId(IdKind.ID, 1, "a b-value")
+    assert confluent(server).fetch(in_subject) == RegisteredSchema("s", references={"r": RegisteredSchema("t")})
+    with pytest.raises(BadRecord, match="id 2 of subject c-value"):
+        confluent(server).fetch(SchemaId(IdKind.ID, 2, "c-value"))
+
+
 def test_apicurios_api(server: Server) -> None:
     """By global or content id; the references stand apart."""
     server.answers = {

@@ -19,6 +19,7 @@ CONFLUENT = "io.confluent.connect.avro.AvroConverter"
 APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
 MINIMAL = {"name": "shop", "connector.class": "LakehouseSink", "topics": "a"}
 DEFAULTS = WorkerDefaults({}, "1.0")
+GUID = "guid 00000000-0000-0000-0000-000000000007"
 
 
 class Registry:
@@ -87,6 +88,30 @@ def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked:
         assert list(map(str, registry.asked)) == [asked]
         assert {option: registry.options[option] for option in url} == url
         assert converter_classes(config)[Stage.VALUE_CONVERTER] == name
+
+
+@pytest.mark.parametrize(
+    ("strategy", "asked"),
+    [
+        ("", ["id 7 of subject a-value", "id 7 of subject b-value", GUID]),
+        ("TopicNameStrategy", ["id 7 of subject a-value", "id 7 of subject b-value", GUID]),
+        ("TopicRecordNameStrategy", ["id 7", GUID]),
+        ("RecordNameStrategy", ["id 7", GUID]),
+    ],
+)
+def test_a_topic_names_the_subject_of_its_schemas(strategy: str, asked: list[str]) -> None:
+    """An id counts within the subject's context, so each topic asks for its own, once; a GUID counts everywhere."""
+    given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.schema.registry.url": "http://r"}
+    if strategy:
+        given["value.converter.value.subject.name.strategy"] = f"io.confluent.kafka.serializers.subject.{strategy}"
+    registry = Registry("", {})
+    conversion = open_conversion(sink_connector_config(given, DEFAULTS), lambda kind, options: registry)
+    topics = [conversion.of_topic(topic) for topic in ("a", "b")]
+    for document in (b"\0\0\0\0\7\x04", b"\0\0\0\0\7\x04", b"\1" + bytes(15) + b"\7\x04"):
+        for each in topics:
+            assert each.value is not None
+            assert each.value.to_connect_data(document, ()).value == 2
+    assert list(map(str, registry.asked)) == asked
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ from unit.runtime.sink_task_harness import (
 )
 
 from headrace.core.cassandra.losses import TEXTS, Loss
+from headrace.core.connect_data import SchemaAndValue
+from headrace.core.converters.conversion import Conversion, Headers
+from headrace.core.converters.json_data import JsonData
 from headrace.core.schema_changes import ADDED
 from headrace.core.transforms.registry import chain
 from headrace.ports import TopicPartition
@@ -41,6 +44,37 @@ async def test_what_a_topic_lacks_is_logged(harness: Harness, caplog: pytest.Log
 def mariadb(pos: int, **other: Any) -> dict[str, Any]:
     source = {"connector": "mariadb", "name": "shop", "db": "public", "table": "items", "snapshot": "false"}
     return {"source": source | {"file": "bin.000001", "pos": pos, "row": 0, "ts_ms": pos}} | other
+
+
+class OfTopic:
+    """A converter that remembers which topics it was made for."""
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self._json = JsonData(True)
+
+    def of_topic(self, topic: str) -> OfTopic:
+        self.topics.append(topic)
+        return self
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        return self._json.to_connect_data(document)
+
+
+@pytest.mark.parametrize("transformed", [False, True])
+async def test_a_converter_is_told_the_topic(harness: Harness, transformed: bool) -> None:
+    """Once for each, with transforms or without: its schemas may stand in a subject of the topic's name."""
+    route = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": "x"}
+    converter, other = OfTopic(), "shop.public.others"
+    await harness.broker.create_topic(other)
+    for number in range(3):
+        harness.insert(number, 10 + number)
+        row = whole_change("c", None, {"id": number}, 10 + number, table="others")
+        harness.broker.append(other, row, key({"id": number}))
+    transforms = chain(route | {"transforms.r.replacement": "x"} if transformed else {})
+    async with running(harness.task(conversion=Conversion(value=converter), transforms=transforms)):
+        await eventually(lambda: len(harness.rows()) == len(harness.rows("shop_public_others")) == 3)
+    assert sorted(converter.topics) == [TOPIC, other]
 
 
 @pytest.mark.parametrize("fills", [True, False])

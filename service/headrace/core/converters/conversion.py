@@ -6,7 +6,7 @@ JsonConverter's documents stay what they are (``core/payload.py`` says why); a s
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -62,6 +62,14 @@ class BlockConverter(Converter, Protocol):
         """
 
 
+@runtime_checkable
+class TopicConverter(Converter, Protocol):
+    """A converter that asks for what its documents name, which the topic may say more of."""
+
+    def of_topic(self, topic: str) -> Converter:
+        """The converter of one topic's documents."""
+
+
 class ConvertedRecord(msgspec.Struct, gc=False):
     """A ``KafkaRecord`` whose key or value is Connect data."""
 
@@ -93,6 +101,13 @@ class Conversion:
 
     def __bool__(self) -> bool:
         return self.key is not None or self.value is not None
+
+    def of_topic(self, topic: str) -> Conversion:
+        """The same converters, for the records of one topic."""
+        key, value = (
+            each.of_topic(topic) if isinstance(each, TopicConverter) else each for each in (self.key, self.value)
+        )
+        return replace(self, key=key, value=value)
 
     def convert(self, records: Sequence[KafkaRecord]) -> Converted:
         """All records, in their order. Raises Retriable, and then nothing has been done."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import methodcaller
 from typing import Protocol
@@ -33,13 +34,17 @@ class IdKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaId:
-    """How a document names its schema."""
+    """How a document names its schema.
+
+    Confluent's ids count within a context of the registry; ``subject`` says which, where the topic names it.
+    """
 
     kind: IdKind
     value: int | str
+    subject: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.value}"
+        return f"{self.kind} {self.value}" + (f" of subject {self.subject}" if self.subject else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,13 @@ class SchemaRegistry(Protocol):
 class Framing:
     """How documents name their schema. ``headers`` are those that may have its id, which count before any prefix.
 
-    Called, it takes a document apart: the id of its schema, and what the schema describes. Raises BadRecord.
+    Called, it takes a document apart: the id of its schema, and what the schema describes. Raises BadRecord. ``suffix``
+    makes the subject of a topic's schemas of its name, where it does (Confluent's ``TopicNameStrategy``).
     """
 
     headers: frozenset[str]
     take_apart: Callable[[bytes, Headers], tuple[SchemaId, bytes]]
+    suffix: str = ""
 
     def __call__(self, document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
         """The id of a document's schema, and what the schema describes. Raises BadRecord."""
@@ -88,7 +95,7 @@ _NO_FRAME = (
 
 
 class RegistryConverter:
-    """A ``BlockConverter`` of documents that name their schema.
+    """A ``BlockConverter`` of documents that name their schema, and a ``TopicConverter``.
 
     ``compile`` makes a reader of a schema, once for each id; some readers are a ``BlockReader``.
     """
@@ -104,9 +111,17 @@ class RegistryConverter:
         self._framing = framing
         self._compile = compile
         self._readers: LRUCache[SchemaId, Read] = LRUCache(remembered)
+        self._subject = ""
         self._prefix = b""
         self._reader: Read | None = None
         self.reads_blocks = True
+
+    def of_topic(self, topic: str) -> RegistryConverter:
+        """As ``TopicConverter`` says; schemas are remembered for all topics together."""
+        own = copy(self)
+        own._prefix, own._reader, own.reads_blocks = b"", None, True
+        own._subject = self._framing.suffix and f"{topic}{self._framing.suffix}"
+        return own
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
         """The data of one document. Raises BadRecord, Retriable or ConfigError."""
@@ -114,6 +129,8 @@ class RegistryConverter:
         if self._reader is not None and document.startswith(prefix) and names.isdisjoint(dict(headers)):
             return self._reader(document[len(prefix) :])  # as nearly all do: the same schema as the last one's
         schema_id, payload = self._framing(document, headers)
+        if self._subject and schema_id.kind is IdKind.ID:
+            schema_id = replace(schema_id, subject=self._subject)
         reader = self._readers.get(schema_id)
         if reader is None:
             reader = self._readers[schema_id] = self._compile(self._registry.fetch(schema_id))
@@ -133,8 +150,11 @@ class RegistryConverter:
         return reader, len(prefix)
 
 
-def confluent_framing(side: str) -> Framing:
-    """Confluent's forms for keys or values: an id of four bytes or a GUID, before the document or in a header."""
+def confluent_framing(side: str, by_topic: bool = True) -> Framing:
+    """Confluent's forms for keys or values: an id of four bytes or a GUID, before the document or in a header.
+
+    ``by_topic`` says that a topic names the subject of its schemas; else the types of its records do.
+    """
     header = f"__{side}_schema_id"
 
     def framing(document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
@@ -144,7 +164,7 @@ def confluent_framing(side: str) -> Framing:
                 return schema_id, place + document
         return _confluent_id(document)
 
-    return Framing(frozenset({header}), framing)
+    return Framing(frozenset({header}), framing, f"-{side}" if by_topic else "")
 
 
 def _confluent_id(document: bytes) -> tuple[SchemaId, bytes]:
