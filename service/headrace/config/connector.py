@@ -10,7 +10,8 @@ from headrace.config.layout import group, key
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.values import AbstractConfig
 from headrace.core.catalog import MODES
-from headrace.core.config_def import Importance, Type, any_case, at_least, between
+from headrace.core.config_def import Importance, Type
+from headrace.core.config_validators import any_case, at_least, between
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 

@@ -8,18 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.config.registry_converters import REGISTRY_CONVERTERS
-from headrace.core.config_def import (
-    REQUIRED,
-    ConfigDef,
-    ConfigKey,
-    Importance,
-    InvalidValue,
-    Type,
-    Width,
-    any_case,
-    at_least,
-    one_of,
-)
+from headrace.core.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
+from headrace.core.config_validators import InvalidValue, any_case, at_least, one_of
 from headrace.core.converters.simple import (
     BOOLEAN_CONVERTER,
     BYTE_ARRAY_CONVERTER,

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.config_def import (
-    REQUIRED,
-    ConfigDef,
-    ConfigKey,
-    Importance,
-    Type,
-    Width,
+from headrace.core.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
+from headrace.core.config_validators import (
     at_least,
     not_empty_name,
     one_of,

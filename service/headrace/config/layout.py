@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.core.config_def import ConfigDef, ConfigKey, Importance, Type, Validator, Width
+from headrace.core.config_def import ConfigDef, ConfigKey, Importance, Type, Width
+from headrace.core.config_validators import Validator
 
 _WIDTHS = {
     Type.BOOLEAN: Width.SHORT,

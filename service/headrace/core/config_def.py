@@ -1,4 +1,4 @@
-"""Definitions of options and the checks on their values: Kafka's ``ConfigDef`` as plain values.
+"""Definitions of options: Kafka's ``ConfigDef`` as plain values.
 
 A ``ConfigDef`` is a list of ``ConfigKey``; it parses texts and reports *all* problems with Kafka's own sentences
 (``connect.md`` section 4.2), since consoles show them and users search for them. The options themselves are listed in
@@ -8,10 +8,12 @@ A ``ConfigDef`` is a list of ``ConfigKey``; it parses texts and reports *all* pr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
+
+from headrace.core.config_validators import AnyCase, InvalidValue, Validator
 
 
 class Type(StrEnum):
@@ -45,10 +47,6 @@ class Width(StrEnum):
     LONG = "LONG"
 
 
-class InvalidValue(ValueError):
-    """A value that does not fit its option; the text is Kafka's."""
-
-
 class _Required:
     def __repr__(self) -> str:
         return "REQUIRED"
@@ -58,9 +56,6 @@ REQUIRED: Final = _Required()
 """Stands where a default would: the option has none and must be given."""
 
 HIDDEN: Final = "[hidden]"
-
-Validator = Callable[[str, Any], None]
-"""Takes the option's name and the parsed value (None when it did not parse); raises InvalidValue."""
 
 _BLANKS = "".join(map(chr, range(33)))
 _RANGES = {Type.SHORT: 2**15, Type.INT: 2**31, Type.LONG: 2**63}
@@ -273,125 +268,3 @@ def text(key: ConfigKey, value: Any) -> str | None:
     if key.type is Type.BOOLEAN:
         return "true" if value else "false"
     return str(value)
-
-
-def at_least(minimum: int) -> Validator:
-    """A number of at least ``minimum``."""
-
-    def check(name: str, value: Any) -> None:
-        if value is None:
-            raise InvalidValue(f"Invalid value null for configuration {name}: Value must be non-null")
-        if value < minimum:
-            raise InvalidValue(f"Invalid value {value} for configuration {name}: Value must be at least {minimum}")
-
-    return check
-
-
-def between(minimum: int, maximum: int) -> Validator:
-    """A number within both bounds."""
-
-    def check(name: str, value: Any) -> None:
-        at_least(minimum)(name, value)
-        if value > maximum:
-            raise InvalidValue(f"Invalid value {value} for configuration {name}: Value must be no more than {maximum}")
-
-    return check
-
-
-def one_of(*choices: str) -> Validator:
-    """One of a few words, letter by letter: Kafka's ``ValidString``."""
-
-    def check(name: str, value: Any) -> None:
-        if value is not None and value not in choices:
-            listed = ", ".join(choices)
-            raise InvalidValue(f"Invalid value {value} for configuration {name}: String must be one of: {listed}")
-
-    return check
-
-
-@dataclass(frozen=True, slots=True)
-class AnyCase:
-    """One of a few words in any case, Kafka's ``CaseInsensitiveValidString``; ``parse`` gives it as it stands here."""
-
-    choices: tuple[str, ...]
-
-    def __call__(self, name: str, value: Any) -> None:
-        """Validates the option."""
-        if value is not None and self.word(value) is None:
-            listed = ", ".join(self.choices)
-            raise InvalidValue(
-                f"Invalid value {value} for configuration {name}: String must be one of (case insensitive): {listed}"
-            )
-
-    def word(self, given: str) -> str | None:
-        """The choice that is meant, None for none of them."""
-        return next((choice for choice in self.choices if choice.lower() == given.lower()), None)
-
-
-def any_case(*choices: str) -> AnyCase:
-    """One of a few words in any case."""
-    return AnyCase(choices)
-
-
-def not_empty_name(name: str, value: Any) -> None:
-    """A connector's name: not empty, no control characters (KIP-212)."""
-    if value is None:
-        return
-    if not value:
-        raise InvalidValue(f"Invalid value  for configuration {name}: String may not be empty")
-    controls = sorted({ord(letter) for letter in value if ord(letter) < 32 or 127 <= ord(letter) < 160})
-    if controls:
-        codes = ", ".join(map(str, controls))
-        raise InvalidValue(
-            f"Invalid value {value} for configuration {name}: "
-            f"String may not contain control sequences but had the following ASCII chars: {codes}"
-        )
-
-
-def regex(name: str, value: Any) -> None:
-    """A regular expression that Python and Java read alike (``reselect.md`` section 3.3)."""
-    if not value:
-        return
-    if re.search(r"\\[QEpP]|&&", value):
-        raise InvalidValue(
-            f"Invalid value {value} for configuration {name}: Invalid regex: "
-            r"\Q..\E, \p{..} and && are Java's alone and not supported here"
-        )
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise InvalidValue(
-            f"Invalid value {value} for configuration {name}: Invalid regex: {_in_javas_words(value, error)}"
-        ) from error
-
-
-def _in_javas_words(pattern: str, error: re.error) -> str:
-    """What Java says of the commonest mistakes, which people search for; else what Python says."""
-    said = {"missing ), unterminated subpattern": "Unclosed group", "unbalanced parenthesis": "Unmatched closing ')'"}
-    if error.msg not in said:
-        return str(error)
-    near = len(pattern) if error.msg.startswith("missing") else (error.pos or 0) - 1
-    place = f" near index {near}" if near >= 0 else ""
-    return f"{said[error.msg]}{place}\n{pattern}"
-
-
-def regexes(name: str, value: Any) -> None:
-    """A list of regular expressions."""
-    for part in value or ():
-        regex(name, part)
-
-
-def unique_aliases(name: str, value: Any) -> None:
-    """The aliases of transforms or predicates: each once."""
-    entries: Sequence[str] = value or ()
-    if len(set(entries)) != len(entries):
-        raise InvalidValue(f"Invalid value [{', '.join(entries)}] for configuration {name}: Duplicate alias provided.")
-
-
-def unique_entries(name: str, value: Any) -> None:
-    """A list without doubles and without empty entries."""
-    entries: Sequence[str] = value or ()
-    if len(set(entries)) != len(entries):
-        raise InvalidValue(f"Configuration '{name}' values must not be duplicated.")
-    if any(not entry for entry in entries):
-        raise InvalidValue(f"Configuration '{name}' values must not be empty.")

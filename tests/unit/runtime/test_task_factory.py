@@ -11,7 +11,7 @@ import pytest
 from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.cache.rows import RowStore
-from headrace.core.config_def import AnyCase
+from headrace.core.config_validators import AnyCase
 from headrace.core.errors import Retriable
 from headrace.core.field_selection import AddedField, FieldSelection
 from headrace.core.ordering import Ordering

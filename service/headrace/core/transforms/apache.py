@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.core.config_def import ConfigDef, InvalidValue, Type
+from headrace.core.config_def import ConfigDef, Type
+from headrace.core.config_validators import InvalidValue
 from headrace.core.transforms import predicates
 from headrace.core.transforms.casting import Cast, parse_spec
 from headrace.core.transforms.fields import InsertField, MaskField, ReplaceField, ValueToKey

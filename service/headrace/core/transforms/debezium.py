@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.core.config_def import ConfigDef, InvalidValue, Type, any_case, parse_list, regex
+from headrace.core.config_def import ConfigDef, Type, parse_list
+from headrace.core.config_validators import InvalidValue, any_case, regex
 from headrace.core.transforms.changes import ExtractChangedRecordState, HeaderToValue, SchemaChangeEventFilter
 from headrace.core.transforms.java_regex import check_replacement, compiled
 from headrace.core.transforms.logical_router import ByLogicalTableRouter, KeyField

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.core.config_def import ConfigDef, InvalidValue, parse_list
+from headrace.core.config_def import ConfigDef, parse_list
+from headrace.core.config_validators import InvalidValue
 from headrace.core.transforms.columns import (
     SRIDS,
     VectorToJsonConverter,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from headrace.core.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, InvalidValue, Type, regex
+from headrace.core.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from headrace.core.config_validators import InvalidValue, regex
 from headrace.core.transforms.record import Side
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
