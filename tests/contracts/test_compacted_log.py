@@ -56,6 +56,20 @@ class TestKafkaLog(CompactedLogSuite):
         topic = LogTopic(unique("log"), "status.storage.topic", partitions=3, replication=1)
         return lambda: KafkaLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers})
 
+    async def test_writes_go_on_after_one_that_was_refused(
+        self, stack_kafka: Kafka, unique: Callable[[str], str]
+    ) -> None:
+        """An idempotent producer of aiokafka is refused everything from then on: it has counted what was not taken."""
+        topic = LogTopic(unique("log"), "status.storage.topic", 1, 1, {"max.message.bytes": "2000"})
+        log, seen = KafkaLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers}), dict[str, bytes | None]()
+        await log.start(seen.__setitem__)
+        await log.append([("before", b"1")])
+        with pytest.raises(Retriable, match="MessageSizeTooLarge"):
+            await log.append([("wide", b"x" * 4000)])
+        await log.append([("after", b"1")])
+        await log.close()
+        assert seen == {"before": b"1", "after": b"1"}
+
 
 @pytest.mark.stack
 class TestKafkaStores:

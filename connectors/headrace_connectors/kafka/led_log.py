@@ -9,7 +9,6 @@ are seen together or not at all.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,11 +21,8 @@ from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.stopping import stopped
 
-log = logging.getLogger(__name__)
-
 _TRANSACTION_MS = 10_000
 _WRITE_SECONDS = 30.0
-_STOP_SECONDS = 5.0
 
 
 class KafkaLedLog(KafkaLog):
@@ -35,12 +31,11 @@ class KafkaLedLog(KafkaLog):
     def __init__(self, topic: LogTopic, arguments: Mapping[str, Any], group: str) -> None:
         super().__init__(topic, arguments)
         self._transactional_id = f"connect-cluster-{group}"
-        self._writing = asyncio.Lock()
 
     async def lead(self) -> None:
         """Open the producer that fences the one before. Raises Retriable, ConfigError or Fatal."""
         async with self._writing:
-            await self._resign()
+            await self._drop_producer()
             producer = AIOKafkaProducer(
                 **self._arguments,
                 acks="all",
@@ -51,10 +46,10 @@ class KafkaLedLog(KafkaLog):
                 async with asyncio.timeout(_WRITE_SECONDS):
                     await producer.start()
             except (KafkaError, TimeoutError) as error:
-                await stopped(producer, _STOP_SECONDS)
+                await stopped(producer)
                 raise self._not_open(error) from error
             except BaseException:
-                await stopped(producer, _STOP_SECONDS)
+                await stopped(producer)
                 raise
             self._producer = producer
 
@@ -69,10 +64,10 @@ class KafkaLedLog(KafkaLog):
                     written = await self._transact(producer, records)
             except (KafkaError, TimeoutError) as error:
                 _take_errors(producer)
-                await self._resign()
+                await self._drop_producer()
                 raise self._refused(error) from error
             except asyncio.CancelledError:  # who asked waits no longer; this producer could not begin another one
-                await self._resign()
+                await self._drop_producer()
                 raise
         await self._read_back({record.partition: record.offset + 1 for record in written})
 
@@ -101,7 +96,7 @@ class KafkaLedLog(KafkaLog):
             )
         return consumer
 
-    async def _open_producer(self) -> None:
+    async def _prepare_to_write(self) -> None:
         """None before this worker leads."""
 
     async def _transact(self, producer: AIOKafkaProducer, records: Sequence[LogRecord]) -> list[Any]:
@@ -112,12 +107,6 @@ class KafkaLedLog(KafkaLog):
         await producer.commit_transaction()
         await deliveries
         return [delivery.result() for delivery in sent]
-
-    async def _resign(self) -> None:
-        """A producer that has failed once is not used again: its transaction ends when the next one is opened."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            await stopped(producer, _STOP_SECONDS)
 
     def _refused(self, error: BaseException) -> Exception:
         if isinstance(error, ProducerFenced | InvalidProducerEpoch):

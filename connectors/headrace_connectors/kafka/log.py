@@ -60,6 +60,7 @@ class KafkaLog:
         self._consumer: AIOKafkaConsumer | None = None
         self._producer: AIOKafkaProducer | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
 
     async def start(self, applied: Applied) -> None:
         """Make the topic if it is missing, read it to its end, then follow it. Raises ConfigError or Retriable."""
@@ -67,7 +68,7 @@ class KafkaLog:
             await ensure_topic(self._topic, self._arguments)
             consumer = await self._connect()
             await self._read_to_end(consumer, applied)
-            await self._open_producer()
+            await self._prepare_to_write()
         except (KafkaError, OSError) as error:
             await self.close()
             raise translated(error, f"reading the topic {self._topic.name}") from error
@@ -78,16 +79,24 @@ class KafkaLog:
 
     async def append(self, records: Sequence[LogRecord]) -> None:
         """Write the records in order and wait until they have been read back. Raises Retriable."""
-        if self._producer is None:
+        if self._reader is None:
             raise Retriable(f"The topic {self._topic.name} is not open")
         try:
-            sent = [
-                await self._producer.send(self._topic.name, key=key.encode(), value=value) for key, value in records
-            ]
-            written = [await delivery for delivery in sent]
+            async with self._writing:
+                written = await self._write(records)
         except KafkaError as error:
             raise translated(error, f"writing to the topic {self._topic.name}") from error
         await self._read_back({record.partition: record.offset + 1 for record in written})
+
+    async def _write(self, records: Sequence[LogRecord]) -> list[Any]:
+        try:
+            producer = self._producer or await self._open_producer()
+            sent = [await producer.send(self._topic.name, key=key.encode(), value=value) for key, value in records]
+            await asyncio.gather(*sent, return_exceptions=True)
+            return [delivery.result() for delivery in sent]
+        except KafkaError:
+            await self._drop_producer()
+            raise
 
     def position(self) -> int:
         """The fetch position in the first partition."""
@@ -116,9 +125,19 @@ class KafkaLog:
         await self._consumer.start()
         return self._consumer
 
-    async def _open_producer(self) -> None:
+    async def _prepare_to_write(self) -> None:
+        await self._open_producer()
+
+    async def _open_producer(self) -> AIOKafkaProducer:
         self._producer = AIOKafkaProducer(**self._arguments, acks="all", enable_idempotence=True)
         await self._producer.start()
+        return self._producer
+
+    async def _drop_producer(self) -> None:
+        """One that has failed is not used again: aiokafka counts what was refused, and brokers take no gap."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await stopped(producer, _STOP_SECONDS)
 
     async def _read_to_end(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
         partitions = sorted(consumer.assignment())  # all of them: without a group nobody shares
