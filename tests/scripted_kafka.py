@@ -10,53 +10,68 @@ from typing import Any, Self
 
 from aiokafka.protocol.admin import ApiVersionRequest_v0, ApiVersionResponse_v0
 from aiokafka.protocol.api import RequestStruct, Response
+from aiokafka.protocol.fetch import FetchResponse_v4
 from aiokafka.protocol.metadata import MetadataRequest_v1, MetadataResponse_v1
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 NODE = 1
-Answer = Callable[[Any], Response | None]
+_EMPTY_SECONDS = 0.02
+Answer = Callable[[Any], Response]
 
 
 class ScriptedKafka:
-    """Speaks one version of each request: that of the class which has an answer; None leaves the client waiting.
+    """Speaks one version of each request: that of the class which has an answer.
 
-    ``topics`` are the leaders of their partitions; ``asked`` counts requests by the name of their class.
+    ``topics`` are the leaders of their partitions; ``asked`` counts requests by the name of their class. An empty fetch
+    is answered late, so that a client does not ask all the time.
     """
 
     def __init__(self, topics: Mapping[str, list[int]], answers: Mapping[type[RequestStruct], Answer]) -> None:
         self.topics = dict(topics)
         self.asked: Counter[str] = Counter()
-        self.connections = 0
+        self._served = set[asyncio.Task[None]]()
         own: dict[type[RequestStruct], Answer] = {ApiVersionRequest_v0: self._versions, MetadataRequest_v1: self._knows}
         self._answers = {kind.API_KEY: (kind, answer) for kind, answer in {**own, **answers}.items()}
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self._address = self._server.sockets[0].getsockname()[:2]
         self.bootstrap_servers = "{}:{}".format(*self._address)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        await self._server.wait_closed()
+        while self._served:
+            await asyncio.gather(*self._served, return_exceptions=True)
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._served)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._served.add(task)
+        task.add_done_callback(self._served.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-                answer = self._answer(frame)
-                writer.write(len(answer).to_bytes(4, "big") + answer if answer else b"")
-        self.connections -= 1
+                response = self._response(frame)
+                if isinstance(response, FetchResponse_v4) and _empty(response):
+                    await asyncio.sleep(_EMPTY_SECONDS)
+                answer = frame[4:8] + response.encode()
+                writer.write(len(answer).to_bytes(4, "big") + answer)
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
-    def _answer(self, frame: bytes) -> bytes:
-        key, number, tail = int.from_bytes(frame[:2], "big"), frame[4:8], frame[8:]
-        name_bytes = int.from_bytes(tail[:2], "big")
-        kind, answer = self._answers[key]
+    def _response(self, frame: bytes) -> Response:
+        kind, answer = self._answers[int.from_bytes(frame[:2], "big")]
         self.asked[kind.__name__] += 1
-        response = answer(kind.decode(tail[2 + name_bytes :]))
-        return number + response.encode() if response is not None else b""
+        client_bytes = int.from_bytes(frame[8:10], "big")
+        return answer(kind.decode(frame[10 + client_bytes :]))
 
     def _versions(self, _: Any) -> Response:
         spoken = [(key, kind.API_VERSION, kind.API_VERSION) for key, (kind, _) in self._answers.items()]
@@ -71,6 +86,10 @@ class ScriptedKafka:
             for name in wanted
         ]
         return MetadataResponse_v1([(NODE, *self._address, None)], NODE, topics)
+
+
+def _empty(response: FetchResponse_v4) -> bool:
+    return not any(partition[-1] for _, partitions in response.topics for partition in partitions)
 
 
 def batch(base: int, *records: tuple[bytes, bytes]) -> bytes:

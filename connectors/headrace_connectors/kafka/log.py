@@ -75,7 +75,7 @@ class KafkaLog:
         except BaseException:
             await self.close()
             raise
-        self._reader = asyncio.create_task(self._follow(consumer, applied), name=f"log-{self._topic.name}")
+        self._reader = asyncio.create_task(self._follow(applied), name=f"log-{self._topic.name}")
 
     async def append(self, records: Sequence[LogRecord]) -> None:
         """Write the records in order and wait until they have been read back. Raises Retriable."""
@@ -109,10 +109,9 @@ class KafkaLog:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
         producer, self._producer = self._producer, None
-        consumer, self._consumer = self._consumer, None
-        for client in (producer, consumer):
-            if client is not None:
-                await stopped(client, _STOP_SECONDS)
+        if producer is not None:
+            await stopped(producer, _STOP_SECONDS)
+        await self._drop_consumer()
 
     async def _connect(self) -> AIOKafkaConsumer:
         self._consumer = AIOKafkaConsumer(
@@ -123,7 +122,16 @@ class KafkaLog:
             isolation_level="read_committed",
         )
         await self._consumer.start()
+        # A subscription would begin anew each time that the brokers do not list the topic for a moment.
+        partitions = list(self._consumer.assignment())
+        self._consumer.unsubscribe()
+        self._consumer.assign(partitions)
         return self._consumer
+
+    async def _drop_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await stopped(consumer, _STOP_SECONDS)
 
     async def _prepare_to_write(self) -> None:
         await self._open_producer()
@@ -147,20 +155,30 @@ class KafkaLog:
             while await consumer.position(partition) < ends[partition]:
                 await self._read_some(consumer, applied)
 
-    async def _follow(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
+    async def _follow(self, applied: Applied) -> None:
+        """A consumer that has failed is not used again: it has moved past records of other partitions too."""
         while True:
             try:
-                await self._read_some(consumer, applied)
-            except KafkaError as error:
+                await self._read_some(self._consumer or await self._go_back(), applied)
+            except Exception as error:  # nobody would hear of it, and nothing more would be read
                 log.warning("Reading the topic %s failed and goes on: %s", self._topic.name, type(error).__name__)
+                await self._drop_consumer()
                 await asyncio.sleep(_RETRY_SECONDS)
 
+    async def _go_back(self) -> AIOKafkaConsumer:
+        consumer = await self._connect()
+        for partition in consumer.assignment():
+            consumer.seek(partition, self._read.get(partition.partition, 0))
+        return consumer
+
     async def _read_some(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
+        if consumer._fetcher.error_future.done():
+            raise KafkaError("the client has stopped fetching")  # it says so to nobody
         batches = await consumer.getmany(timeout_ms=_POLL_MS)
         for records in batches.values():
             for record in records:
                 if record.key is not None:
-                    applied(record.key.decode(), record.value)
+                    applied(record.key.decode(errors="replace"), record.value)
         for partition in consumer.assignment():  # the markers of transactions are passed without a record
             self._read[partition.partition] = await consumer.position(partition)
         async with self._progress:

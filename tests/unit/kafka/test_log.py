@@ -1,0 +1,140 @@
+"""The compacted log on brokers that do not behave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka.protocol.admin import DescribeConfigsRequest_v0, DescribeConfigsResponse_v0
+from aiokafka.protocol.fetch import FetchRequest_v4, FetchResponse_v4
+from aiokafka.protocol.offset import OffsetRequest_v2, OffsetResponse_v2
+from aiokafka.protocol.transaction import InitProducerIdRequest_v0, InitProducerIdResponse_v0
+from fix_asyncio import eventually
+from scripted_kafka import NODE, ScriptedKafka, batch
+
+from headrace_connectors.kafka import log as module
+from headrace_connectors.kafka.log import KafkaLog, LogTopic
+
+TOPIC = LogTopic("configs", "config.storage.topic", 2, 1)
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again at once."""
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
+
+
+class Storage:
+    """Two partitions; ``records`` are their batches by partition and offset."""
+
+    def __init__(self, records: dict[tuple[int, int], bytes]) -> None:
+        self.records = records
+
+    def fetch(self, request: Any) -> FetchResponse_v4:
+        """What is asked for."""
+        [(topic, asked)] = request.topics
+        found = [(number, self.records.get((number, offset), b"")) for number, offset, _ in sorted(asked)]
+        return FetchResponse_v4(0, [(topic, [(number, 0, 9, 9, None, data) for number, data in found])])
+
+
+def ends(request: Any) -> OffsetResponse_v2:
+    """Both partitions begin and end at 0 when the log starts."""
+    return OffsetResponse_v2(
+        0, [(TOPIC.name, [(number, 0, -1, 0) for _, all_of in request.topics for number, _ in all_of])]
+    )
+
+
+@asynccontextmanager
+async def following(storage: Storage, applied: Callable[[str, bytes | None], None]) -> AsyncIterator[ScriptedKafka]:
+    """A log that follows its topic."""
+    answers: dict[Any, Any] = {
+        DescribeConfigsRequest_v0: lambda _: DescribeConfigsResponse_v0(0, [(0, None, 2, TOPIC.name, [])]),
+        FetchRequest_v4: storage.fetch,
+        OffsetRequest_v2: ends,
+        InitProducerIdRequest_v0: lambda _: InitProducerIdResponse_v0(0, 0, 5, 0),
+    }
+    async with ScriptedKafka({TOPIC.name: [NODE, NODE]}, answers) as kafka:
+        arguments = {"bootstrap_servers": kafka.bootstrap_servers, "metadata_max_age_ms": 50, "retry_backoff_ms": 1}
+        log = KafkaLog(TOPIC, arguments)
+        await log.start(applied)
+        yield kafka
+        await log.close()
+
+
+def test_a_topic_that_brokers_do_not_list_for_a_moment() -> None:
+    """What was read is not read again: a state of long ago would be taken for the newest."""
+
+    async def scenario() -> None:
+        seen = list[str]()
+        storage = Storage({(0, 0): batch(0, (b"a", b"1"), (b"b", b"2"))})
+        async with following(storage, lambda key, _: seen.append(key)) as kafka:
+            await eventually(lambda: len(seen) == 2)
+            listed, kafka.topics = kafka.topics, {}
+            asked = kafka.asked["MetadataRequest_v1"]
+            await eventually(lambda: kafka.asked["MetadataRequest_v1"] > asked + 1)
+            kafka.topics = listed
+            storage.records[0, 2] = batch(2, (b"c", b"3"))
+            await eventually(lambda: "c" in seen)
+        assert seen == ["a", "b", "c"]
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_that_arrives_broken_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It is read again, and so is what came with it from another partition."""
+
+    async def scenario() -> None:
+        seen = list[str]()
+        good = batch(0, (b"b", b"2"))
+        broken = good[:-1] + bytes([good[-1] ^ 1])
+        storage = Storage({(0, 0): batch(0, (b"a", b"1")), (1, 0): broken})
+        async with following(storage, lambda key, _: seen.append(key)):
+            await eventually(lambda: "failed and goes on: CorruptRecordException" in caplog.text)
+            storage.records[1, 0] = good
+            await eventually(lambda: "b" in seen)
+        assert seen == ["a", "b"]
+
+    asyncio.run(scenario())
+
+
+def test_a_key_that_is_no_text() -> None:
+    """Somebody's record; what comes behind it is read."""
+
+    async def scenario() -> None:
+        seen = list[str]()
+        async with following(
+            Storage({(0, 0): batch(0, (b"\xff", b"1"), (b"b", b"2"))}), lambda key, _: seen.append(key)
+        ):
+            await eventually(lambda: "b" in seen)
+        assert seen == ["\ufffd", "b"]
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_has_stopped_fetching() -> None:
+    """It would tell nobody, and the worker would hear of no change any more."""
+
+    async def scenario() -> None:
+        seen = list[str]()
+        storage = Surprising({(0, 0): batch(0, (b"a", b"1"))})
+        async with following(storage, lambda key, _: seen.append(key)):
+            await eventually(lambda: "a" in seen)
+        assert seen == ["a"]
+
+    asyncio.run(scenario())
+
+
+class Surprising(Storage):
+    """Answers once for a partition that nobody asked for: aiokafka's fetching ends with a KeyError."""
+
+    surprised = False
+
+    def fetch(self, request: Any) -> FetchResponse_v4:
+        """The surprise first."""
+        if self.surprised:
+            return super().fetch(request)
+        self.surprised = True
+        return FetchResponse_v4(0, [(TOPIC.name, [(44, 0, 0, 0, None, b"")])])
