@@ -67,6 +67,13 @@ def test_make_targets_that_are_named_exist(page: Path) -> None:
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), f"{page.name} says make {target}"
 
 
+@on_every_page
+def test_no_word_is_lost_as_a_tag(page: Path) -> None:
+    """A <name> outside of code is HTML to whoever renders the page, and is not shown."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
+    assert re.findall(r"(?<!\\)</?[a-zA-Z][\w.-]*/?>", text) == []
+
+
 def test_every_page_is_reached_from_the_readme() -> None:
     """A page that nobody finds helps nobody."""
     text = (ROOT / "README.md").read_text()

@@ -172,7 +172,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    """Text that is neither the end of a cell nor a tag."""
+    return text.replace("|", "\\|").replace("<", "\\<")
 
 
 def _yes(flag: bool) -> str:
