@@ -127,17 +127,17 @@ class LakeColumnsSuite(LakeFixtures):
             with pytest.raises(Fatal, match=other):
                 table.evolve(pa.schema([*ITEM, (other, pa.string())]), ["id"])
 
-    def test_names_of_any_kind(self, lake: LakeHarness, unique: Callable[[str], str]) -> None:
-        """Mixed case, quotes, dots, blanks, emoji, SQL words: in table and column names."""
+    def test_names_and_keys_of_any_kind(self, lake: LakeHarness, unique: Callable[[str], str]) -> None:
+        """Mixed case, quotes, dots, blanks, emoji, SQL words; in keys and cells also what Spark has variables for."""
         names = ["Id", "select", "a.b", "tick`s", 'quo"te', "new 😀", "ünï", "'); DROP TABLE x; --", "back\\slash"]
         schema = pa.schema([(column, pa.string()) for column in names])
-        name = unique("Odd.`Näme` 😀'")
+        name, key = unique("Odd.`Näme` 😀'"), "it's \\ `me` ${spark.app.name} ${system:user.name}"
         table = lake.open(name)
         table.evolve(schema, ["Id"])
         for position, ending in enumerate(["", "'", "\\"], start=1):
-            cells = {column: column + ending for column in names} | {"Id": "it's \\ `me`"}
+            cells = {column: f"{column} ${{spark.app.name}}{ending}" for column in names} | {"Id": key}
             assert table.merge(actions(schema, [Row(cells, position=position)], ["Id"]), commit()).upserted == 1
-        kept = dict.fromkeys(names, KEEP) | {"Id": "it's \\ `me`", "a.b": "new"}
+        kept = dict.fromkeys(names, KEEP) | {"Id": key, "a.b": "new"}
         assert table.merge(actions(schema, [Row(kept, position=9)], ["Id"]), commit()).upserted == 1
         assert lake.read(name).select(names).to_pylist() == [cells | {"a.b": "new"}]
         assert lake.open(name).schema() == schema

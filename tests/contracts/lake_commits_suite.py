@@ -21,11 +21,11 @@ class LakeCommitsSuite(LakeFixtures):
 
     def test_a_commit_says_what_it_is(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
         """Batch, connector, group, offsets, watermark and format version stand in the newest commit."""
-        table.merge(items(item(1, position=11)), commit(12, **{"shop.public.item": 40, 'it\'s "odd"': 7}))
+        table.merge(items(item(1, position=11)), commit(12, **{"shop.public.item": 40, "\"odd' ${spark.app.name}": 7}))
         summary = dict(lake.summary(name))
         assert json.loads(summary.pop("headrace.offsets")) == {
             "shop.public.item": {"id": None, "offsets": {"0": 40}},
-            'it\'s "odd"': {"id": None, "offsets": {"0": 7}},
+            "\"odd' ${spark.app.name}": {"id": None, "offsets": {"0": 7}},
         }
         assert {key: value for key, value in summary.items() if key != "headrace.write-id"} == {
             "headrace.format-version": "1",

@@ -105,9 +105,9 @@ class LakeLedgerSuite(LakeFixtures):
         keys = items(*(item(key) for key in range(1, 6)))
         versions = table.stored(keys)
         for _ in range(2):
-            table.fill("note", pa.scalar("it's \\n"), before, commit())
+            table.fill("note", pa.scalar("it's \\n ${spark.app.name}"), before, commit())
         found = {key: note for key, (_, note, _) in rows().items()}
-        assert found == {1: "note", 2: "it's \\n", 3: None, 4: "it's \\n", 5: None}
+        assert found == {1: "note", 2: "it's \\n ${spark.app.name}", 3: None, 4: "it's \\n ${spark.app.name}", 5: None}
         assert table.stored(keys) == versions
 
     def test_truncate_of_a_table_without_rows(self, lake: LakeHarness, name: str, rows: Any) -> None:

@@ -98,8 +98,8 @@ class DeltaFormat:
         ]
 
     def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """All of them in one text."""
-        return {_USER_METADATA: json.dumps(dict(properties))}
+        """All of them in one text, in which no ``${…}`` is left, which Spark would take for a variable."""
+        return {_USER_METADATA: json.dumps(dict(properties)).replace("$", "\\u0024")}
 
     def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
         """A MERGE or DELETE returns its counts; those of an INSERT stand in the table's history.

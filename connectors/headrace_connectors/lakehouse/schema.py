@@ -148,6 +148,8 @@ def _refuse_names(table: str, names: Sequence[str]) -> None:
     for name in names:
         if name.lower().startswith(OWN_PREFIX) and name != CELLS:
             raise Fatal(f"{table}: column {name!r} starts with {OWN_PREFIX}, which is reserved; rename or exclude it")
+        if "${" in name:
+            raise Fatal(f"{table}: column {name!r}: Spark takes ${{}} in a name for a variable; rename or exclude it")
         other = seen.get(name.lower())
         if other is not None:
             how = "occurs twice" if other == name else f"differs from {other!r} only in case"

@@ -239,8 +239,14 @@ def _keep_statements_out_of_the_log() -> None:
 
 
 def _child(spark: Any) -> Any:
-    """A session with settings and views of its own: Spark Connect calls it a clone."""
-    return spark.newSession() if hasattr(spark, "newSession") else spark.cloneSession()
+    """A session with settings and views of its own: Spark Connect calls it a clone.
+
+    Keys and names stand in its statements, so ``${…}`` is text there and none of Spark's variables, whatever the
+    operator has set for others.
+    """
+    child = spark.newSession() if hasattr(spark, "newSession") else spark.cloneSession()
+    child.conf.set("spark.sql.variable.substitute", "false")
+    return child
 
 
 def _check_folder(path: Path) -> None:

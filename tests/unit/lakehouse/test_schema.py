@@ -64,6 +64,12 @@ def test_a_column_that_occurs_twice_is_refused() -> None:
         lake_schema("shop.item", pa.schema([("a", pa.int64()), ("a", pa.string())]))
 
 
+def test_a_name_that_spark_takes_for_a_variable_is_refused() -> None:
+    """Hadoop's settings, through which Spark hands the columns of a file on, put a value in its place."""
+    with pytest.raises(Fatal, match=r"'of \$.spark.app.name.'.*exclude"):
+        lake_schema("shop.item", pa.schema([("of ${spark.app.name}", pa.int64())]))
+
+
 def test_evolution_adds_and_widens_and_keeps_what_is_wider_already() -> None:
     """Narrower events fit as they are; missing columns stay."""
     stored = pa.schema([("a", pa.int32()), ("b", pa.int64()), ("c", pa.decimal128(5, 2)), ("d", pa.string())])
