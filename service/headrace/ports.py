@@ -210,6 +210,9 @@ class LakeTable(Protocol):
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """The versions of the rows that stand under the actions' keys, by canonical key."""
 
+    def topics(self) -> Collection[str]:
+        """The topics that the rows come from, apart from rows that were written by other means."""
+
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of every row, in pieces that fit memory and in any order; nothing without a table."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -77,8 +78,10 @@ class LakeCommitsSuite(LakeFixtures):
             assert name in json.loads(lake.summary(name)["headrace.offsets"])
 
     def test_a_scan_brings_every_row_once(self, table: LakeTable) -> None:
-        """All rows, in pieces of whatever size, with the columns that were asked for."""
-        apply(table, *(item(key, None, position=20 + key, at=key) for key in range(2, 30)))
+        """All rows, in pieces of whatever size, with the columns that were asked for; and so are the rows' topics."""
+        more = items(*(item(key, None, position=20 + key, at=key) for key in range(2, 30)))
+        table.merge(replace(more, version=replace(more.version, topic="it's another")), commit())
+        assert sorted(table.topics()) == ["it's another", TOPIC]
         pieces = list(table.scan(["name", "id"]))
         assert all(piece.column_names == ["name", "id"] for piece in pieces)
         rows = {row["id"]: row["name"] for piece in pieces for row in piece.to_pylist()}
@@ -97,7 +100,7 @@ class LakeCommitsSuite(LakeFixtures):
     def test_a_table_that_is_not_there_has_no_rows(self, lake: LakeHarness, name: str) -> None:
         """Nothing is scanned or read before the table exists."""
         table = lake.open(name)
-        assert list(table.scan(["id"])) == []
+        assert list(table.scan(["id"])) == list(table.topics()) == []
         assert len(table.read(pa.table({"id": pa.array([1], pa.int64())}))) == 0
 
     def test_times_of_any_age_are_scanned_as_they_are(self, lake: LakeHarness, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading a lake table's rows back, for `headrace verify`: all of them in pieces, or those under some keys."""
+"""Reading a lake table's rows back, for `headrace verify`: all of them, those under some keys, and whence they come."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from headrace_connectors.lakehouse.merge import TOPIC
 from headrace_connectors.lakehouse.schema import quoted
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -27,6 +28,12 @@ def scan(session: TableSession, table: str, columns: Sequence[str]) -> Iterator[
     for number in range(slices):
         keys = ", ".join(map(quoted, columns[:1]))
         yield session.arrow(f"{query} WHERE pmod(xxhash64({keys}), {slices}) = {number}")
+
+
+def topics(session: TableSession, table: str) -> list[str]:
+    """The topics of the rows of ``table`` (quoted)."""
+    rows = session.rows(f"SELECT DISTINCT {TOPIC} AS topic FROM {table} WHERE {TOPIC} IS NOT NULL")
+    return [row.topic for row in rows]
 
 
 def read(session: TableSession, table: str, columns: Sequence[str], keys: pa.Table) -> pa.Table:

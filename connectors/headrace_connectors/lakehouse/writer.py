@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -288,6 +288,10 @@ class SparkTable:
         with self._session.staged(part.rows) as view:
             rows = self._session.arrow(stored_sql(self._table, view, part.shape))
         return dict(zip(rows["key"].to_pylist(), versions(rows), strict=True))
+
+    def topics(self) -> Collection[str]:
+        """As the versions of the rows tell them."""
+        return [] if self.schema() is None else reader.topics(self._session, self._live())
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of every row."""

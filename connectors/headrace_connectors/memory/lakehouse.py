@@ -6,7 +6,7 @@ can be played by opening it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -238,6 +238,10 @@ class MemoryTable:
         """The versions of the rows under the actions' keys."""
         rows = self._live()
         return {key: rows[key].version or UNVERSIONED for key in actions.key.to_pylist() if key in rows}
+
+    def topics(self) -> Collection[str]:
+        """As the versions of the rows tell them."""
+        return {row.version.topic for row in self._live().values() if row.version is not None}
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows, a few at a time."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from headrace.core.errors import Fatal
 from headrace.core.events import TableId, Truncate
 
@@ -50,8 +52,8 @@ class TableSources:
         That of one of several sources would remove the rows of the others as well, and what they bring later would
         count as older than it. ``topic`` is the one that transforms have given it. Of sources that only share a key
         which the operator named it is known from their events that they share the table, so not until one of each has
-        been seen. And it has no key: without a position nothing orders it among the changes in the topic's other
-        ``partitions`` (``merge.md`` section 5).
+        been seen, or from the rows (``refuse_truncate_of_others``). And it has no key: without a position nothing
+        orders it among the changes in the topic's other ``partitions`` (``merge.md`` section 5).
         """
         version = truncate.version
         if (self._merged and topic != version.topic) or name in self._joint:
@@ -64,6 +66,15 @@ class TableSources:
                 f"{_place(name, truncate)} without a source position, and the topic has {partitions} partitions: which "
                 f"of their changes came before it cannot be told. {_WAY_OUT}, or give the topic one partition"
             )
+
+
+def refuse_truncate_of_others(name: str, truncate: Truncate, topics: Collection[str]) -> None:
+    """Raise Fatal where some of ``topics``, from which the table's rows come, are not the truncate's own."""
+    if others := sorted(set(topics) - {truncate.version.topic}):
+        raise Fatal(
+            f"{_place(name, truncate)}, but the table has rows of other topics ({', '.join(others)}), which would be "
+            f"removed as well. {_WAY_OUT}, or give each source a table of its own"
+        )
 
 
 def _place(name: str, truncate: Truncate) -> str:

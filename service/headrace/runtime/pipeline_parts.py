@@ -44,9 +44,13 @@ class Stages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
-    """What the connector says about applying changes. Times in microseconds."""
+    """What the connector says about applying changes. Times in microseconds.
+
+    ``shared``: the operator has named a key, so that several source tables may feed one table.
+    """
 
     unresolved_insert_mode: str = "auto"
     evolve: bool = True
     position_regression: int = 3_600_000_000
     tombstone_retention: int = 7 * 86_400_000_000
+    shared: bool = False

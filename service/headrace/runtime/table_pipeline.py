@@ -30,6 +30,7 @@ from headrace.core.events import Actions, Changes, Truncate
 from headrace.core.fold import fold
 from headrace.core.keys import FLOOR_KEY, in_key_order
 from headrace.core.ranking import succeed
+from headrace.core.table_sources import refuse_truncate_of_others
 from headrace.core.tombstones import taken_back
 from headrace.core.unresolved import LeftOut, UnresolvedRows
 from headrace.ports import Commit, LakeTable, MergeCounts
@@ -200,6 +201,8 @@ class TablePipeline:
     # -- truncates ----------------------------------------------------------------------------------------------------
 
     def _truncate(self, truncate: Truncate, commit: Commit) -> None:
+        if self._options.shared:
+            refuse_truncate_of_others(self._name, truncate, self._table.topics())
         self._post_processor.truncated(truncate.table)
         known = self._ledger.known.get(FLOOR_KEY)
         floor = succeed(truncate.version, known)

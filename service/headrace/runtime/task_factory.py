@@ -185,6 +185,7 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
             evolve=config.get_string("schema.evolution") == "basic",
             position_regression=config.get_int("source.position.regression.ms") * 1000,
             tombstone_retention=config.get_int("tombstone.retention.ms") * 1000,
+            shared=bool(config.get_list("primary.key.fields")),
         ),
         fills_defaults=_sees_all(config),
         dead_letters_unresolved=reselect.dead_letters,

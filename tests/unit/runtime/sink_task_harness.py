@@ -74,7 +74,7 @@ class Harness:
             envelope=EnvelopeOptions(not plain, not plain, keyless=history, key_fields=key_fields),
             batches=BatchPolicy(max_records, linger=linger),
             tables=TableOptions(history=history),
-            pipeline=PipelineOptions(unresolved_insert_mode="dlq" if dead_letters else "auto"),
+            pipeline=PipelineOptions(unresolved_insert_mode="dlq" if dead_letters else "auto", shared=bool(key_fields)),
             dead_letters_unresolved=dead_letters,
             fields=fields or FieldSelection(),
             transforms=transforms or Chain(),

@@ -234,6 +234,30 @@ async def test_the_truncate_of_one_of_several_source_tables(harness: Harness) ->
     assert len(harness.rows("shop_public_orders")) == len(tables)
 
 
+async def test_a_truncate_after_a_restart_that_has_seen_one_source(harness: Harness) -> None:
+    """The rows tell that another topic feeds the table as well, under a key that the operator has named."""
+    routed = chain(
+        {
+            "transforms": "route",
+            "transforms.route.type": "RegexRouter",
+            "transforms.route.regex": r"(.*)_\d+",
+            "transforms.route.replacement": "$1",
+        }
+    )
+    tables = ("orders_2024", "orders_2025")
+    for number, table in enumerate(tables):
+        await harness.broker.create_topic(f"shop.public.{table}")
+        row = whole_change("c", None, {"id": number}, 10 + number, table=table)
+        harness.broker.append(f"shop.public.{table}", row, key({"id": number}))
+    async with running(harness.task(transforms=routed, key_fields=("id",))):
+        await eventually(lambda: len(harness.rows("shop_public_orders")) == len(tables))
+    harness.broker.append("shop.public.orders_2024", truncated({"id": 0}, 100, tables[0]), None)
+    async with running(harness.task(transforms=routed, key_fields=("id",))):
+        await eventually(lambda: len(harness.failures) == 1)
+    assert "rows of other topics (shop.public.orders_2025), which would be removed" in str(harness.failures[0])
+    assert len(harness.rows("shop_public_orders")) == len(tables)
+
+
 @pytest.mark.parametrize("partitions", [1, 2])
 async def test_a_truncate_of_a_source_without_positions(harness: Harness, partitions: int) -> None:
     """It counts in a topic of one partition; in the others rows may be newer, so that the task stops before it."""
