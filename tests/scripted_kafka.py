@@ -22,12 +22,14 @@ Answer = Callable[[Any], Response]
 class ScriptedKafka:
     """Speaks one version of each request: that of the class which has an answer.
 
-    ``topics`` are the leaders of their partitions; ``asked`` counts requests by the name of their class. An empty fetch
+    ``topics`` are the leaders of their partitions, ``others`` what it says of brokers that are not there; ``asked``
+    counts requests by the name of their class. An empty fetch
     is answered late, so that a client does not ask all the time.
     """
 
     def __init__(self, topics: Mapping[str, list[int]], answers: Mapping[type[RequestStruct], Answer]) -> None:
         self.topics = dict(topics)
+        self.others = list[tuple[int, str, int, None]]()
         self.asked: Counter[str] = Counter()
         self._served = set[asyncio.Task[None]]()
         own: dict[type[RequestStruct], Answer] = {ApiVersionRequest_v0: self._versions, MetadataRequest_v1: self._knows}
@@ -85,7 +87,7 @@ class ScriptedKafka:
             else (3, name, False, [])
             for name in wanted
         ]
-        return MetadataResponse_v1([(NODE, *self._address, None)], NODE, topics)
+        return MetadataResponse_v1([(NODE, *self._address, None), *self.others], NODE, topics)
 
 
 def _empty(response: FetchResponse_v4) -> bool:

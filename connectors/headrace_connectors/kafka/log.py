@@ -21,6 +21,7 @@ from headrace.core.errors import ConfigError, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.errors import passes, translated
 from headrace_connectors.kafka.new_topics import create_topic
+from headrace_connectors.kafka.seams import check_alive
 from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -172,8 +173,7 @@ class KafkaLog:
         return consumer
 
     async def _read_some(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
-        if consumer._fetcher.error_future.done():
-            raise KafkaError("the client has stopped fetching")  # it says so to nobody
+        check_alive(consumer)
         batches = await consumer.getmany(timeout_ms=_POLL_MS)
         for records in batches.values():
             for record in records:

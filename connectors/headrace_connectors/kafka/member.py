@@ -29,7 +29,7 @@ from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.records import make_lean
-from headrace_connectors.kafka.seams import heed_group_errors, refresh_all_topics
+from headrace_connectors.kafka.seams import check_alive, heed_group_errors, refresh_all_topics
 from headrace_connectors.kafka.settings import ConsumerSettings
 from headrace_connectors.kafka.stopping import stopped
 
@@ -39,6 +39,8 @@ POLL_MS = 200
 GATE_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 STALL_SECONDS = 180.0
+SETTLE_REQUESTS = 3
+"""How many time-outs of a request a rebalance may last: one that is lost, the next, which waits for all members."""
 COMMIT_SLICE_SECONDS = 5.0
 COMMIT_SECONDS = 60.0
 NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
@@ -80,6 +82,8 @@ class GroupMember(Service):
         self._throttled: frozenset[str] = frozenset()
         self._idle = True
         self._heard = (0, 0.0)
+        self._settle_seconds = SETTLE_REQUESTS * settings.arguments["request_timeout_ms"] / 1000
+        self._unassigned_since = clock()
 
     async def on_start(self) -> None:
         """Connect and join the group; the assignment comes later. Raises aiokafka's errors."""
@@ -204,6 +208,7 @@ class GroupMember(Service):
     async def _revoked(self, partitions: Collection[TopicPartition]) -> None:
         self._numbering.next_epoch()  # before the first await: see the top of the file
         self._assigned.clear()
+        self._unassigned_since = self._clock()
         self.lag = {}
         if partitions:
             await self._listener.revoked(partitions)
@@ -249,11 +254,14 @@ class GroupMember(Service):
         return bool(gone)
 
     async def _watch(self) -> None:
-        """Refresh the lag; fail when the client has silently stopped fetching."""
-        await self._assigned.wait()
+        """Refresh the lag; fail when the client has silently stopped fetching, or the group does not settle."""
         await asyncio.sleep(WATCH_SECONDS if self.lag else WATCH_SECONDS / 8)
-        await self._refresh_lag(self._consumer.assignment())
-        self._check_stall()
+        check_alive(self._consumer)
+        if self._assigned.is_set():
+            await self._refresh_lag(self._consumer.assignment())
+            self._check_stall()
+        elif self._clock() - self._unassigned_since > self._settle_seconds:
+            raise Retriable(f"the group has assigned nothing for {self._settle_seconds:g} s; are the brokers up?")
 
     async def _refresh_lag(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         epoch = self._numbering.epoch

@@ -10,8 +10,22 @@ from typing import Any
 
 import aiokafka
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError, for_code
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, NotCoordinatorForGroupError, for_code
 from aiokafka.protocol.commit import OffsetFetchRequest
+
+
+def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    """Raise KafkaError when a task of ``consumer`` has ended that should never end.
+
+    Without the one nothing is fetched, without the other no broker, leader or topic is found any more, and whoever
+    waits for that waits for good. aiokafka tells nobody.
+    """
+    for doing, task in (
+        ("fetching", consumer._fetcher.error_future),
+        ("following brokers", consumer._client._sync_task),
+    ):
+        if task.done():
+            raise KafkaError(f"the client has stopped {doing}")
 
 
 def refresh_all_topics(consumer: aiokafka.AIOKafkaConsumer) -> None:

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
 
 log = logging.getLogger(__name__)
 
@@ -30,20 +31,27 @@ async def stopped(client: AIOKafkaConsumer | AIOKafkaProducer, seconds: float = 
         if (error := stopping.exception()) is None:
             return
         log.warning("A Kafka client did not stop cleanly: %s", error)
+    await _ended([stopping, *_background(client)])
     if isinstance(client, AIOKafkaProducer):
-        await _ended([stopping, client._sender.sender_task])
         _give_up(client)
-        await client.client.close()
-    else:
-        await _ended([stopping, *_background(client)])
-        await client._client.close()
+    connections = _connections(client)
+    connections._sync_task = None  # its own close would raise what that task ended with
+    await connections.close()
 
 
-def _background(consumer: AIOKafkaConsumer) -> Iterator[asyncio.Task[Any] | None]:
+def _connections(client: AIOKafkaConsumer | AIOKafkaProducer) -> AIOKafkaClient:
+    return client.client if isinstance(client, AIOKafkaProducer) else client._client
+
+
+def _background(client: AIOKafkaConsumer | AIOKafkaProducer) -> Iterator[asyncio.Task[Any] | None]:
+    yield _connections(client)._sync_task
+    if isinstance(client, AIOKafkaProducer):
+        yield client._sender.sender_task
+        return
     for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task"):
-        yield getattr(consumer._coordinator, name, None)
-    yield getattr(consumer._fetcher, "_fetch_task", None)
-    yield from getattr(consumer._fetcher, "_pending_tasks", ())
+        yield getattr(client._coordinator, name, None)
+    yield getattr(client._fetcher, "_fetch_task", None)
+    yield from getattr(client._fetcher, "_pending_tasks", ())
 
 
 def _give_up(producer: AIOKafkaProducer) -> None:

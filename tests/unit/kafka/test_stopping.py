@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.fetch import FetchRequest_v4, FetchResponse_v4
 from aiokafka.protocol.offset import OffsetRequest_v1, OffsetResponse_v1
 from aiokafka.protocol.produce import ProduceRequest_v3, ProduceResponse_v3
@@ -13,6 +15,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest_v0, InitProducer
 from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka
 
+from headrace_connectors.kafka.seams import check_alive
 from headrace_connectors.kafka.stopping import stopped
 
 NOT_LEADER = 6
@@ -59,6 +62,24 @@ def test_a_consumer_whose_fetching_died() -> None:
             await consumer.start()
             consumer.assign([TopicPartition(TOPIC, 0)])
             await eventually(lambda: consumer._fetcher._fetch_task.done())
+            await stopped(consumer)
+            await nothing_is_left(kafka)
+
+    asyncio.run(scenario())
+
+
+def test_a_consumer_that_follows_brokers_no_more() -> None:
+    """One broker that advertises a name which cannot even be looked up ends it, for all topics, and its stop too."""
+
+    async def scenario() -> None:
+        async with ScriptedKafka({TOPIC: [NODE]}, {}) as kafka:
+            consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, metadata_max_age_ms=5)
+            await consumer.start()
+            check_alive(consumer)
+            kafka.others = [(2, "kafka..svc", 9092, None)]
+            await eventually(lambda: consumer._client._sync_task.done())
+            with pytest.raises(KafkaError, match="has stopped following brokers"):
+                check_alive(consumer)
             await stopped(consumer)
             await nothing_is_left(kafka)
 

@@ -1,0 +1,88 @@
+"""A group member whose client has silently stopped, or whose group does not settle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorResponse_v0
+from fix_asyncio import eventually
+from scripted_kafka import NODE, ScriptedKafka
+
+from headrace.core.errors import Retriable
+from headrace.ports import Chunk, TopicPartition
+from headrace_connectors.kafka.member import GroupMember
+from headrace_connectors.kafka.settings import ConsumerSettings
+
+NOT_AVAILABLE = 15
+
+
+class Listener:
+    """Hears failures only: nothing is assigned."""
+
+    def __init__(self) -> None:
+        self.failures: list[BaseException] = []
+
+    async def deliver(self, chunk: Chunk) -> None:
+        """Of no partition."""
+
+    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """There was nothing."""
+
+    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """Never."""
+
+    def failed(self, error: BaseException) -> None:
+        """What is waited for."""
+        self.failures.append(error)
+
+
+REFUSED: dict[Any, Any] = {
+    FindCoordinatorRequest_v0: lambda _: FindCoordinatorResponse_v0(NOT_AVAILABLE, -1, "", -1),
+}
+
+
+@asynccontextmanager
+async def member(request_ms: int) -> AsyncIterator[tuple[GroupMember, Listener]]:
+    """Of a group whose coordinator nobody knows."""
+    async with ScriptedKafka({"t": [NODE]}, REFUSED) as kafka:
+        arguments: dict[str, Any] = {
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "group_id": "g",
+            "request_timeout_ms": request_ms,
+            "max_poll_records": 10,
+        }
+        listener = Listener()
+        joining = GroupMember(ConsumerSettings(arguments, "g", "t", "earliest"), listener)
+        await joining.start()
+        try:
+            yield joining, listener
+        finally:
+            await joining.stop()
+
+
+def test_a_group_that_does_not_settle() -> None:
+    """Nothing else would end the wait for an assignment, and the task would be RUNNING."""
+
+    async def scenario() -> None:
+        async with member(request_ms=100) as (_, listener):
+            await eventually(lambda: bool(listener.failures))
+        assert isinstance(listener.failures[0], Retriable)
+        assert "the group has assigned nothing for 0.3 s" in str(listener.failures[0])
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_has_stopped_in_silence() -> None:
+    """The task fails for a passing reason, and is started again with a new one."""
+
+    async def scenario() -> None:
+        async with member(request_ms=60_000) as (joining, listener):
+            joining._consumer._client._sync_task.cancel()
+            await eventually(lambda: bool(listener.failures))
+        assert isinstance(listener.failures[0], Retriable)
+        assert "the client has stopped following brokers" in str(listener.failures[0])
+
+    asyncio.run(scenario())
