@@ -55,6 +55,14 @@ class Source(msgspec.Struct, gc=False, frozen=True):
         return self.name, self.connector, self.db, self.schema, self.table
 
 
+class Before(msgspec.Struct, gc=False, frozen=True):
+    """An envelope's ``before``, of which only counts that it is there (``reselect.md`` section 1.2)."""
+
+
+UNTOLD_BEFORE = Before()
+"""Of an envelope that has no such field."""
+
+
 SOURCE_NAMES = ("name", "connector", "db", "schema", "table")
 Names = tuple[str | None, ...]
 
@@ -127,7 +135,12 @@ class Codec:
             row = row_type(self._after, self.names, numeric_decimals=self._decimals_as_numbers, strict=True)
         envelope = msgspec.defstruct(
             "Envelope",
-            [("op", str | None, None), ("source", source | None, None), ("after", row | None, None)],
+            [
+                ("op", str | None, None),
+                ("source", source | None, None),
+                ("after", row | None, None),
+                ("before", Before | None, UNTOLD_BEFORE),
+            ],
             gc=False,
         )
         return PayloadDecoder(list[envelope])  # type: ignore[valid-type] # built at run time

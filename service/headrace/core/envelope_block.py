@@ -64,6 +64,7 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
         operations=operations,
         sources=sources,
         rows=_with_keys(codec, after, with_row, count, keys),
+        before=_before(values, told, count),
         common=common,
     )
 
@@ -89,7 +90,7 @@ def _require(suits: bool) -> None:
 
 def _wanted(codec: Codec) -> Wanted:
     source = {each.name: None for each in _source_fields(codec.source)}
-    return {"op": None, "source": source, "after": dict.fromkeys(codec.names)}
+    return {"op": None, "source": source, "after": dict.fromkeys(codec.names), "before": {}}
 
 
 def _operations(values: Struct, told: Places, count: int) -> list[Operation]:
@@ -106,6 +107,14 @@ def _after(values: Struct, told: Places) -> tuple[Mapping[str, Any], Places]:
     if not isinstance(after, Struct):
         raise Unsuited
     return after.columns, told if after.present is None else told[after.present]
+
+
+def _before(values: Struct, told: Places, count: int) -> list[bool]:
+    """Which records do not say that they know nothing of the row as it was."""
+    found, before = np.ones(count, np.bool_), values.columns.get("before")
+    if isinstance(before, Struct) and before.present is not None:
+        found[np.delete(told, before.present)] = False
+    return found.tolist()
 
 
 def _with_others(those: list[Any], places: Places, count: int, other: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -54,15 +55,14 @@ class ChangesBuilder:
 
     def changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
         """The events of one table in columns. Raises BadRecord with the place of an event that does not fit."""
-        operations = np.array(events.operations, np.uint8)
         old_keys, moved = _key_changes(events)
         arrays = codec.columns(events.rows, self._catalog.schema(table) if codec.schemaless else None)
-        columns = self._classify(table, _connector(events) or "", arrays, operations, list(old_keys))
+        columns = self._classify(table, arrays, events, list(old_keys))
         by_name = {column.name: column for column in columns}
         return Changes(
             table=table,
             key_fields=codec.key_fields,
-            operation=operations,
+            operation=np.array(events.operations, np.uint8),
             key=self._row_keys(codec.key_fields, by_name, len(events)),
             version=self.versions(events, by_name),
             transaction=_transactions(events.sources),
@@ -107,11 +107,11 @@ class ChangesBuilder:
     def _classify(
         self,
         table: TableId,
-        connector: str,
         arrays: Iterable[tuple[str, Schema, pa.Array]],
-        operations: npt.NDArray[np.uint8],
+        events: Events,
         key_changes: list[int],
     ) -> tuple[Column, ...]:
+        connector, operations = _connector(events) or "", np.array(events.operations, np.uint8)
         entry = self._catalog.table(table)
         by_name = {} if entry is None else {column.name: column for column in entry.columns}
         # Snapshot reads too: there the placeholder is the row's own value, which looks just the same.
@@ -126,9 +126,13 @@ class ChangesBuilder:
             cut = self._placeholder.ambiguous(schema, values)
             if cut is not None:
                 cut &= may_omit
-            hides = null_may_hide(connector, schema, by_name.get(name), self._modes)
+            column, hiding = by_name.get(name), may_hide
+            if column is not None and column.recoverable:
+                # It is now. An event of another time does not tell the row as it was.
+                column, hiding = replace(column, recoverable=False), may_hide & ~np.array(events.before)
+            hides = null_may_hide(connector, schema, column, self._modes)
             schema = doubted(connector, schema, self._modes)
-            columns.append(_with_states(name, schema, values, placeholders, cut, may_hide if hides else None))
+            columns.append(_with_states(name, schema, values, placeholders, cut, hiding if hides else None))
         return tuple(columns)
 
 

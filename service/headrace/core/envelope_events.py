@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from headrace.core.codec import Codec, Names, Source
+from headrace.core.codec import UNTOLD_BEFORE, Before, Codec, Names, Source
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.json_types import Document, JsonConverter, parse_plain
 from headrace.core.errors import BadRecord, Stage
@@ -84,6 +84,7 @@ class _Tombstone:
     op: Operation = Operation.TOMBSTONE
     source: Source = NO_SOURCE
     after: None = None
+    before: Before = UNTOLD_BEFORE
 
 
 TOMBSTONE = _Tombstone()
@@ -112,8 +113,9 @@ class Run:
 class Events:
     """The events of a run: their records, operations, sources, and values in the order of the codec's columns.
 
-    Of a delete or a tombstone the values are the key's, otherwise None. ``rows`` is a list, or ColumnRows. ``common``
-    are the names in all sources, or None where that is not known.
+    Of a delete or a tombstone the values are the key's, otherwise None. ``rows`` is a list, or ColumnRows. ``before``
+    is False for those that say that they do not know the row as it was. ``common`` are the names in all sources, or
+    None where that is not known.
     """
 
     indexes: list[int] = field(default_factory=list)
@@ -121,18 +123,22 @@ class Events:
     operations: list[Operation] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     rows: Any = field(default_factory=list)
+    before: list[bool] = field(default_factory=list)
     common: Names | None = None
 
     def __len__(self) -> int:
         return len(self.indexes)
 
-    def add(self, index: int, record: KafkaRecord, operation: Operation, source: Source, row: Any) -> None:
+    def add(
+        self, index: int, record: KafkaRecord, operation: Operation, source: Source, row: Any, *, before: bool = True
+    ) -> None:
         """Append one event."""
         self.indexes.append(index)
         self.records.append(record)
         self.operations.append(operation)
         self.sources.append(source)
         self.rows.append(row)
+        self.before.append(before)
 
     @property
     def of_one_table(self) -> bool:
@@ -148,6 +154,7 @@ class Events:
         self.operations.extend(others.operations)
         self.sources.extend(others.sources)
         self.rows.extend(others.rows)
+        self.before.extend(others.before)
         return replace(self, common=self.common if self.common == others.common else None)
 
     def slice(self, begin: int, end: int) -> Events:
@@ -156,12 +163,18 @@ class Events:
             return self
         cut = slice(begin, end)
         return Events(
-            self.indexes[cut], self.records[cut], self.operations[cut], self.sources[cut], self.rows[cut], self.common
+            self.indexes[cut],
+            self.records[cut],
+            self.operations[cut],
+            self.sources[cut],
+            self.rows[cut],
+            self.before[cut],
+            self.common,
         )
 
     def remove(self, place: int) -> int:
         """Take one event out and return its record's index."""
-        for part in (self.records, self.operations, self.sources, self.rows):
+        for part in (self.records, self.operations, self.sources, self.rows, self.before):
             del part[place]
         return self.indexes.pop(place)
 
@@ -235,7 +248,8 @@ class EventReader:
                 rows[place] = self._key_row(codec, own[place])
         except BadRecord:
             return None
-        return Events(run.indexes, own, operations, sources, rows, common)
+        before = [envelope.before is not None for envelope in envelopes]
+        return Events(run.indexes, own, operations, sources, rows, before, common)
 
     # -- record by record -------------------------------------------------------------------------------------
 
@@ -272,7 +286,8 @@ class EventReader:
         elif record.key is None and not self._rows_tell_keys:  # also where other records tell what the key columns are
             raise BadRecord(KEYLESS)
         else:
-            events.add(index, record, _UPSERTS[operation], source, codec.row(envelope.after))
+            row, before = codec.row(envelope.after), envelope.before is not None
+            events.add(index, record, _UPSERTS[operation], source, row, before=before)
         return True
 
     def _each_envelope(self, codec: Codec, run: Run) -> list[Any]:

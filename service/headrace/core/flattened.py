@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.codec import Codec, Names, Source, source_with
+from headrace.core.codec import UNTOLD_BEFORE, Before, Codec, Names, Source, source_with
 from headrace.core.converters.json_types import parse_plain, row_type
 from headrace.core.envelope_events import OLD_KEY_HEADER, TOMBSTONE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
@@ -244,6 +244,7 @@ class _Event:
     op: str
     source: Source
     after: Any
+    before: Before = UNTOLD_BEFORE
 
 
 class FlattenedReader(EventReader):
