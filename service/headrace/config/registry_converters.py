@@ -15,6 +15,7 @@ APICURIO_AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
 APICURIO_JSON = "io.apicurio.registry.utils.converter.ExtJsonConverter"
 APICURIO_PROTOBUF = "io.apicurio.registry.utils.converter.ProtobufConverter"
 TOPIC_NAME_STRATEGY = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
+NO_CONTEXTS = "io.confluent.kafka.serializers.context.NullContextNameStrategy"
 
 _READ_ONLY = "Says how documents are written; a sink reads them, whatever stands here."
 _JAVA = "Of Java key stores, which are refused."
@@ -46,6 +47,14 @@ def _no_key_in_place(name: str, value: Any) -> None:
         raise InvalidValue(
             f"Invalid value [hidden] for configuration {name}: a client's key and certificates are read from the PEM "
             "file of keystore.location"
+        )
+
+
+def _no_contexts(name: str, value: Any) -> None:
+    if value not in (None, "", NO_CONTEXTS):
+        raise InvalidValue(
+            f"Invalid value {value} for configuration {name}: it is a Java class; put the registry's context at the "
+            "end of schema.registry.url (…/contexts/.eu)"
         )
 
 
@@ -109,6 +118,12 @@ _CONFLUENT = (
             default=TOPIC_NAME_STRATEGY,
         )
         for side in ("key", "value")
+    ),
+    _key(
+        "context.name.strategy",
+        "Contexts by topic, which a Java class would name; a context stands at the end of schema.registry.url.",
+        default=NO_CONTEXTS,
+        validator=_no_contexts,
     ),
     *_without_effect(
         _READ_ONLY,

@@ -111,8 +111,8 @@ def _protobuf(name: str, options: Mapping[str, str]) -> Compile:
 
 def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:
     if name not in _APICURIO:
-        strategy = options.get(f"{side}.subject.name.strategy") or TOPIC_NAME_STRATEGY
-        return confluent_framing(side, by_topic=strategy == TOPIC_NAME_STRATEGY)
+        strategy = options.get(f"{side}.subject.name.strategy", "").strip()
+        return confluent_framing(side, by_topic=strategy in ("", TOPIC_NAME_STRATEGY))
     kinds = {kind.lower(): kind for kind in IdKind}
     use_id = kinds.get(options.get("apicurio.registry.use-id", "").strip().lower())
     if name == APICURIO_JSON:  # whose documents do not tell, and whose version 2 wrote the one and 3 the other

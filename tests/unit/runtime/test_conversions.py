@@ -95,6 +95,7 @@ def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked:
     [
         ("", ["id 7 of subject a-value", "id 7 of subject b-value", GUID]),
         ("TopicNameStrategy", ["id 7 of subject a-value", "id 7 of subject b-value", GUID]),
+        ("TopicNameStrategy ", ["id 7 of subject a-value", "id 7 of subject b-value", GUID]),
         ("TopicRecordNameStrategy", ["id 7", GUID]),
         ("RecordNameStrategy", ["id 7", GUID]),
     ],
@@ -105,7 +106,8 @@ def test_a_topic_names_the_subject_of_its_schemas(strategy: str, asked: list[str
     if strategy:
         given["value.converter.value.subject.name.strategy"] = f"io.confluent.kafka.serializers.subject.{strategy}"
     registry = Registry("", {})
-    conversion = open_conversion(sink_connector_config(given, DEFAULTS), lambda kind, options: registry)
+    inherited = WorkerDefaults({name: text for name, text in given.items() if name.startswith("value.")}, "1.0")
+    conversion = open_conversion(sink_connector_config(MINIMAL, inherited), lambda kind, options: registry)
     topics = [conversion.of_topic(topic) for topic in ("a", "b")]
     for document in (b"\0\0\0\0\7\x04", b"\0\0\0\0\7\x04", b"\1" + bytes(15) + b"\7\x04"):
         for each in topics:
@@ -201,6 +203,17 @@ def test_protobuf_of_apicurio() -> None:
     header = (("apicurio.value.globalId", bytes(7) + b"\7"), ("apicurio.protobuf.type", b"M"))
     for document, headers in ((b"\0" + bytes(7) + b"\7\3\x0a\1M", ()), (b"", header)):
         assert conversion.value.to_connect_data(document, headers).value == {"e": "A"}
+
+
+def test_a_class_that_names_contexts_is_refused() -> None:
+    """With what to do instead; the one that names none is what every converter has."""
+    option = "value.converter.context.name.strategy"
+    given = {**MINIMAL, "value.converter": CONFLUENT, "value.converter.schema.registry.url": "http://r"}
+    contexts = "io.confluent.kafka.serializers.context.NullContextNameStrategy"
+    for name, told in ((contexts, []), ("com.example.ByTenant", ["…/contexts/.eu"])):
+        wrong = [info.value for info in validate({**given, option: name}, DEFAULTS).configs if info.value.errors]
+        assert [each.name for each in wrong] == [option] * len(told)
+        assert all(text in each.errors[0] for each, text in zip(wrong, told, strict=True))
 
 
 def test_a_registry_needs_an_address() -> None:
