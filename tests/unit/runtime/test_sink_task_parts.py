@@ -30,3 +30,28 @@ async def test_a_batch_in_parts(harness: Harness, history: bool) -> None:
     assert sorted(row["name"] for row in table.to_arrow().to_pylist()) == NAMES
     assert [commit.offsets[FIRST] for commit in table.commits] == [15, 30, 45, 60]
     assert [commit.watermark >= 0 for commit in table.commits] == [False, False, False, True]
+
+
+async def test_key_changes_in_parts(harness: Harness) -> None:
+    """A part ends with the second half of one."""
+    for number in range(1, 61):
+        harness.insert(number, number)
+    async with running(harness.task(processor=reselect([*NAMES, *NAMES], batch_max_bytes=1000))):
+        await eventually(lambda: harness.offset() == 60)
+        harness.insert(1000, 61)
+        for number in range(1, 61):
+            move(harness, number, number + 60)
+        await eventually(lambda: harness.offset() == 181)
+    table = harness.lakehouse.table("lake", "shop_public_items", TableOptions())
+    rows = sorted((row["id"], row["name"]) for row in harness.rows().values())
+    assert rows == [*enumerate(NAMES, 61), (1000, "new")]
+    ends = [commit.offsets[FIRST] for commit in table.commits if commit.offsets[FIRST] > 60]
+    assert len(ends) > 3
+    assert {end % 2 for end in ends} == {1}
+
+
+def move(harness: Harness, old: int, new: int) -> None:
+    away = change("d", None, 100 * old, columns={"id": 1, "name": ""})
+    into = change("c", {"id": new, "name": PLACEHOLDER}, 100 * old + 1)
+    harness.broker.append(TOPIC, away, key({"id": old}), headers=[("__debezium.newkey", key({"id": new}))])
+    harness.broker.append(TOPIC, into, key({"id": new}), headers=[("__debezium.oldkey", key({"id": old}))])
