@@ -11,18 +11,19 @@ from aiokafka.protocol.admin import ApiVersionResponse_v0, CreateTopicsResponse_
 from aiokafka.protocol.api import RequestHeader_v1, Response
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
-from headrace_dev.server import LOOPBACK
+from headrace_dev.server import LOOPBACK, free_ports
 
-NODE = 1
+NODE, AWAY = 1, 2
 NOT_CONTROLLER, TOO_FEW = 41, 38
 """Error codes; the second says that there are more replicas than brokers."""
 
 
 @asynccontextmanager
 async def scripted_broker(controller: int = NODE, created: int = 0) -> AsyncIterator[str]:
-    """The address of node 1, which has no topics.
+    """The address of ``NODE``, which has no topics.
 
     It names ``controller`` as the cluster's (-1 is none), and answers with the error code ``created`` to a new topic.
+    Nobody answers at the address of ``AWAY``.
     """
     answers: dict[int, Response] = {CreateTopicsResponse_v1.API_KEY: CreateTopicsResponse_v1([("new", created, None)])}
 
@@ -33,7 +34,10 @@ async def scripted_broker(controller: int = NODE, created: int = 0) -> AsyncIter
 
     server = await asyncio.start_server(connected, LOOPBACK, 0)
     port = server.sockets[0].getsockname()[1]
-    answers[MetadataResponse_v1.API_KEY] = MetadataResponse_v1([(NODE, LOOPBACK, port, None)], controller, [])
+    nodes = [(NODE, LOOPBACK, port, None), (AWAY, LOOPBACK, free_ports(1)[0], None)]
+    answers[MetadataResponse_v1.API_KEY] = MetadataResponse_v1(
+        nodes if controller == AWAY else nodes[:1], controller, []
+    )
     answers[ApiVersionResponse_v0.API_KEY] = ApiVersionResponse_v0(
         0, [(each.API_KEY, each.API_VERSION, each.API_VERSION) for each in answers.values()]
     )

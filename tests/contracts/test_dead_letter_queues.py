@@ -7,15 +7,18 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import RequestTimedOutError
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
-from contracts.scripted_broker import NOT_CONTROLLER, TOO_FEW, scripted_broker
+from contracts.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
 
 from headrace.core.dead_letters import original
 from headrace.core.errors import ConfigError, Fatal, Retriable
 from headrace.ports import DeadLetterQueue
 from headrace_connectors.kafka import KafkaFeeds
+from headrace_connectors.kafka.new_topics import create_topic
 from headrace_connectors.memory import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 from headrace_dev.kafka import Kafka
@@ -133,6 +136,20 @@ def test_a_cluster_that_elects_its_controller_is_waited_for(answers: dict[str, i
             with pytest.raises(kind, match="Could not initialize dead letter queue with topic=dead: "):
                 await feeds.dead_letter_queue("sink", 3, options("dead"))
             await feeds.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_controller_that_does_not_answer_is_named() -> None:
+    """The client's own time-out says nothing at all."""
+
+    async def scenario() -> None:
+        async with scripted_broker(controller=AWAY) as address:
+            admin = AIOKafkaAdminClient(bootstrap_servers=address, request_timeout_ms=100)
+            await admin.start()
+            with pytest.raises(RequestTimedOutError, match="the cluster's controller does not answer"):
+                await create_topic(admin, NewTopic("dead", 1, 1))
+            await admin.close()
 
     asyncio.run(scenario())
 
