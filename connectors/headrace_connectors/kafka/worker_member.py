@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -17,7 +18,12 @@ import aiokafka
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from aiokafka.errors import InconsistentGroupProtocolError, KafkaError
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.group import LeaveGroupRequest
 
@@ -35,6 +41,7 @@ from headrace.core.work import (
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.group_offsets import group_coordinator
+from headrace_connectors.kafka.seams import check_alive
 from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -46,6 +53,8 @@ _STOP_SECONDS = 10.0
 _NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 _REQUEST_MARGIN_MS = 5_000
+_SETTLE_REQUESTS = 3
+"""How many time-outs of a request a rebalance may last: one that is lost, the next, which waits for all members."""
 _OTHERS = "; stop the workers of Kafka Connect, or whatever else uses this group.id"
 
 
@@ -102,6 +111,8 @@ class KafkaWorkerMember:
         self._topic = topic
         self._arguments = {**arguments, "client_id": f"{group}-{worker}"}
         self._timeouts = dict(timeouts)
+        self._request_ms = timeouts["rebalance_timeout_ms"] + _REQUEST_MARGIN_MS
+        self._settled_at = self._coordinated_at = 0.0
         self._assignor = work_assignor(worker)
         self._loop = ConsumerLoop()
         self._consumer: aiokafka.AIOKafkaConsumer | None = None
@@ -165,13 +176,14 @@ class KafkaWorkerMember:
             **self._timeouts,
             group_id=self._group,
             partition_assignment_strategy=(self._assignor,),
-            request_timeout_ms=self._timeouts["rebalance_timeout_ms"] + _REQUEST_MARGIN_MS,
+            request_timeout_ms=self._request_ms,
             max_poll_interval_ms=_TEN_YEARS_MS,
             enable_auto_commit=False,
             auto_offset_reset="latest",
         )
         await self._consumer.start()
         self._subscribe()
+        self._settled_at = self._coordinated_at = time.monotonic()
 
     async def _close(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -179,20 +191,38 @@ class KafkaWorkerMember:
             await stopped(consumer, _STOP_SECONDS)
 
     async def _stay(self) -> None:
-        """A poll of a partition that is nobody's returns nothing, but raises what the coordination has met."""
+        """Take the membership up again whatever ends it: a worker that has none and does not know it stands alone."""
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             try:
                 if self._consumer is None:
                     await self._open()
-                else:
-                    await self._consumer.getmany(_NOWHERE, timeout_ms=0)
-            except KafkaError as error:
+                await self._check(self._consumer)
+            except Exception as error:
                 hint = _OTHERS if isinstance(error, InconsistentGroupProtocolError) else ""
                 name = type(error).__name__
                 log.warning("Group %s: the membership failed and is taken up again: %s%s", self._group, name, hint)
                 await self._close()
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _check(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
+        """A poll of a partition that is nobody's returns nothing, but raises what the coordination has met.
+
+        It waits while the group settles. A coordinator that is not found within the session has let us go: the client
+        asks brokers where it has seen them, but a new one asks those that are configured.
+        """
+        check_alive(consumer)
+        now = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_POLL_SECONDS):
+                await consumer.getmany(_NOWHERE, timeout_ms=0)
+                self._settled_at = now
+        if consumer._coordinator.coordinator_id is not None:
+            self._coordinated_at = now
+        elif now - self._coordinated_at > self._timeouts["session_timeout_ms"] / 1000:
+            raise GroupCoordinatorNotAvailableError
+        if now - self._settled_at > _SETTLE_REQUESTS * self._request_ms / 1000:
+            raise KafkaTimeoutError
 
     def _subscribe(self) -> None:
         if self._consumer is not None:

@@ -1,0 +1,65 @@
+"""A worker's membership whose client has given up, of which aiokafka may say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorResponse_v0
+from fix_asyncio import eventually
+from scripted_kafka import NODE, ScriptedKafka
+
+from headrace_connectors.kafka import worker_member as module
+from headrace_connectors.kafka.worker_member import KafkaWorkerMember
+
+NOT_AVAILABLE = 15
+REFUSED: dict[Any, Any] = {
+    FindCoordinatorRequest_v0: lambda _: FindCoordinatorResponse_v0(NOT_AVAILABLE, -1, "", -1),
+}
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again at once."""
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
+
+
+@asynccontextmanager
+async def member(session_ms: int) -> AsyncIterator[KafkaWorkerMember]:
+    """Of a group whose coordinator nobody knows."""
+    timeouts = {"session_timeout_ms": session_ms, "heartbeat_interval_ms": 10, "rebalance_timeout_ms": 1_000}
+    async with ScriptedKafka({"configs": [NODE]}, REFUSED) as kafka:
+        joining = KafkaWorkerMember("w", "g", "configs", {"bootstrap_servers": kafka.bootstrap_servers}, timeouts)
+        await joining.start(lambda assignment: None)
+        try:
+            yield joining
+        finally:
+            await joining.stop()
+
+
+def test_an_error_that_is_not_kafkas() -> None:
+    """The worker takes its membership up again, as after any other; it would never have noticed that it had none."""
+
+    async def scenario() -> None:
+        async with member(session_ms=60_000) as joining:
+            first = joining._consumer
+            assert first is not None
+            first._coordinator._pending_exception = UnicodeError("a broker's name that cannot be looked up")
+            await eventually(lambda: joining._consumer not in (first, None))
+
+    asyncio.run(scenario())
+
+
+def test_a_coordinator_that_is_not_found_within_the_session() -> None:
+    """A new client asks the configured brokers: the old one knows only those that it knew, at their old addresses."""
+
+    async def scenario() -> None:
+        async with member(session_ms=100) as joining:
+            first = joining._consumer
+            await eventually(lambda: joining._consumer not in (first, None))
+
+    asyncio.run(scenario())
