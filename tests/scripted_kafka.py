@@ -16,6 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 NODE = 1
 _EMPTY_SECONDS = 0.02
+_CLIENT_SECONDS = 2
 Answer = Callable[[Any], Response]
 
 
@@ -43,8 +44,10 @@ class ScriptedKafka:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        while self._served:
-            await asyncio.gather(*self._served, return_exceptions=True)
+        if self._served:
+            await asyncio.wait(self._served, timeout=_CLIENT_SECONDS)  # a test that fails does not stop its clients
+        for task in self._served:
+            task.cancel()
 
     @property
     def connections(self) -> int:

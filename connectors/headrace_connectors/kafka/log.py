@@ -21,7 +21,7 @@ from headrace.core.errors import ConfigError, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.errors import passes, translated
 from headrace_connectors.kafka.new_topics import create_topic
-from headrace_connectors.kafka.seams import check_alive
+from headrace_connectors.kafka.seams import check_alive, keep_pace
 from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -122,6 +122,7 @@ class KafkaLog:
             auto_offset_reset="earliest",
             isolation_level="read_committed",
         )
+        keep_pace(self._consumer)
         await self._consumer.start()
         # A subscription would begin anew each time that the brokers do not list the topic for a moment.
         partitions = list(self._consumer.assignment())

@@ -29,7 +29,7 @@ from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.records import make_lean
-from headrace_connectors.kafka.seams import check_alive, heed_group_errors, refresh_all_topics
+from headrace_connectors.kafka.seams import check_alive, heed_group_errors, keep_pace, refresh_all_topics
 from headrace_connectors.kafka.settings import ConsumerSettings
 from headrace_connectors.kafka.stopping import stopped
 
@@ -92,6 +92,7 @@ class GroupMember(Service):
             **self._settings.arguments, partition_assignment_strategy=(topic_assignor(),)
         )
         refresh_all_topics(self._consumer)
+        keep_pace(self._consumer)
         try:
             await self._consumer.start()
             heed_group_errors(self._consumer._coordinator)

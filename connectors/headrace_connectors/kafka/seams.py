@@ -6,12 +6,15 @@ through them, and fails when one moves.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import aiokafka
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, NotCoordinatorForGroupError, for_code
 from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.fetch import FetchRequest
 
 
 def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:
@@ -37,6 +40,32 @@ def refresh_all_topics(consumer: aiokafka.AIOKafkaConsumer) -> None:
     """
     client = consumer._client
     client.add_topic = lambda topic: client.force_metadata_update()
+
+
+def keep_pace(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    """Let ``consumer`` wait ``retry.backoff.ms`` before it asks again for what brokers cannot give just now.
+
+    While a partition has no leader, aiokafka asks for metadata as fast as they are answered, for a pattern those of all
+    topics, and where a broker refuses a partition, for that partition: thousands of times a second, by every task, of
+    brokers that are in trouble already.
+    """
+    client = consumer._client
+    update, send, backoff = client._metadata_update, client.send, client._retry_backoff
+    next_update = 0.0
+
+    async def paced_update(cluster: Any, topics: Any) -> Any:
+        nonlocal next_update
+        await asyncio.sleep(next_update - time.monotonic())
+        next_update = time.monotonic() + backoff
+        return await update(cluster, topics)
+
+    async def paced_send(node: Any, request: Any, **group: Any) -> Any:
+        response = await send(node, request, **group)
+        if isinstance(request, FetchRequest) and any(code for _, each in response.topics for _, code, *_ in each):
+            await asyncio.sleep(backoff)
+        return response
+
+    client._metadata_update, client.send = paced_update, paced_send
 
 
 def heed_group_errors(coordinator: GroupCoordinator) -> None:

@@ -41,7 +41,7 @@ from headrace.core.work import (
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.group_offsets import group_coordinator
-from headrace_connectors.kafka.seams import check_alive
+from headrace_connectors.kafka.seams import check_alive, keep_pace
 from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -181,6 +181,7 @@ class KafkaWorkerMember:
             enable_auto_commit=False,
             auto_offset_reset="latest",
         )
+        keep_pace(self._consumer)
         await self._consumer.start()
         self._subscribe()
         self._settled_at = self._coordinated_at = time.monotonic()

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.protocol.commit import OffsetFetchRequest, OffsetFetchResponse_v3
+from aiokafka.protocol.fetch import FetchRequest_v4, FetchResponse_v4
+from fix_asyncio import eventually
+from scripted_kafka import NODE, ScriptedKafka
 
-from headrace_connectors.kafka.seams import heed_group_errors
+from headrace_connectors.kafka.seams import heed_group_errors, keep_pace
 
 PARTITION = TopicPartition("t", 0)
 LOADING, NOT_AVAILABLE, MOVED, FORBIDDEN = 14, 15, 16, 30
+NOT_LEADER, STORAGE = 6, 56
+BACKOFF_MS = 20
 COMMITTED = OffsetFetchResponse_v3(0, [("t", [(0, 7, "", 0)])], 0)
 
 
@@ -90,5 +96,25 @@ def test_committed_offsets_that_we_may_not_see() -> None:
         async with coordinator(Brokers(OffsetFetchResponse_v3(0, [], FORBIDDEN))) as group:
             with pytest.raises(GroupAuthorizationFailedError):
                 await group.fetch_committed_offsets([PARTITION])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("leaders", "error"), [([-1], 0), ([NODE], NOT_LEADER), ([NODE], STORAGE), ([], 0)])
+def test_brokers_in_trouble(leaders: list[int], error: int) -> None:
+    """They are asked now and then: aiokafka alone would ask thousands of times a second."""
+
+    async def scenario() -> None:
+        refused = FetchResponse_v4(0, [("t", [(0, error, -1, -1, None, b"?")])])
+        async with ScriptedKafka({"t": leaders} if leaders else {}, {FetchRequest_v4: lambda _: refused}) as kafka:
+            consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, retry_backoff_ms=BACKOFF_MS)
+            keep_pace(consumer)
+            await consumer.start()
+            consumer.assign([PARTITION])
+            consumer.seek(PARTITION, 0)
+            began = time.monotonic()
+            await eventually(lambda: kafka.asked["MetadataRequest_v1"] + kafka.asked["FetchRequest_v4"] > 20)
+            assert time.monotonic() - began > 8 * BACKOFF_MS / 1000  # each question has a pace of its own
+            await consumer.stop()
 
     asyncio.run(scenario())
