@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Self
 
 from aiokafka.protocol.admin import ApiVersionRequest_v0, ApiVersionResponse_v0
@@ -43,9 +43,15 @@ class ScriptedKafka:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
         if self._served:
             await asyncio.wait(self._served, timeout=_CLIENT_SECONDS)  # a test that fails does not stop its clients
+        self.vanish()
+        await asyncio.gather(*self._served, return_exceptions=True)
+        await asyncio.sleep(0)  # their sockets close in the next step
+
+    def vanish(self) -> None:
+        """Be there no more, for good."""
+        self._server.close()
         for task in self._served:
             task.cancel()
 
@@ -60,7 +66,7 @@ class ScriptedKafka:
         task.add_done_callback(self._served.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
+        with suppress(asyncio.IncompleteReadError, ConnectionError), closing(writer):
             while True:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
                 response = self._response(frame)
@@ -68,7 +74,6 @@ class ScriptedKafka:
                     await asyncio.sleep(_EMPTY_SECONDS)
                 answer = frame[4:8] + response.encode()
                 writer.write(len(answer).to_bytes(4, "big") + answer)
-        writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
 

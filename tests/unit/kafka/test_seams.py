@@ -20,6 +20,7 @@ from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka
 
 from headrace_connectors.kafka.seams import heed_group_errors, keep_pace
+from headrace_connectors.kafka.stopping import stopped
 
 PARTITION = TopicPartition("t", 0)
 LOADING, NOT_AVAILABLE, MOVED, FORBIDDEN = 14, 15, 16, 30
@@ -115,6 +116,6 @@ def test_brokers_in_trouble(leaders: list[int], error: int) -> None:
             began = time.monotonic()
             await eventually(lambda: kafka.asked["MetadataRequest_v1"] + kafka.asked["FetchRequest_v4"] > 20)
             assert time.monotonic() - began > 8 * BACKOFF_MS / 1000  # each question has a pace of its own
-            await consumer.stop()
+            await stopped(consumer)
 
     asyncio.run(scenario())

@@ -24,7 +24,7 @@ TOPIC = "t"
 
 async def nothing_is_left(kafka: ScriptedKafka) -> None:
     """No connection, and no task of aiokafka."""
-    await eventually(lambda: kafka.connections == 0, 2)
+    await eventually(lambda: kafka.connections == 0)
     left = [task for task in asyncio.all_tasks() if "aiokafka" in str(task.get_coro())]
     assert left == []
 
