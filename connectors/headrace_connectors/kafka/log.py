@@ -21,13 +21,14 @@ from headrace.core.errors import ConfigError, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.errors import passes, translated
 from headrace_connectors.kafka.new_topics import create_topic
-from headrace_connectors.kafka.seams import check_alive, keep_pace
+from headrace_connectors.kafka.seams import check_alive, check_heard, keep_pace
 from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
 
 _REQUEST_MS = 15_000
 _READ_BACK_SECONDS = 30.0
+_WRITE_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
 _STOP_SECONDS = 5.0
 _CLEANUP = "cleanup.policy"
@@ -85,17 +86,20 @@ class KafkaLog:
         try:
             async with self._writing:
                 written = await self._write(records)
+        except TimeoutError as error:  # this producer would try for ever, where it has seen the brokers
+            raise Retriable(f"The topic {self._topic.name} could not be written within {_WRITE_SECONDS:g} s") from error
         except KafkaError as error:
             raise translated(error, f"writing to the topic {self._topic.name}") from error
         await self._read_back({record.partition: record.offset + 1 for record in written})
 
     async def _write(self, records: Sequence[LogRecord]) -> list[Any]:
         try:
-            producer = self._producer or await self._open_producer()
-            sent = [await producer.send(self._topic.name, key=key.encode(), value=value) for key, value in records]
-            await asyncio.gather(*sent, return_exceptions=True)
-            return [delivery.result() for delivery in sent]
-        except KafkaError:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                producer = self._producer or await self._open_producer()
+                sent = [await producer.send(self._topic.name, key=key.encode(), value=value) for key, value in records]
+                await asyncio.gather(*sent, return_exceptions=True)
+                return [delivery.result() for delivery in sent]
+        except (KafkaError, TimeoutError):
             await self._drop_producer()
             raise
 
@@ -175,6 +179,7 @@ class KafkaLog:
 
     async def _read_some(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
         check_alive(consumer)
+        check_heard(consumer)
         batches = await consumer.getmany(timeout_ms=_POLL_MS)
         for records in batches.values():
             for record in records:

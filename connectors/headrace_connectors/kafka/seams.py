@@ -16,6 +16,9 @@ from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, NotCo
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 
+UNHEARD_SECONDS = 180.0
+"""Longer than a broker takes to restart."""
+
 
 def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:
     """Raise KafkaError when a task of ``consumer`` has ended that should never end.
@@ -29,6 +32,18 @@ def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:
     ):
         if task.done():
             raise KafkaError(f"the client has stopped {doing}")
+
+
+def check_heard(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    """Raise KafkaError when no broker has told ``consumer`` metadata for long.
+
+    aiokafka looks for brokers only where it has seen them. When they have all moved, a new consumer finds them by the
+    configured addresses.
+    """
+    client = consumer._client
+    unheard = time.time() - client.cluster._last_successful_refresh_ms / 1000
+    if unheard > max(UNHEARD_SECONDS, 3 * client._metadata_max_age_ms / 1000):
+        raise KafkaError(f"no broker that the client knows has answered for {unheard:.0f} s")
 
 
 def refresh_all_topics(consumer: aiokafka.AIOKafkaConsumer) -> None:

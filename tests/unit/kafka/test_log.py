@@ -16,6 +16,7 @@ from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka, batch
 
 from headrace_connectors.kafka import log as module
+from headrace_connectors.kafka import seams
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 
 TOPIC = LogTopic("configs", "config.storage.topic", 2, 1)
@@ -50,17 +51,29 @@ def ends(request: Any) -> OffsetResponse_v2:
 @asynccontextmanager
 async def following(storage: Storage, applied: Callable[[str, bytes | None], None]) -> AsyncIterator[ScriptedKafka]:
     """A log that follows its topic."""
-    answers: dict[Any, Any] = {
+    async with ScriptedKafka({TOPIC.name: [NODE, NODE]}, answers(storage)) as kafka, opened(applied, kafka):
+        yield kafka
+
+
+def answers(storage: Storage) -> dict[Any, Any]:
+    """Of a broker with this storage."""
+    return {
         DescribeConfigsRequest_v0: lambda _: DescribeConfigsResponse_v0(0, [(0, None, 2, TOPIC.name, [])]),
         FetchRequest_v4: storage.fetch,
         OffsetRequest_v2: ends,
         InitProducerIdRequest_v0: lambda _: InitProducerIdResponse_v0(0, 0, 5, 0),
     }
-    async with ScriptedKafka({TOPIC.name: [NODE, NODE]}, answers) as kafka:
-        arguments = {"bootstrap_servers": kafka.bootstrap_servers, "metadata_max_age_ms": 50, "retry_backoff_ms": 1}
-        log = KafkaLog(TOPIC, arguments)
-        await log.start(applied)
-        yield kafka
+
+
+@asynccontextmanager
+async def opened(applied: Callable[[str, bytes | None], None], *brokers: ScriptedKafka) -> AsyncIterator[KafkaLog]:
+    """A log for which these brokers are configured."""
+    servers = ",".join(broker.bootstrap_servers for broker in brokers)
+    log = KafkaLog(TOPIC, {"bootstrap_servers": servers, "metadata_max_age_ms": 50, "retry_backoff_ms": 1})
+    await log.start(applied)
+    try:
+        yield log
+    finally:
         await log.close()
 
 
@@ -138,3 +151,24 @@ class Surprising(Storage):
             return super().fetch(request)
         self.surprised = True
         return FetchResponse_v4(0, [(TOPIC.name, [(44, 0, 0, 0, None, b"")])])
+
+
+def test_brokers_that_have_all_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked for at the configured addresses: aiokafka would go on asking where they were."""
+
+    async def scenario() -> None:
+        monkeypatch.setattr(seams, "UNHEARD_SECONDS", 0.1)
+        seen = list[str]()
+        storage = Storage({(0, 0): batch(0, (b"a", b"1"))})
+        topics = {TOPIC.name: [NODE, NODE]}
+        async with (
+            ScriptedKafka(topics, answers(storage)) as one,
+            ScriptedKafka(topics, answers(storage)) as other,
+            opened(lambda key, _: seen.append(key), one, other),
+        ):
+            await eventually(lambda: seen == ["a"])
+            (one if one.asked["FetchRequest_v4"] else other).vanish()
+            storage.records[0, 1] = batch(1, (b"b", b"2"))
+            await eventually(lambda: seen == ["a", "b"])
+
+    asyncio.run(scenario())
