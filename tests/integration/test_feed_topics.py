@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition as AiokafkaPartition
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.protocol.commit import OffsetFetchRequest, OffsetFetchResponse_v3
 from contracts.feed_harness import numbered, until
 from contracts.kafka_harness import KafkaHarness, opened
 
@@ -60,6 +63,34 @@ def test_metadata_after_a_question_about_a_deleted_topic(stack_kafka: Kafka, uni
             await until(lambda: seen.topics == {f"{topic}.kept", f"{topic}.new"}, "both topics")
             await feed.stop()
         assert seen.errors == []
+
+    asyncio.run(scenario())
+
+
+def test_offsets_of_a_group_that_is_being_loaded(
+    stack_kafka: Kafka, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator lists no partition, and ``latest`` would go past what nobody has read."""
+    topic, refusals = unique("topic"), [OffsetFetchResponse_v3(0, [], code) for code in (14, 16, 14)]
+    send = GroupCoordinator._send_req
+
+    async def loading(self: GroupCoordinator, request: Any) -> Any:
+        return refusals.pop() if refusals and isinstance(request, OffsetFetchRequest) else await send(self, request)
+
+    async def scenario() -> None:
+        async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
+            await cluster.create(topic)
+            await cluster.append(topic, numbered(10))
+            feed, seen = await opened(cluster, topic, 0, {"topics": topic})
+            await until(lambda: len(seen.values) == 10, "all records")
+            await feed.commit({TopicPartition(topic, 0): 4})
+            await feed.stop()
+            monkeypatch.setattr(GroupCoordinator, "_send_req", loading)
+            latest = {"topics": topic, "consumer.override.auto.offset.reset": "latest"}
+            feed, seen = await opened(cluster, topic, 0, latest)
+            await until(lambda: seen.values == numbered(6, 4), "what was not committed")
+            await feed.stop()
+        assert refusals == seen.errors == []
 
     asyncio.run(scenario())
 
