@@ -10,7 +10,6 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import RequestTimedOutError
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
 from contracts.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
 
@@ -73,15 +72,6 @@ def read_letters(kafka: Kafka, topic: str, count: int) -> Sequence[Letter]:
     messages = consumer.consume(count, timeout=20)
     consumer.close()
     return [(each.key(), each.value(), each.timestamp()[1], each.headers()) for each in messages]
-
-
-def limit_messages(kafka: Kafka, topic: str, size: int) -> None:
-    """Set ``max.message.bytes``."""
-    limit = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[limit])
-    for done in admin.incremental_alter_configs([resource]).values():
-        done.result()
 
 
 class KafkaHarness:
@@ -224,6 +214,7 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
     ) -> None:
         """The task stops: by the producer's limit before any letter is sent, by the topic's with the same words."""
         topic = unique("dead")
+        stack_kafka.create_topic(topic, config={"max.message.bytes": "2500"})
         large = errant(b"k", b"x" * 3000)
 
         async def scenario() -> str:
@@ -232,7 +223,6 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
             config = options(topic, **{"producer.override.max.request.size": limit})
             queue = await feeds.dead_letter_queue("sink", 3, config)
             assert queue is not None
-            limit_messages(stack_kafka, topic, 2500)
             with pytest.raises(Fatal) as refused:
                 await queue.report([errant(b"first", b""), large] if limit == "2000" else [large])
             await queue.report([errant(b"second", b"")])
