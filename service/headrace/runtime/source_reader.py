@@ -28,14 +28,12 @@ from headrace.core.errors import Retriable, TimedOut
 from headrace.core.events import TableId
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import ReadRows, RowAnswer, RowRequest
-from headrace.core.reselect.select_size import SelectSize
+from headrace.core.reselect.select_size import MOST, SelectSize
 from headrace.core.schema import Schema
 from headrace.ports import Connections, RowSource
 
 _SELECTS = 4
 """What is read for one batch may be so many times what one SELECT may bring."""
-_MOST = 1 << 29
-"""Bytes that are in any case few enough for one column of Arrow, which holds 2 GiB, in whatever encoding of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +93,7 @@ class SourceReader:
         self._clock = clock
         self._sizes: dict[TableId, SelectSize] = {}
         self._closed = threading.Event()
-        self._most = min(_SELECTS * options.batch_max_bytes, _MOST)
-        self._one = min(options.batch_max_bytes, _MOST)
+        self._most = min(_SELECTS * options.batch_max_bytes, MOST)
 
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause when the database cannot be used."""
@@ -116,7 +113,8 @@ class SourceReader:
         Raises TooLarge instead of holding much more than ``_most`` bytes, if the request comes of a batch that is
         ``divisible``.
         """
-        size = self._sizes.setdefault(request.table, SelectSize(self._options.batch_max_keys, self._one))
+        bounds = SelectSize(self._options.batch_max_keys, self._options.batch_max_bytes)
+        size = self._sizes.setdefault(request.table, bounds)
         parts: list[ReadRows] = []
         done = held = 0
         while done < len(request):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.reselect.select_size import FIRST_GUESS, SelectSize, value_bytes
+from headrace.core.reselect.select_size import FIRST_GUESS, MOST, SelectSize, value_bytes
 
 
 def test_keys_are_the_bound_of_small_rows() -> None:
@@ -50,3 +50,11 @@ def test_time_outs_are_the_bound_of_slow_tables() -> None:
 def test_bytes_of_values(value: object, expected: int) -> None:
     """Texts and bytes by their length, members and items added up, everything else as a number."""
     assert value_bytes(value) == expected
+
+
+def test_rows_of_known_size_bring_what_fits_into_a_column() -> None:
+    """An operator may ask for more at once as long as nobody knows how large the rows are."""
+    size = SelectSize(100_000, 1 << 40)
+    assert size.rows() == 100_000
+    size.learn(1, [["x" * 1_000_000]])
+    assert size.rows() == MOST // 1_000_000

@@ -12,13 +12,18 @@ from typing import Any
 
 FIRST_GUESS = 64 * 1024
 """Bytes of a row of which nothing was read yet: with the defaults it leaves ``max.keys`` as the bound."""
+MOST = 1 << 29
+"""Bytes that are in any case few enough for one column of Arrow, which holds 2 GiB, in whatever encoding of text."""
 _NUMBER = 8
 _GROWTH = 8
 """Behind a time-out, each request that had none adds an eighth."""
 
 
 class SelectSize:
-    """The size of the next SELECT of one table: at most ``max_keys`` rows that bring about ``max_bytes``."""
+    """The size of the next SELECT of one table: at most ``max_keys`` rows that bring about ``max_bytes``.
+
+    Rows whose size is known bring about MOST bytes, whatever ``max_bytes`` says; the first guess is left to it.
+    """
 
     def __init__(self, max_keys: int, max_bytes: int) -> None:
         self._max_keys = max(max_keys, 1)
@@ -46,6 +51,7 @@ class SelectSize:
         size = sum(value_bytes(value) for column in columns for value in column) if rows else 0
         if rows:
             self._row = -(-size // rows)
+            self._max_bytes = min(self._max_bytes, MOST)
         return size
 
 
