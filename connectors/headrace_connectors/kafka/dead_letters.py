@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 from headrace.core.errors import ConfigError
 from headrace.ports import Record
 from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.seams import position
 from headrace_connectors.kafka.stopping import stopped
 
 _AT_ONCE = 5_000
@@ -30,7 +31,7 @@ async def read_topic(topic: str, arguments: Mapping[str, Any]) -> AsyncIterator[
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
         ends = await consumer.end_offsets(partitions)
-        while [each for each in partitions if await consumer.position(each) < ends[each]]:
+        while [each for each in partitions if await position(consumer, each) < ends[each]]:
             batches = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
             records = [record for batch in batches.values() for record in batch]
             if records:

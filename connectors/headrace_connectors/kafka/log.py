@@ -21,7 +21,7 @@ from headrace.core.errors import ConfigError, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.errors import passes, translated
 from headrace_connectors.kafka.new_topics import create_topic
-from headrace_connectors.kafka.seams import check_alive, check_heard, keep_pace
+from headrace_connectors.kafka.seams import check_alive, check_heard, keep_pace, position
 from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class KafkaLog:
         await consumer.seek_to_beginning(*partitions)
         ends = await consumer.end_offsets(partitions)
         for partition in partitions:
-            while await consumer.position(partition) < ends[partition]:
+            while await position(consumer, partition) < ends[partition]:
                 await self._read_some(consumer, applied)
 
     async def _follow(self, applied: Applied) -> None:
@@ -186,7 +186,7 @@ class KafkaLog:
                 if record.key is not None:
                     applied(record.key.decode(errors="replace"), record.value)
         for partition in consumer.assignment():  # the markers of transactions are passed without a record
-            self._read[partition.partition] = await consumer.position(partition)
+            self._read[partition.partition] = await position(consumer, partition)
         async with self._progress:
             self._progress.notify_all()
 

@@ -20,6 +20,16 @@ UNHEARD_SECONDS = 180.0
 """Longer than a broker takes to restart."""
 
 
+async def position(consumer: aiokafka.AIOKafkaConsumer, partition: aiokafka.TopicPartition) -> int:
+    """The next offset of ``partition``. Raises TimeoutError after a request's time.
+
+    aiokafka waits without end for the task that looks for it, which may have died meanwhile.
+    """
+    async with asyncio.timeout(consumer._request_timeout_ms / 1000):
+        found: int = await consumer.position(partition)
+        return found
+
+
 def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:
     """Raise KafkaError when a task of ``consumer`` has ended that should never end.
 

@@ -15,6 +15,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest_v0, InitProducer
 from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka, batch
 
+from headrace.core.errors import Retriable
 from headrace_connectors.kafka import log as module
 from headrace_connectors.kafka import seams
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
@@ -127,30 +128,47 @@ def test_a_key_that_is_no_text() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_has_stopped_fetching() -> None:
+class Surprising(Storage):
+    """Answers once for a partition that nobody asked for: aiokafka's fetching ends with a KeyError."""
+
+    surprising = False
+
+    def fetch(self, request: Any) -> FetchResponse_v4:
+        """The surprise, or what is asked for."""
+        if not self.surprising:
+            return super().fetch(request)
+        self.surprising = False
+        return FetchResponse_v4(0, [(TOPIC.name, [(44, 0, 0, 0, None, b"")])])
+
+
+def test_a_client_that_has_stopped_fetching(caplog: pytest.LogCaptureFixture) -> None:
     """It would tell nobody, and the worker would hear of no change any more."""
 
     async def scenario() -> None:
         seen = list[str]()
         storage = Surprising({(0, 0): batch(0, (b"a", b"1"))})
         async with following(storage, lambda key, _: seen.append(key)):
-            await eventually(lambda: "a" in seen)
-        assert seen == ["a"]
+            await eventually(lambda: seen == ["a"])
+            storage.surprising = True
+            await eventually(lambda: "failed and goes on: KafkaError" in caplog.text)
+            storage.records[0, 1] = batch(1, (b"b", b"2"))
+            await eventually(lambda: "b" in seen)
+        assert seen == ["a", "b"]
 
     asyncio.run(scenario())
 
 
-class Surprising(Storage):
-    """Answers once for a partition that nobody asked for: aiokafka's fetching ends with a KeyError."""
+def test_a_client_that_finds_no_position() -> None:
+    """A worker that starts says so: it would wait for good."""
 
-    surprised = False
+    async def scenario() -> None:
+        without_ends = answers(Storage({})) | {OffsetRequest_v2: lambda _: OffsetResponse_v2(0, [])}
+        async with ScriptedKafka({TOPIC.name: [NODE, NODE]}, without_ends) as kafka:
+            arguments = {"bootstrap_servers": kafka.bootstrap_servers, "request_timeout_ms": 100}
+            with pytest.raises(Retriable):
+                await KafkaLog(TOPIC, arguments).start(lambda *_: None)
 
-    def fetch(self, request: Any) -> FetchResponse_v4:
-        """The surprise first."""
-        if self.surprised:
-            return super().fetch(request)
-        self.surprised = True
-        return FetchResponse_v4(0, [(TOPIC.name, [(44, 0, 0, 0, None, b"")])])
+    asyncio.run(scenario())
 
 
 def test_brokers_that_have_all_moved(monkeypatch: pytest.MonkeyPatch) -> None:
