@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from aiokafka.protocol.admin import ApiVersionRequest_v0, ApiVersionResponse_v0
 from aiokafka.protocol.api import RequestStruct, Response
+from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorResponse_v0
 from aiokafka.protocol.fetch import FetchResponse_v4
 from aiokafka.protocol.metadata import MetadataRequest_v1, MetadataResponse_v1
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -23,17 +24,23 @@ Answer = Callable[[Any], Response]
 class ScriptedKafka:
     """Speaks one version of each request: that of the class which has an answer.
 
-    ``topics`` are the leaders of their partitions, ``others`` what it says of brokers that are not there; ``asked``
-    counts requests by the name of their class. An empty fetch
-    is answered late, so that a client does not ask all the time.
+    ``topics`` are the leaders of their partitions, ``others`` what it says of brokers that are not there, and
+    ``controller`` is the cluster's (-1 is none). It is every group's coordinator, unless an answer says otherwise.
+    ``asked`` counts requests by the name of their class. An empty fetch is answered late, so that a client does not ask
+    all the time.
     """
 
     def __init__(self, topics: Mapping[str, list[int]], answers: Mapping[type[RequestStruct], Answer]) -> None:
         self.topics = dict(topics)
         self.others = list[tuple[int, str, int, None]]()
+        self.controller = NODE
         self.asked: Counter[str] = Counter()
         self._served = set[asyncio.Task[None]]()
-        own: dict[type[RequestStruct], Answer] = {ApiVersionRequest_v0: self._versions, MetadataRequest_v1: self._knows}
+        own: dict[type[RequestStruct], Answer] = {
+            ApiVersionRequest_v0: self._versions,
+            MetadataRequest_v1: self._knows,
+            FindCoordinatorRequest_v0: self._coordinates,
+        }
         self._answers = {kind.API_KEY: (kind, answer) for kind, answer in {**own, **answers}.items()}
 
     async def __aenter__(self) -> Self:
@@ -95,7 +102,10 @@ class ScriptedKafka:
             else (3, name, False, [])
             for name in wanted
         ]
-        return MetadataResponse_v1([(NODE, *self._address, None), *self.others], NODE, topics)
+        return MetadataResponse_v1([(NODE, *self._address, None), *self.others], self.controller, topics)
+
+    def _coordinates(self, _: Any) -> Response:
+        return FindCoordinatorResponse_v0(0, NODE, *self._address)
 
 
 def _empty(response: FetchResponse_v4) -> bool:

@@ -3,62 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
-from aiokafka.protocol.commit import OffsetFetchResponse_v3
+from aiokafka.protocol.commit import OffsetFetchRequest_v3, OffsetFetchResponse_v3
+from scripted_kafka import ScriptedKafka
 
 from headrace.core.errors import Fatal
 from headrace.ports import TopicPartition
-from headrace_connectors.kafka import group_offsets
+from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 
 LOADING, FORBIDDEN = 14, 30
 
 
-class Client:
-    """Of aiokafka's client what is used; ``answers`` are the coordinator's."""
-
-    answers: Iterator[Any]
-
-    def __init__(self, **_: object) -> None:
-        """No broker is needed."""
-
-    async def bootstrap(self) -> None:
-        """Connected."""
-
-    async def coordinator_lookup(self, *_: object) -> int:
-        """Found."""
-        return 1
-
-    async def force_metadata_update(self) -> None:
-        """Known already."""
-
-    async def send(self, *_: object) -> Any:
-        """The next answer."""
-        return next(self.answers)
-
-    async def close(self) -> None:
-        """Nothing is open."""
+async def committed(*answers: OffsetFetchResponse_v3) -> Mapping[TopicPartition, int]:
+    """The group's offsets, with these answers of its coordinator."""
+    said = iter(answers)
+    async with ScriptedKafka({}, {OffsetFetchRequest_v3: lambda _: next(said)}) as kafka:
+        return await KafkaGroupOffsets({"bootstrap_servers": kafka.bootstrap_servers}).committed("g")
 
 
-@pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
-    """In place of aiokafka's."""
-    monkeypatch.setattr(group_offsets, "AIOKafkaClient", Client)
-    return Client
-
-
-def test_a_group_that_is_being_loaded_is_asked_again(client: type[Client]) -> None:
+def test_a_group_that_is_being_loaded_is_asked_again() -> None:
     """It lists no partitions, which does not mean that it has none."""
     topics = [("t", [(0, 7, "", 0), (1, -1, "", 0)])]
-    client.answers = iter([OffsetFetchResponse_v3(0, [], LOADING), OffsetFetchResponse_v3(0, topics, 0)])
-    offsets = asyncio.run(group_offsets.KafkaGroupOffsets({}).committed("g"))
-    assert offsets == {TopicPartition("t", 0): 7}
+    loading, loaded = OffsetFetchResponse_v3(0, [], LOADING), OffsetFetchResponse_v3(0, topics, 0)
+    assert asyncio.run(committed(loading, loaded)) == {TopicPartition("t", 0): 7}
 
 
-def test_a_group_that_we_may_not_see_is_an_error(client: type[Client]) -> None:
+def test_a_group_that_we_may_not_see_is_an_error() -> None:
     """Its offsets are not none either."""
-    client.answers = iter([OffsetFetchResponse_v3(0, [], FORBIDDEN)])
     with pytest.raises(Fatal, match="grant the client's user"):
-        asyncio.run(group_offsets.KafkaGroupOffsets({}).committed("g"))
+        asyncio.run(committed(OffsetFetchResponse_v3(0, [], FORBIDDEN)))
