@@ -57,12 +57,13 @@ class ChangesBuilder:
         """The events of one table in columns. Raises BadRecord with the place of an event that does not fit."""
         old_keys, moved = _key_changes(events)
         arrays = codec.columns(events.rows, self._catalog.schema(table) if codec.schemaless else None)
-        columns = self._classify(table, arrays, events, list(old_keys))
+        operations = np.array(events.operations, np.uint8)
+        columns = self._classify(table, arrays, events, operations, list(old_keys))
         by_name = {column.name: column for column in columns}
         return Changes(
             table=table,
             key_fields=codec.key_fields,
-            operation=np.array(events.operations, np.uint8),
+            operation=operations,
             key=self._row_keys(codec.key_fields, by_name, len(events)),
             version=self.versions(events, by_name),
             transaction=_transactions(events.sources),
@@ -109,15 +110,18 @@ class ChangesBuilder:
         table: TableId,
         arrays: Iterable[tuple[str, Schema, pa.Array]],
         events: Events,
+        operations: npt.NDArray[np.uint8],
         key_changes: list[int],
     ) -> tuple[Column, ...]:
-        connector, operations = _connector(events) or "", np.array(events.operations, np.uint8)
+        connector = _connector(events) or ""
         entry = self._catalog.table(table)
         by_name = {} if entry is None else {column.name: column for column in entry.columns}
         # Snapshot reads too: there the placeholder is the row's own value, which looks just the same.
         may_omit = (operations != Operation.DELETE) & (operations != Operation.TOMBSTONE)
         may_hide = operations == Operation.UPDATE
         may_hide[key_changes] = True
+        # Full replica identity is that of now. An event of another time does not tell the row as it was.
+        untold = may_hide & ~np.array(events.before, np.bool_) if by_name else may_hide
         columns = []
         for name, schema, values in arrays:
             placeholders = self._placeholder.mask(schema, values, embedded=self._embedded)
@@ -128,8 +132,7 @@ class ChangesBuilder:
                 cut &= may_omit
             column, hiding = by_name.get(name), may_hide
             if column is not None and column.recoverable:
-                # It is now. An event of another time does not tell the row as it was.
-                column, hiding = replace(column, recoverable=False), may_hide & ~np.array(events.before)
+                column, hiding = replace(column, recoverable=False), untold
             hides = null_may_hide(connector, schema, column, self._modes)
             schema = doubted(connector, schema, self._modes)
             columns.append(_with_states(name, schema, values, placeholders, cut, hiding if hides else None))
