@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from changed_sources import Edit
+
 CACHE = "service/headrace/core/cache/column_cache.py"
 CACHE_BATCH = "service/headrace/core/cache/batch.py"
 RESELECT_CACHE = "service/headrace/core/reselect/cache.py"
@@ -29,15 +31,6 @@ ORACLE = "connectors/headrace_connectors/sql/oracle.py"
 POSTGRES = "connectors/headrace_connectors/sql/postgres.py"
 POSTGRES_CATALOG = "connectors/headrace_connectors/sql/postgres_catalog.py"
 VISIBILITY = "connectors/headrace_connectors/sql/postgres_visibility.py"
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Replace ``old``, which stands exactly once in the file, by ``new``."""
-
-    path: str
-    old: str
-    new: str
 
 
 @dataclass(frozen=True, slots=True)
