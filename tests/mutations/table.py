@@ -1,0 +1,229 @@
+"""One-line mutations of the code that decides what a table contains. A test has to fail for each of them.
+
+``check.py`` applies them one by one. ``tests/unit/test_mutations.py`` keeps each of them applicable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from changed_sources import Edit
+
+CORE = "service/headrace/core"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A line of the sources, and what to put in its place."""
+
+    name: str
+    edit: Edit
+
+
+def _of(path: str, *changes: tuple[str, str, str]) -> tuple[Mutation, ...]:
+    module = path.rpartition("/")[2].removesuffix(".py")
+    return tuple(Mutation(f"{module}: {name}", Edit(path, old, new)) for name, old, new in changes)
+
+
+RANKING = _of(
+    f"{CORE}/ranking.py",
+    ("an equal position applies", "return new.position > old.position", "return new.position >= old.position"),
+    ("an earlier offset arrives later", "return new.offset > old.offset", "return new.offset < old.offset"),
+    (
+        "a row takes a lower position",
+        "replace(new, position=max(new.position, old.position))",
+        "replace(new, position=new.position)",
+    ),
+)
+
+GATE = _of(
+    f"{CORE}/gate.py",
+    (
+        "a tombstone after its delete is a delete of its own",
+        "echo &= ~grouped.starts()",
+        "echo &= grouped.starts()",
+    ),
+    ("equal positions are in order", "version.position[1:] > version.position[:-1]", "version.position[1:] >= b''"),
+    ("offsets may fall", "(version.offset[1:] > version.offset[:-1])", "(version.offset[1:] > -1)"),
+    (
+        "the floor blocks deletes",
+        "applies &= deletes | _above_floor(version, ledger[FLOOR_KEY])",
+        "applies &= _above_floor(version, ledger[FLOOR_KEY])",
+    ),
+    (
+        "the floor blocks nothing",
+        "applies &= deletes | _above_floor(version, ledger[FLOOR_KEY])",
+        "applies &= deletes | True",
+    ),
+    (
+        "a tombstone of this batch's own delete blocks",
+        "exempt = deletes | _ended_here(version, grouped, deletes, tombstones)",
+        "exempt = deletes",
+    ),
+    (
+        "an event at the tombstone's position applies",
+        "(version.position > floor[grouped.code])",
+        "(version.position >= floor[grouped.code])",
+    ),
+    ("rows that are up to date are folded again", "applies &= ~done[grouped.code]", "applies &= True"),
+    (
+        "a delete of this batch blocks deletes",
+        "rivals = (row or gone,) if deletes[index] else (gone, row)",
+        "rivals = (gone, row)",
+    ),
+    ("a walked delete leaves its row", "row, gone = None, succeed(event, gone)", "gone = succeed(event, gone)"),
+)
+
+FOLD = _of(
+    f"{CORE}/fold.py",
+    (
+        "an update after a delete goes on with the deleted row",
+        "after_delete[1:] = deletes[:-1] & ~starts[1:]",
+        "after_delete[1:] = False",
+    ),
+    (
+        "a snapshot read is an update",
+        "images = (operation == Operation.CREATE) | (operation == Operation.READ)",
+        "images = operation == Operation.CREATE",
+    ),
+    (
+        "a new image keeps cells of the row before it",
+        "(place >= rows.begin for place in (known, doubted, omitted))",
+        "(place >= rows.alive for place in (known, doubted, omitted))",
+    ),
+    (
+        "a column that a new image lacks keeps its cell",
+        "folded[rows.fresh] = CellState.NULL",
+        "folded[rows.fresh] = CellState.ABSENT",
+    ),
+    (
+        "an unchanged cell follows a null",
+        "folded[is_known & ((doubted > known) | contradiction)]",
+        "folded[is_known & (doubted > known)]",
+    ),
+    (
+        "the first position forgets a new image",
+        "np.minimum(oldest, rows.begin, out=oldest, where=rows.fresh & ~rows.deleted)",
+        "np.minimum(oldest, rows.begin, out=oldest, where=rows.deleted)",
+    ),
+    (
+        "a row without a position takes the delete's",
+        "np.where(positioned >= rows.alive, position[positioned], NO_POSITION)",
+        "np.where(positioned >= 0, position[positioned], NO_POSITION)",
+    ),
+    (
+        "a delete under a row without a position leaves no tombstone",
+        "bare = ~rows.deleted & (version.position == NO_POSITION)",
+        "bare = rows.deleted & (version.position == NO_POSITION)",
+    ),
+)
+
+TOMBSTONES = _of(
+    f"{CORE}/tombstones.py",
+    ("tombstones that lie ahead block", "self._set_aside(place, offset)\n", "pass\n"),
+    ("the floor is set aside", "            and key != FLOOR_KEY\n", ""),
+    ("tombstones ahead are forgotten", "self.known[key] = succeed(version, self.known.get(key))", "pass"),
+    ("tombstones of others are not learned", "        self.learned |= added\n", ""),
+)
+
+OFFSETS = _of(
+    f"{CORE}/offsets.py",
+    ("an offset passes a chunk that is not durable", "self._chunks[order[0]].missing == 0", "True"),
+)
+
+COMBINE = _of(
+    f"{CORE}/combine.py",
+    (
+        "a column that a run lacks is null",
+        "np.full(len(run), CellState.ABSENT, np.uint8)",
+        "np.full(len(run), CellState.NULL, np.uint8)",
+    ),
+    (
+        "runs of other key columns are combined",
+        "(run.table, run.version.topic, run.key_fields) != (shape.table, shape.topic, shape.key_fields)",
+        "run.table != shape.table",
+    ),
+)
+
+ECHOES = _of(
+    f"{CORE}/echoes.py",
+    (
+        "a tombstone in a later fetch is a delete of its own",
+        "return split(piece, 1)[1] if len(piece) > 1 else None",
+        "return piece",
+    ),
+    (
+        "an offset may be committed between a delete and its tombstone",
+        "        return int(last.version.offset[-1])\n",
+        "        return end\n",
+    ),
+)
+
+LEDGER = _of(
+    "service/headrace/runtime/table_ledger.py",
+    ("the ledger of another assignment is kept", "        self._assigned_anew = True\n", "        pass\n"),
+    ("what was recorded is not known", "        self.known.update(new)\n", ""),
+    ("another worker's deletes are not read", "        if self._table.ledger_moved():", "        if False:"),
+)
+
+PIPELINE = _of(
+    "service/headrace/runtime/table_pipeline.py",
+    (
+        "a merge that did not apply is taken for done",
+        "    return counts.upserted == upserts and missing",
+        "    return missing",
+    ),
+    (
+        "a failed batch leaves the ledger as it is",
+        "            self._ledger.forget()\n            raise",
+        "            raise",
+    ),
+)
+
+CACHE = _of(
+    f"{CORE}/cache/column_cache.py",
+    (
+        "a drop of the whole table leaves reads in flight",
+        '        self._epochs[number] += 1\n        self.counts["drops", cause] += self._rows.drop_table(number)',
+        '        self.counts["drops", cause] += self._rows.drop_table(number)',
+    ),
+    ("entries of lost partitions are served", "cell.stamp.offset < self._assignments.lost(stamp.partition)", "False"),
+    ("a later event's value is served", "if cell.stamp.offset > stamp.offset or", "if"),
+    ("an older value replaces a newer one", "if old.stamp.offset > cell.stamp.offset:", "if False:"),
+    (
+        "a row read before a delete is stored",
+        'return "offset" if newest > cell.stamp.offset else "stored"',
+        'return "stored"',
+    ),
+)
+
+DECODER = _of(
+    f"{CORE}/envelope_columns.py",
+    (
+        "snapshot reads have positions",
+        "if Operation.READ in events.operations:\n            pairs",
+        "if False:\n            pairs",
+    ),
+    ("deletes leave placeholders out", "placeholders &= may_omit", "placeholders &= True"),
+    ("a new key's nulls are real", "may_hide[key_changes] = True", "may_hide[key_changes] = False"),
+)
+
+DIVISION = _of(
+    f"{CORE}/division.py",
+    ("a batch is divided within a key change", "within[first + 1] += 1", "within[second + 1] += 1"),
+)
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *RANKING,
+    *GATE,
+    *FOLD,
+    *TOMBSTONES,
+    *OFFSETS,
+    *COMBINE,
+    *ECHOES,
+    *LEDGER,
+    *PIPELINE,
+    *CACHE,
+    *DECODER,
+    *DIVISION,
+)
