@@ -328,7 +328,7 @@ RULES_OF_CASES = (
     Rule(
         "N6",
         "a new row without a value is for the policy",
-        (Edit(COMPLETION, "    kept = bare & ~actions.fresh\n", "    kept = bare\n"),),
+        (Edit(COMPLETION, "    kept = bare & ~plan.unstored\n", "    kept = bare\n"),),
     ),
     Rule(
         "N7",

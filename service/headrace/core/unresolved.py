@@ -21,9 +21,6 @@ from headrace.core.reselect.plan import ReselectPlan
 
 Ints = npt.NDArray[np.int64]
 
-SUPPLY = "configure reselect.database.*, or set reselect.unresolved.insert.mode=null"
-"""What helps against cells of new rows that nothing supplies."""
-
 
 class UnresolvedRows(BadRecord):
     """Rows of a batch with cells that nothing could supply. ``columns`` names them by the index of the row's action."""

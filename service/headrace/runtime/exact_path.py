@@ -22,11 +22,14 @@ from headrace.core.combine import remaining
 from headrace.core.errors import Fatal
 from headrace.core.events import Actions, Changes, RowVersion
 from headrace.core.fold import OPEN, fold
-from headrace.core.unresolved import SUPPLY, LeftOut, UnresolvedRows, left_out
+from headrace.core.reselect.causes import Resolved
+from headrace.core.unresolved import LeftOut, UnresolvedRows, left_out
 from headrace.ports import MergeCounts
 from headrace.runtime.pipeline_parts import PipelineOptions, PostProcessor, Stages
 from headrace.runtime.position_regression import place
 from headrace.runtime.table_ledger import TableLedger
+
+Bools = npt.NDArray[np.bool_]
 
 
 class Unexplained(Fatal):
@@ -45,14 +48,14 @@ class Settled(NamedTuple):
 
 
 class ExactPath:
-    """Says what of a batch is left to be written to one table; ``resolve`` completes rows as on the fast path."""
+    """Says what of a batch is left to be written to one table; ``resolve`` completes rows, given which are stored."""
 
     def __init__(
         self,
         name: str,
         ledger: TableLedger,
         post_processor: PostProcessor,
-        resolve: Callable[[Actions], Actions],
+        resolve: Callable[[Actions, Bools], Resolved],
         options: PipelineOptions,
         stages: Stages,
     ) -> None:
@@ -77,7 +80,8 @@ class ExactPath:
             rest = take_actions(rest, np.flatnonzero(~rest.delete | standing)) if _droppable(rest) else rest
             rest = without_hollow_carries(rest, _standing(rest, stored))
             try:
-                return Settled(self._decide_open_cells(self._resolve(rest), _standing(rest, stored)), gone, whole)
+                standing = _standing(rest, stored)
+                return Settled(self._decide_open_cells(self._resolve(rest, standing), standing), gone, whole)
             except UnresolvedRows as error:
                 self._post_processor.failed(changes.table)
                 columns = {rest.key[index].as_py(): names for index, names in error.columns.items()}
@@ -86,9 +90,9 @@ class ExactPath:
                 gone += [each for index, each in unresolved.items() if changes.key[index].as_py() not in ended]
                 changes, whole = remaining(changes, unresolved), False
 
-    def _decide_open_cells(self, rest: Actions, standing: npt.NDArray[np.bool_]) -> Actions:
+    def _decide_open_cells(self, resolved: Resolved, standing: Bools) -> Actions:
         """``reselect.unresolved.insert.mode``: cells without a value and without a stored row to keep them from."""
-        rest = with_nulls_for_absent_cells(rest, standing)
+        rest = with_nulls_for_absent_cells(resolved.actions, standing)
         hollow = open_rows(rest, standing)
         if not hollow.any():
             return rest
@@ -100,19 +104,20 @@ class ExactPath:
         if ended:
             raise UnresolvedRows("the row has been deleted since", ended)
         self._contradicted(rest, hollow)
+        causes = {index: _cause(resolved, index, names) for index, names in columns.items()}
+        index, cause = next(iter(causes.items()))
         if self._options.unresolved_insert_mode == "dlq":
-            raise UnresolvedRows(f"the row is not in {self._name}, and nothing could supply them; {SUPPLY}", columns)
-        index = int(np.flatnonzero(hollow)[0])
-        event = rest.version.row(index)
+            alike = {row: names for row, names in columns.items() if causes[row] == cause}
+            raise UnresolvedRows(f"the row is not in {self._name}, and {cause}", alike)
         raise Fatal(
-            f"{self._name}: {place(event)} leaves out column(s) {', '.join(columns[index])} of a row "
-            f"that is not in the table, and nothing could supply them; {SUPPLY}"
+            f"{self._name}: {place(rest.version.row(index))} leaves out column(s) {', '.join(columns[index])} of a row "
+            f"that is not in the table, and {cause}"
         )
 
     def _is_ended(self, rest: Actions, index: int) -> bool:
         return self._ledger.tombstones.ends(rest.key[index].as_py(), rest.version.row(index))
 
-    def _contradicted(self, rest: Actions, hollow: npt.NDArray[np.bool_]) -> None:
+    def _contradicted(self, rest: Actions, hollow: Bools) -> None:
         self._post_processor.contradicted(rest.table, "update_without_create", int((hollow & ~rest.fresh).sum()))
 
     def refuse_unexplained(self, rest: Actions, counts: MergeCounts, stored: Mapping[str, RowVersion]) -> None:
@@ -127,7 +132,7 @@ class ExactPath:
             )
 
 
-def _standing(actions: Actions, stored: Mapping[str, RowVersion]) -> npt.NDArray[np.bool_]:
+def _standing(actions: Actions, stored: Mapping[str, RowVersion]) -> Bools:
     """Which actions have a stored row."""
     return np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
 
@@ -141,3 +146,8 @@ def _open_columns(actions: Actions, index: int) -> tuple[str, ...]:
     return tuple(
         column.name for column in actions.columns if column.states is not None and column.states[index] in OPEN
     )
+
+
+def _cause(resolved: Resolved, index: int, columns: Sequence[str]) -> str:
+    """Why nothing supplies these cells of a row: one text for all, or one for each."""
+    return "; ".join(dict.fromkeys(str(resolved.why_open(index, column)) for column in columns))

@@ -6,7 +6,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from headrace.core.events import Actions, Changes, TableId
+from headrace.core.reselect.causes import Resolved
 
 
 class PostProcessor(Protocol):
@@ -20,6 +24,13 @@ class PostProcessor(Protocol):
 
         Raises UnresolvedRows for rows that may not be written so: they are left out, and the others come again; and
         TooLarge where a batch that is ``divisible`` needs too much memory.
+        """
+
+    def resolve_stored(self, actions: Actions, stored: npt.NDArray[np.bool_], *, divisible: bool = False) -> Resolved:
+        """As ``resolve``, where ``stored`` marks the actions that have a stored row.
+
+        The cells of others, which have nothing to keep, are read as those of new rows are. UNCHANGED means there that
+        nothing supplies the cell.
         """
 
     def contradicted(self, table: TableId, kind: str, rows: int) -> None:

@@ -13,12 +13,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from headrace.core.cache.batch import CacheBatch
 from headrace.core.cache.column_cache import ReselectColumnCache
 from headrace.core.cache.rows import MemoryRowStore, Origin, Partition, RowStore
 from headrace.core.catalog import CatalogTable
 from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
 from headrace.core.events import Actions, Changes, TableId
+from headrace.core.reselect.causes import NO_DATABASE, Cause, Causes, Resolved, no_table, untraceable
 from headrace.core.reselect.completion import Completed, check_no_placeholder, complete
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.plan import ReselectPlan, decided_by_fold, plan
@@ -91,10 +95,17 @@ class ReselectColumnsPostProcessor:
 
         May be called again for the same batch (a retry, or rows that turned out to have nothing to keep).
         """
+        return self._resolve(actions, None, divisible).actions
+
+    def resolve_stored(self, actions: Actions, stored: npt.NDArray[np.bool_], *, divisible: bool = False) -> Resolved:
+        """As ``resolve``, where ``stored`` marks the actions that have a stored row, whose cells can be kept."""
+        return self._resolve(actions, stored, divisible)
+
+    def _resolve(self, actions: Actions, stored: npt.NDArray[np.bool_] | None, divisible: bool) -> Resolved:
         catalog = self.table(actions.table)
         rules = self._rules(actions, catalog)
         with self._lock:
-            planned = plan(actions, rules, self._batch(actions.table, rules))
+            planned = plan(actions, rules, self._batch(actions.table, rules), stored)
         answer, failure = self._ask(planned, catalog, divisible)
         with self._lock:
             completed = complete(planned, answer, failure)
@@ -102,7 +113,8 @@ class ReselectColumnsPostProcessor:
         self._guard(completed)
         if self._options.error_handling_mode == "dlq":
             self._refuse_unanswered(planned, completed, failure)
-        return completed.actions
+        causes = Causes(self._options, planned, answer, failure, self._no_source(actions, catalog))
+        return Resolved(completed.actions, causes.of)
 
     def _refuse_unanswered(self, planned: ReselectPlan, completed: Completed, failure: HeadraceError | None) -> None:
         rows = unanswered(planned, completed)
@@ -261,9 +273,17 @@ class ReselectColumnsPostProcessor:
             actions.key_fields,
             self._options,
             catalog,
-            has_source=self._source is not None and catalog is not None and topic not in self._left,
+            has_source=self._no_source(actions, catalog) is None,
             may_cache=self._options.caches and topic not in self._left and self._may_cache(topic),
         )
+
+    def _no_source(self, actions: Actions, catalog: CatalogTable | None) -> Cause | None:
+        """Why the rows of a batch cannot be read from a database; None if they can."""
+        if self._source is None:
+            return NO_DATABASE
+        if actions.version.topic in self._left:
+            return untraceable(actions.version.topic)
+        return no_table(actions.table) if catalog is None else None
 
     def _batch(self, table: TableId, rules: TableRules) -> CacheBatch | None:
         """The overlay of the table's batch. A table that has cached rows needs one even if no column is cached now."""

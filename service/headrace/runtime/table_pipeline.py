@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -30,6 +31,7 @@ from headrace.core.events import Actions, Changes, Truncate
 from headrace.core.fold import fold
 from headrace.core.keys import FLOOR_KEY, in_key_order
 from headrace.core.ranking import succeed
+from headrace.core.reselect.causes import Resolved
 from headrace.core.table_sources import refuse_truncate_of_others
 from headrace.core.tombstones import taken_back
 from headrace.core.unresolved import LeftOut, UnresolvedRows
@@ -65,7 +67,7 @@ class TablePipeline:
         self._now = now
         self._stages = stages
         self._ledger = TableLedger(table, now, options.tombstone_retention)
-        self._exact = ExactPath(name, self._ledger, post_processor, self._resolve, options, stages)
+        self._exact = ExactPath(name, self._ledger, post_processor, self._resolve_stored, options, stages)
         self._regression = PositionRegression(name, options.position_regression)
         self._left_out: Sequence[LeftOut] = ()
         self._divisible = False
@@ -143,6 +145,11 @@ class TablePipeline:
         with self._stages("reselect"):
             rows = lake_columns(actions, self._table.schema())
             return self._post_processor.resolve(rows, divisible=self._divisible)
+
+    def _resolve_stored(self, actions: Actions, stored: npt.NDArray[np.bool_]) -> Resolved:
+        with self._stages("reselect"):
+            rows = lake_columns(actions, self._table.schema())
+            return self._post_processor.resolve_stored(rows, stored, divisible=self._divisible)
 
     def _resolve_if_possible(self, actions: Actions) -> tuple[Actions, bool]:
         """False with the actions as they are where some rows have to be left out, which is for the exact path to do."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, wait_random
 
@@ -20,6 +22,7 @@ from headrace.core.errors import Fatal, Retriable
 from headrace.core.events import Actions, Changes, RowVersion, TableId
 from headrace.core.keys import canonical_keys
 from headrace.core.repair import Repair, overtaken, repair_changes
+from headrace.core.reselect.causes import NO_DATABASE, Resolved
 from headrace.core.verification import VERSION, Verdict, Where
 from headrace.ports import Commit
 from headrace.runtime.exact_path import Unexplained
@@ -181,6 +184,9 @@ class _NothingOpen:
 
     def resolve(self, actions: Actions, *, divisible: bool = False) -> Actions:
         return actions
+
+    def resolve_stored(self, actions: Actions, stored: npt.NDArray[np.bool_], *, divisible: bool = False) -> Resolved:
+        return Resolved(actions, lambda row, column: NO_DATABASE)
 
     def contradicted(self, table: TableId, kind: str, rows: int) -> None:
         pass

@@ -35,7 +35,7 @@ class Completed:
 def complete(plan: ReselectPlan, answer: ReadRows | None, failure: HeadraceError | None = None) -> Completed:
     """The actions with every cell decided that cache, source and rules can decide: VALUE, NULL, CARRIED or UNCHANGED.
 
-    UNCHANGED means "keep the stored cell"; on a ``fresh`` row, which has none, it is still open, and the writer asks
+    UNCHANGED means "keep the stored cell"; on an unstored row, which has none, it is still open, and the writer asks
     the policy. ``failure`` is why there is no answer although the source was asked; it is raised when it is Retriable
     and leaves cells open for which keeping is not known to be right.
     """
@@ -151,7 +151,7 @@ def _settle(
         filling.set(unknown, CellState.NULL)
         unknown = np.zeros_like(unknown)
     bare = unknown | ((filling.states == CellState.UNCHANGED) & cells.unchanged)
-    kept = bare & ~actions.fresh
+    kept = bare & ~plan.unstored
     carried = unknown & actions.fresh & (actions.carry_from >= 0)
     filling.set(kept, CellState.UNCHANGED)
     filling.set(carried, CellState.CARRIED)

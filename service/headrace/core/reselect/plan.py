@@ -45,7 +45,10 @@ class OpenCells:
 
 @dataclass(frozen=True, slots=True)
 class ReselectPlan:
-    """What is open in a batch of actions. ``rows`` are the actions of ``request``; ``counts`` are for metrics."""
+    """What is open in a batch of actions. ``rows`` are the actions of ``request``; ``counts`` are for metrics.
+
+    ``unstored`` are the actions that have no stored row whose cells they could keep, as far as that is known.
+    """
 
     actions: Actions
     rules: TableRules
@@ -54,6 +57,7 @@ class ReselectPlan:
     rows: Rows
     requested: tuple[int, ...]
     request: RowRequest | None
+    unstored: Mask
     counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
 
@@ -80,8 +84,12 @@ _OPEN_STATES = [CellState.UNCHANGED, CellState.UNKNOWN, CellState.DOUBTFUL, Cell
 # -- plan -------------------------------------------------------------------------------------------------------------
 
 
-def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None) -> ReselectPlan:
-    """Find the open cells, refresh the cache's overlay from the others, and say what must be read from the source."""
+def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None, stored: Mask | None = None) -> ReselectPlan:
+    """Find the open cells, refresh the cache's overlay from the others, and say what must be read from the source.
+
+    ``stored`` marks the actions that have a stored row. Without it each may have one that is not a new incarnation.
+    """
+    unstored = actions.fresh if stored is None else actions.fresh | ~stored
     counts: Counter[tuple[str, ...]] = Counter()
     if batch is not None:
         refresh(actions, rules, batch)
@@ -89,11 +97,11 @@ def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None) -> Resel
         found for number in range(len(actions.columns)) if (found := _open(actions, number, rules, batch, counts))
     ]
     askable = _askable(actions, rules)
-    wanted = {cells.column: _wanted(actions, cells, rules) & askable for cells in opened}
+    wanted = {cells.column: _wanted(actions, cells, rules, unstored) & askable for cells in opened}
     wanted = {number: mask for number, mask in wanted.items() if mask.any()}
     rows = np.flatnonzero(np.logical_or.reduce(list(wanted.values()))) if wanted else np.empty(0, np.int64)
     request = _request(actions, rules, rows, wanted) if wanted else None
-    return ReselectPlan(actions, rules, batch, tuple(opened), rows, tuple(wanted), request, counts)
+    return ReselectPlan(actions, rules, batch, tuple(opened), rows, tuple(wanted), request, unstored, counts)
 
 
 def _open(
@@ -117,7 +125,7 @@ def _open(
     return OpenCells(number, unchanged, unknown, nulls, hit_rows, hit_values)
 
 
-def _wanted(actions: Actions, cells: OpenCells, rules: TableRules) -> Mask:
+def _wanted(actions: Actions, cells: OpenCells, rules: TableRules, unstored: Mask) -> Mask:
     """The cells of a column that go to the source."""
     rule = rules.column(actions.columns[cells.column].name)
     if not rule.readable or rules.source_reads == "none":
@@ -127,7 +135,7 @@ def _wanted(actions: Actions, cells: OpenCells, rules: TableRules) -> Mask:
         missed = cells.unchanged.copy()
         missed[cells.hit_rows] = False
         wanted = wanted | missed
-    return wanted & actions.fresh if rules.source_reads == "missing-rows" else wanted
+    return wanted & unstored if rules.source_reads == "missing-rows" else wanted
 
 
 def _askable(actions: Actions, rules: TableRules) -> Mask:

@@ -1,0 +1,120 @@
+"""Why a cell is still open after reselect, and what the operator can do about it.
+
+The writer asks for cells of rows that have no stored row to keep them from (``reselect.unresolved.insert.mode``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.core.errors import HeadraceError
+from headrace.core.events import Actions, CellState, TableId
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.plan import ReselectPlan
+from headrace.core.reselect.rows import ReadRows
+
+_FLATTENED = "(docs/guarantees.md, 'What a transform at the source takes away')"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why there is no value, and what supplies one; no remedy where only another mode helps."""
+
+    text: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        mode = "set reselect.unresolved.insert.mode to null or dlq"
+        return f"{self.text}; {self.remedy}, or {mode}" if self.remedy else f"{self.text}; {mode}"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Completed actions; ``why_open`` gives the cause for an open cell of them, by row and column name."""
+
+    actions: Actions
+    why_open: Callable[[int, str], Cause]
+
+
+NO_DATABASE = Cause("no database is configured", "configure reselect.database.*")
+"""There is nothing to read from."""
+
+
+def no_table(table: TableId) -> Cause:
+    """No configured database has a table of the events' name."""
+    name = f"{table.schema or table.database}.{table.table}"
+    return Cause(
+        f"the configured database has no table {name}, or its user may not see it",
+        "correct reselect.database.* or the user's privileges",
+    )
+
+
+def untraceable(topic: str) -> Cause:
+    """A topic's records do not identify their events and rows at the source."""
+    return Cause(
+        f"the records of topic {topic} do not contain what a read from the database needs {_FLATTENED}",
+        "correct the transforms",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """What is known of a batch that was resolved; ``no_source`` is why its table cannot be read at all."""
+
+    options: ReselectOptions
+    plan: ReselectPlan
+    answer: ReadRows | None
+    failure: HeadraceError | None
+    no_source: Cause | None
+
+    def of(self, row: int, name: str) -> Cause:
+        """The cause for one open cell."""
+        number = next(n for n, column in enumerate(self.plan.actions.columns) if column.name == name)
+        place = self._place(row, number)
+        if place is None:
+            return self.no_source or self._not_read(row, number)
+        if self.answer is None:
+            return Cause(f"the read from the database failed: {self.failure}", "correct that")
+        if self.answer.found[place]:
+            return Cause("the value in the database does not fit the type of the column in the events")
+        return self._not_found(name)
+
+    def _place(self, row: int, number: int) -> int | None:
+        """The place of the row in the request, if the request has the cell."""
+        if self.plan.request is None or number not in self.plan.requested or row not in self.plan.rows:
+            return None
+        place = int(np.searchsorted(self.plan.rows, row))
+        return place if self.plan.request.needs[place, self.plan.requested.index(number)] else None
+
+    def _not_read(self, row: int, number: int) -> Cause:
+        column, rules = self.plan.actions.columns[number], self.plan.rules
+        unchanged = column.states is not None and column.states[row] in (CellState.UNCHANGED, CellState.CARRIED)
+        if column.name not in rules.columns:
+            return Cause("reselect.columns.include.list or .exclude.list excludes the column", "include it")
+        if column.schema.parameter("masked") == "true":
+            return Cause("the source connector masks the column, so that its values cannot be read")
+        if not rules.column(column.name).readable:
+            return Cause("the table in the database has no such column")
+        if rules.source_reads == "none":
+            return Cause("reselect.source.reads=none forbids reads", "set it to all or missing-rows")
+        if unchanged and not rules.unavailable_values:
+            return Cause("reselect.unavailable.values=false forbids the read", "set it to true")
+        return Cause("the event does not contain every column of the row's identity", "set reselect.key.columns")
+
+    def _not_found(self, name: str) -> Cause:
+        if not self.options.visibility_check:
+            return Cause(
+                "the row is not in the database, which proves nothing with reselect.visibility.check=off",
+                "set it to on where the database is the one of the events",
+            )
+        if self.answer is not None and not self.answer.proven:
+            return Cause(
+                "the row is not in the database, which proves nothing because an event has no transaction id",
+                f"have the source connector add it {_FLATTENED}",
+            )
+        if not self.plan.rules.column(name).nullable:
+            return Cause("the row is not in the database any more, and the column does not accept NULL")
+        return Cause("the row is not in the database any more", "set reselect.unresolved.insert.mode to auto")

@@ -1,0 +1,113 @@
+"""Updates of rows that the table does not have, and that leave a value out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from envelopes import PLACEHOLDER, change, key
+from fix_asyncio import eventually
+from unit.runtime.sink_task_harness import INT, ITEMS, TEXT, TOPIC, Harness, running
+
+from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn
+from headrace.core.errors import Fatal
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.schema import Field, Schema
+from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace_connectors.memory import MemoryRowSource
+from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
+
+pytestmark = pytest.mark.anyio
+
+ID = CatalogColumn("id", 1, INT, attlen=8)
+NAME = CatalogColumn("name", 2, TEXT, attstorage="x")
+OPTIONS = ReselectOptions(null_values=False)
+
+
+def source(*rows: dict[str, Any], proven: bool = True, name: CatalogColumn | None = NAME) -> MemoryRowSource:
+    """A database with these rows; ``name`` is what its catalog says of the column, None: no such column."""
+    found = MemoryRowSource(proven=proven)
+    columns = (ID,) if name is None else (ID, name)
+    schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
+    found.add(CatalogTable(ITEMS, "r", "d", columns, (KeyColumn("id", INT),)), schema, list(rows))
+    return found
+
+
+def update(harness: Harness, lsn: int, number: int = 1) -> None:
+    """An update that leaves the name out."""
+    harness.broker.append(TOPIC, change("u", {"id": number, "name": PLACEHOLDER}, lsn), key({"id": number}))
+
+
+async def test_oldest_record_is_an_update_of_a_row_that_is_gone(harness: Harness) -> None:
+    """The database shows that the row is gone: it is NULL until the delete that must follow."""
+    update(harness, 10)
+    async with running(harness.task(processor=ReselectColumnsPostProcessor(OPTIONS, source()))):
+        await eventually(lambda: harness.offset() == 1 or bool(harness.failures))
+        assert (harness.failures, harness.rows()) == ([], {"=1": {"id": 1, "name": None}})
+        harness.broker.append(TOPIC, change("d", None, 20, columns={"id": 1, "name": "x"}), key({"id": 1}))
+        await eventually(lambda: harness.offset() == 2)
+    assert harness.rows() == {}
+
+
+async def test_update_among_changes_of_stored_rows(harness: Harness) -> None:
+    """A stored row that is gone by now keeps its value; only the row that the table lacks gets a NULL."""
+    harness.insert(1, 10, "kept")
+    async with running(harness.task(processor=ReselectColumnsPostProcessor(OPTIONS, source()))):
+        await eventually(lambda: harness.offset() == 1)
+        update(harness, 20)
+        update(harness, 30, number=2)
+        await eventually(lambda: harness.offset() == 3 or bool(harness.failures))
+    assert harness.failures == []
+    assert harness.rows() == {"=1": {"id": 1, "name": "kept"}, "=2": {"id": 2, "name": None}}
+
+
+async def test_missing_rows_are_read_for_updates_as_well(harness: Harness) -> None:
+    """``reselect.source.reads=missing-rows``: an update of a row that is not stored asks the database."""
+    options = replace(OPTIONS, source_reads="missing-rows")
+    update(harness, 10)
+    async with running(harness.task(processor=ReselectColumnsPostProcessor(options, source({"id": 1, "name": "A"})))):
+        await eventually(lambda: harness.offset() == 1 or bool(harness.failures))
+    assert (harness.failures, harness.rows()) == ([], {"=1": {"id": 1, "name": "A"}})
+
+
+@pytest.mark.parametrize(
+    ("options", "database", "said"),
+    [
+        ({}, None, "no database is configured"),
+        ({"visibility_check": False}, source(proven=False), "reselect.visibility.check=off"),
+        ({}, source(proven=False), "transaction"),
+        ({}, MemoryRowSource(), "has no table public.items"),
+        ({}, source(name=None), "has no such column"),
+        ({}, source(name=replace(NAME, not_null=True)), "does not accept NULL"),
+        ({"unresolved_insert_mode": "fail"}, source(), "reselect.unresolved.insert.mode to auto"),
+        ({"source_reads": "none"}, source(), "reselect.source.reads=none"),
+        ({"unavailable_values": False}, source(), "reselect.unavailable.values=false"),
+        ({"columns_exclude_list": ".*name"}, source(), "reselect.columns."),
+    ],
+)
+async def test_message_names_what_prevents_the_read(
+    harness: Harness, options: dict[str, Any], database: MemoryRowSource | None, said: str
+) -> None:
+    """The advice to configure a database goes only to those who have none."""
+    update(harness, 10)
+    post = ReselectColumnsPostProcessor(replace(OPTIONS, **options), database)
+    async with running(harness.task(processor=post)):
+        await eventually(lambda: bool(harness.failures))
+    (failure,) = harness.failures
+    assert isinstance(failure, Fatal)
+    assert said in str(failure)
+    assert ("configure reselect.database.*" in str(failure)) == (database is None)
+    assert str(failure).startswith("lake.shop_public_items: shop.public.items-0 at offset 0 leaves out column(s) name")
+
+
+async def test_dead_letter_names_the_cause_as_well(harness: Harness) -> None:
+    """Records that the database refuses and those that it has proven nothing of are not mixed up."""
+    harness.dead_letters = MemoryDeadLetterQueue("items", 0)
+    update(harness, 10)
+    post = ReselectColumnsPostProcessor(replace(OPTIONS, visibility_check=False), source(proven=False))
+    async with running(harness.task(tolerate=True, processor=post, dead_letters=True)):
+        await eventually(lambda: harness.offset() == 1 or bool(harness.failures))
+    assert harness.failures == []
+    (letter,) = harness.dead_letters.letters
+    assert "reselect.visibility.check=off" in str(letter.headers)
