@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.assignment import assign_topics
@@ -44,9 +44,14 @@ class _Group:
 
 
 class MemoryBroker:
-    """The topics and groups. Everything happens on one event loop."""
+    """The topics and groups. Everything happens on one event loop.
+
+    ``commit_arrives`` is awaited before a commit of offsets takes effect: a test may delay commits, or let one overtake
+    another.
+    """
 
     def __init__(self) -> None:
+        self.commit_arrives: Callable[[Mapping[TopicPartition, int]], Awaitable[None]] = _at_once
         self._logs: dict[TopicPartition, list[Record]] = {}
         self._removed: defaultdict[TopicPartition, int] = defaultdict(int)
         self._groups: defaultdict[str, _Group] = defaultdict(_Group)
@@ -173,6 +178,7 @@ class MemoryFeed:
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit next offsets. Raises Fenced when a partition is not ours."""
+        await self._broker.commit_arrives(offsets)
         foreign = offsets.keys() - self.positions.keys()
         if foreign:
             raise Fenced(f"partitions of another member: {sorted(foreign)}")
@@ -230,6 +236,10 @@ class MemoryFeed:
         except Exception as error:
             self._failed = True
             self._listener.failed(error)
+
+
+async def _at_once(offsets: Mapping[TopicPartition, int]) -> None:
+    pass
 
 
 def _divided(record: Record, divide: Divide) -> Record:

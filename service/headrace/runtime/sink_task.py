@@ -165,6 +165,7 @@ class SinkTask:
         self._gate.close()
         self._feed.pause()
         await self._gate.quiet()
+        await self._offsets.quiet()  # a commit that is cancelled on its way may arrive behind the last one
         for task in (*self._drains.values(), *([self._committer] if self._committer else [])):
             task.cancel()
         await asyncio.gather(*self._drains.values(), return_exceptions=True)

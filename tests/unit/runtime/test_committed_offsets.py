@@ -1,0 +1,226 @@
+"""Commits of offsets whose steps end in any order: on threads, on the way to the broker, cancelled or failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+from fix_asyncio import eventually
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness
+
+from headrace.core.errors import Retriable
+from headrace.ports import TopicPartition
+from headrace.runtime.committed_offsets import CommittedOffsets
+from headrace.runtime.observation import NO_OBSERVER
+from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
+
+PLACES = (TopicPartition("orders", 0), TopicPartition("orders", 1))
+GROUP = "connect-orders"
+
+
+class Steps:
+    """Steps that wait until the test lets them end, in an order of its choice."""
+
+    def __init__(self) -> None:
+        self.waiting: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """One step."""
+        step = asyncio.get_running_loop().create_future()
+        self.waiting.append(step)
+        await step
+
+    def end(self, index: int, error: Exception | None = None) -> None:
+        """Let a step that waits end, or fail."""
+        step = self.waiting.pop(index % len(self.waiting))
+        if step.done():  # its caller was cancelled
+            return
+        step.set_result(None) if error is None else step.set_exception(error)
+
+
+class Nobody:
+    """A listener for a feed that only commits."""
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[None]]:
+        return self._ignore
+
+    async def _ignore(self, *args: Any) -> None:
+        pass
+
+
+class World:
+    """One task's offsets over a broker; ``lowest`` is the law that the group's offsets never go back."""
+
+    def __init__(self) -> None:
+        self.threads, self.network = Steps(), Steps()
+        self.broker = MemoryBroker()
+        self.broker.commit_arrives = self._arrives
+        self.seen: list[Mapping[TopicPartition, int]] = []
+        self.moved = dict.fromkeys(PLACES, 0)
+        self.commits: list[asyncio.Task[None]] = []
+        self.settled: list[Mapping[TopicPartition, int]] = []
+
+    async def open(self) -> None:
+        await self.broker.create_topic("orders", 2)
+        self.feed = MemoryFeeds(self.broker).open("orders", 0, {"topics": "orders"})
+        await self.feed.start(Nobody())  # type: ignore[arg-type]  # it has every method
+        self.offsets = CommittedOffsets("orders", self.feed, self.settled.append, NO_OBSERVER, self._in_thread)
+        for place in PLACES:
+            self.offsets.begins(place, 0)
+
+    def move(self, number: int) -> None:
+        self.moved[PLACES[number]] += 1
+        self.offsets.moved({PLACES[number]: self.moved[PLACES[number]]})
+
+    def begin(self, work: Awaitable[None]) -> None:
+        self.commits.append(asyncio.ensure_future(work))
+
+    async def rest(self) -> None:
+        """Run what can run."""
+        for _ in range(8):
+            await asyncio.sleep(0)
+        self.seen.append(self.broker.committed(GROUP))
+
+    async def finish(self) -> None:
+        """Let everything end, the last first."""
+        self.begin(self.offsets.commit())
+        await self.rest()
+        while self.threads.waiting or self.network.waiting:
+            (self.network if self.network.waiting else self.threads).end(-1)
+            await self.rest()
+        await asyncio.wait(self.commits)
+
+    async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        await self.threads.wait()
+        return function(*args)
+
+    async def _arrives(self, offsets: Mapping[TopicPartition, int]) -> None:
+        await self.network.wait()
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["move", "move", "commit", "commit", "confirm", "thread", "network", "fail", "cancel"]),
+        st.integers(0, 5),
+    ),
+    min_size=4,
+    max_size=30,
+)
+
+
+@settings(max_examples=400)
+@given(ACTIONS)
+def test_offsets_of_the_group_never_go_back_and_reach_what_is_durable(actions: list[tuple[str, int]]) -> None:
+    """Whatever ends when: an older commit never arrives behind a newer one, and nothing that moved is forgotten."""
+
+    async def story() -> World:
+        world = World()
+        await world.open()
+        for action, number in actions:
+            if action == "move":
+                world.move(number % 2)
+            elif action == "commit":
+                world.begin(world.offsets.commit())
+            elif action == "confirm":
+                world.begin(world.offsets.confirm(dict.fromkeys(PLACES, 0)))
+            elif action == "thread" and world.threads.waiting:
+                world.threads.end(number)
+            elif action in ("network", "fail") and world.network.waiting:
+                world.network.end(number, Retriable("the broker is away") if action == "fail" else None)
+            elif action == "cancel" and world.commits:
+                world.commits[number % len(world.commits)].cancel()
+            await world.rest()
+        await world.finish()
+        return world
+
+    world = asyncio.run(story())
+    for place in PLACES:
+        offsets = [committed.get(place, 0) for committed in world.seen]
+        assert offsets == sorted(offsets), f"the group's offset of {place} went back"
+        settled = [each[place] for each in world.settled if place in each]
+        assert settled == sorted(settled), f"what is said to be settled of {place} went back"
+    assert {place: offset for place, offset in world.moved.items() if offset} == {
+        place: offset for place, offset in world.broker.committed(GROUP).items() if offset
+    }
+
+
+@pytest.mark.anyio
+async def test_failed_commit_of_an_ended_assignment_is_not_tried_again() -> None:
+    """Its partitions may be another worker's by then, who has committed more."""
+    world = World()
+    await world.open()
+    world.move(0)
+    world.begin(world.offsets.commit())
+    await world.rest()
+    world.threads.end(0)
+    await world.rest()
+    world.offsets.clear()
+    world.network.end(0, Retriable("the broker is away"))
+    await world.finish()
+    assert world.broker.committed(GROUP) == {}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ends", ["stop", "revoked", "pause"])
+async def test_commit_in_flight_is_awaited(harness: Harness, ends: str) -> None:
+    """No commit reaches the broker after the task has given its partitions back, stopped or paused."""
+    arrives = asyncio.Event()
+    commits = Counting(arrives)
+    harness.broker.commit_arrives = commits
+    task = harness.task()
+    await task.start()
+    harness.insert(1, 10)
+    await eventually(lambda: commits.begun == 1)
+    ending = asyncio.ensure_future(task.revoked([FIRST]) if ends == "revoked" else getattr(task, ends)())
+    await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not ending.done(), "the commit is still on its way"
+    arrives.set()
+    await asyncio.wait_for(ending, 10)
+    assert (commits.begun, commits.done) == (1, 1)
+    assert harness.broker.committed("connect-items") == {TopicPartition(TOPIC, 0): 1}
+    await task.stop()
+
+
+@pytest.mark.anyio
+async def test_regular_commit_in_flight_is_awaited_by_stop(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit that repeats a failed one is not cancelled on its way, where it could arrive behind the last one."""
+    monkeypatch.setattr("headrace.runtime.sink_task.COMMIT_INTERVAL", 0.01)
+    arrives = asyncio.Event()
+    commits = Counting(arrives, failing=1)
+    harness.broker.commit_arrives = commits
+    task = harness.task()
+    await task.start()
+    harness.insert(1, 10)
+    await eventually(lambda: commits.begun == 2)
+    ending = asyncio.ensure_future(task.stop())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not ending.done()
+    arrives.set()
+    await asyncio.wait_for(ending, 10)
+    assert (commits.begun, commits.done) == (2, 1)
+    assert harness.broker.committed("connect-items") == {TopicPartition(TOPIC, 0): 1}
+
+
+class Counting:
+    """Commits that wait for an event; the first ``failing`` ones fail at once. Those of offset 0 do not count."""
+
+    def __init__(self, arrives: asyncio.Event, failing: int = 0) -> None:
+        self._arrives = arrives
+        self._failing = failing
+        self.begun = self.done = 0
+
+    async def __call__(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if not any(offsets.values()):
+            return
+        self.begun += 1
+        if self.begun <= self._failing:
+            raise Retriable("the broker is away")
+        await self._arrives.wait()
+        self.done += 1
