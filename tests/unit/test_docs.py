@@ -27,6 +27,8 @@ FOREIGN = (
     "isolation.",
     "transaction.state.",
     "max.poll.",
+    "security.protocol",
+    "sasl.",
     "metadata.max.",
     "history.",
     "headrace.",

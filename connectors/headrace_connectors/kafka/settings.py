@@ -3,8 +3,8 @@
 A connector's clients get, later winning: the defaults below (measured, see ``docs/why.md``), the worker's own
 connection properties (``bootstrap.servers``, ``security.protocol``, ``sasl.*``, ``ssl.*``), the worker's ``consumer.*``
 and the connector's ``consumer.override.*`` (``producer.*`` and ``producer.override.*`` for the dead letter queue,
-``admin.*`` and ``admin.override.*`` for making its topic and for the offsets of the connector's group). A property that
-cannot be honoured is refused with the reason instead of being dropped in silence.
+``admin.*`` and ``admin.override.*`` for making its topic and for the offsets of the connector's group); see
+``client_layers.py``. A property that cannot be honoured is refused with the reason instead of being dropped in silence.
 """
 
 from __future__ import annotations
@@ -19,6 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.errors import ConfigError
+from headrace_connectors.kafka.client_layers import (
+    client_properties,
+    connection,
+    names_other_brokers,
+    overridden,
+    under,
+    without_security,
+)
 from headrace_connectors.kafka.client_properties import (
     CLIENT,
     CONSUMER,
@@ -34,7 +42,6 @@ log = logging.getLogger(__name__)
 Properties = Mapping[str, str]
 
 _BROKERS = "bootstrap.servers"
-_CONNECTION_PREFIXES = (_BROKERS, "security.protocol", "sasl.", "ssl.")
 _LEADING_FLAGS = re.compile(r"\A(?:\(\?[a-zA-Z]+\))+")
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 
@@ -71,7 +78,7 @@ def consumer_settings(worker: Properties, connector: str, task: int, config: Pro
     properties = {
         "group.id": f"connect-{connector}",
         "client.id": f"connector-consumer-{connector}-{task}",
-        **_layered(worker, "consumer.", config, "consumer.override."),
+        **client_properties(worker, "consumer", config),
     }
     arguments = {**CONSUMER_DEFAULTS, **_translate(properties, CONSUMER)}
     shortest = arguments["rebalance_timeout_ms"] + _JOIN_MARGIN_MS
@@ -85,14 +92,14 @@ def producer_arguments(worker: Properties, connector: str, task: int, config: Pr
     """aiokafka's arguments for the dead letter queue's producer. Raises ConfigError that names the property."""
     properties = {
         "client.id": f"connector-dlq-producer-{connector}-{task}",
-        **_layered(worker, "producer.", config, "producer.override."),
+        **client_properties(worker, "producer", config),
     }
     return {**_translate(properties, PRODUCER), "acks": "all", "enable_idempotence": True}
 
 
 def admin_arguments(worker: Properties, config: Properties, client_id: str) -> dict[str, Any]:
     """aiokafka's arguments for an admin client of a connector. Raises ConfigError that names the property."""
-    return _translate({"client.id": client_id, **_layered(worker, "admin.", config, "admin.override.")}, CLIENT)
+    return _translate({"client.id": client_id, **client_properties(worker, "admin", config)}, CLIENT)
 
 
 def group_arguments(worker: Properties, connector: str, config: Properties) -> dict[str, Any]:
@@ -101,16 +108,22 @@ def group_arguments(worker: Properties, connector: str, config: Properties) -> d
     Kafka Connect asks the worker's brokers unless ``admin.override.bootstrap.servers`` names others. A connector whose
     consumers alone have other brokers would be answered from, and altered in, the wrong cluster: theirs are asked here.
     """
-    admin = {**_under("admin.", worker), **_under("admin.override.", config)}
-    consumer = _layered(worker, "consumer.", config, "consumer.override.")
-    elsewhere = _BROKERS not in admin and consumer.get(_BROKERS) != worker.get(_BROKERS)
-    own = _connection(consumer if elsewhere else worker)
-    return _translate({"client.id": f"connector-worker-adminclient-{connector}", **own, **admin}, CLIENT)
+    consumer = client_properties(worker, "consumer", config)
+    admin = under("admin.", worker)
+    inherited = {**connection(worker), **admin}
+    named = _BROKERS in admin or f"admin.override.{_BROKERS}" in config
+    if not named and consumer.get(_BROKERS) != worker.get(_BROKERS):
+        operators = {**connection(worker), **under("consumer.", worker)}
+        if names_other_brokers(operators, under("consumer.override.", config)):
+            admin = without_security(admin)
+        inherited = {**connection(consumer), **admin}
+    properties = overridden(inherited, config, "admin.override.")
+    return _translate({"client.id": f"connector-worker-adminclient-{connector}", **properties}, CLIENT)
 
 
 def topic_arguments(worker: Properties, config: Properties) -> dict[str, Any]:
     """The same for asking about the topics that the connector's consumers read. Raises ConfigError."""
-    return client_arguments(_layered(worker, "consumer.", config, "consumer.override."))
+    return client_arguments(client_properties(worker, "consumer", config))
 
 
 def check_worker(worker: Properties) -> None:
@@ -120,7 +133,7 @@ def check_worker(worker: Properties) -> None:
     """
     for prefix, table in (("consumer.", CONSUMER), ("producer.", PRODUCER), ("admin.", CLIENT)):
         try:
-            _translate({**_connection(worker), **_under(prefix, worker)}, table)
+            _translate({**connection(worker), **under(prefix, worker)}, table)
         except ConfigError as error:
             named = prefix if f"{prefix}{error.key}" in worker else ""
             raise ConfigError(f"{named}{error}", f"{named}{error.key}") from error
@@ -128,7 +141,7 @@ def check_worker(worker: Properties) -> None:
 
 def client_arguments(properties: Properties) -> dict[str, Any]:
     """The connection part alone, from plain client properties: for admin calls. Raises ConfigError."""
-    return _translate(_connection(properties), CLIENT)
+    return _translate(connection(properties), CLIENT)
 
 
 def connection_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,18 +169,6 @@ def topic_pattern(config: Properties) -> str:
     except re.error as error:
         raise ConfigError(f"topics.regex is not a valid regular expression: {error}", "topics.regex") from error
     return pattern
-
-
-def _layered(worker: Properties, prefix: str, config: Properties, override: str) -> dict[str, str]:
-    return {**_connection(worker), **_under(prefix, worker), **_under(override, config)}
-
-
-def _connection(properties: Properties) -> dict[str, str]:
-    return {key: value for key, value in properties.items() if key.startswith(_CONNECTION_PREFIXES)}
-
-
-def _under(prefix: str, properties: Properties) -> dict[str, str]:
-    return {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
 
 
 def _translate(properties: Properties, table: Mapping[str, Argument]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class RegistryClient:
         if self.proxy:
             request.set_proxy(self.proxy, request.type)
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS, context=self.tls) as response:  # noqa: S310 - as above
+            with self._opener().open(request, timeout=_SECONDS) as response:
                 return Answer(response.read(_LARGEST), response.headers.get("Content-Type", ""))
         except urllib.error.HTTPError as error:
             raise self._meant(error, bare, what) from error
@@ -88,6 +88,9 @@ class RegistryClient:
                 raise ConfigError(message, self.option) from error
             raise Retriable(f"the schema registry at {bare} does not answer: {reason}") from error
 
+    def _opener(self) -> urllib.request.OpenerDirector:
+        return urllib.request.build_opener(urllib.request.HTTPSHandler(context=self.tls), _Redirects())
+
     def _meant(self, error: urllib.error.HTTPError, url: str, what: str) -> Exception:
         with error:
             body = error.read(4096)
@@ -98,6 +101,17 @@ class RegistryClient:
         if error.code == _NOT_FOUND:
             return ConfigError(f"there is no schema registry at {url} (404, but not for a schema)", self.option)
         return Retriable(f"the schema registry at {url} answers {error.code}")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect to another server without the credentials, which are for the configured one."""
+
+    def redirect_request(self, req: urllib.request.Request, *answer: Any) -> urllib.request.Request | None:
+        """The request to the new address."""
+        followed = super().redirect_request(req, *answer)
+        if followed is not None and (followed.type, followed.host) != (req.type, req.host):
+            followed.headers = {"Accept": "*/*"}
+        return followed
 
 
 def _is_registrys(body: bytes) -> bool:

@@ -61,7 +61,8 @@ def open_rows(options: RowStoreOptions) -> RocksRowStore:
     if not path:
         raise ConfigError(f"{_PATH} is missing: the directory for the cache's files", _PATH)
     cleanup = options.properties.get("cleanup", "false").strip().lower() == "true"
-    return RocksRowStore(Path(path) / f"{options.connector}-{options.task}", options.limits, cleanup=cleanup)
+    connector = options.connector.replace("/", "%2F")  # Kafka Connect stores names with slashes: no path of their own
+    return RocksRowStore(Path(path) / f"{connector}-{options.task}", options.limits, cleanup=cleanup)
 
 
 class RocksRowStore:

@@ -159,9 +159,13 @@ def _overrides(properties: Properties) -> Iterator[ConfigKey]:
 
 
 def _used_overrides(properties: Properties) -> tuple[str, ...]:
-    """The prefixes of the clients that a connector has: producer and admin are those of a dead letter queue."""
+    """The prefixes of the clients that a connector has.
+
+    The producer writes to the dead letter queue only. The admin client also asks for the offsets of the connector's
+    group, so that a policy that refuses its properties holds without a queue as well.
+    """
     with_queue = bool(properties.get("errors.deadletterqueue.topic.name"))
-    return CLIENT_OVERRIDES if with_queue else CLIENT_OVERRIDES[:1]
+    return CLIENT_OVERRIDES if with_queue else ("consumer.override.", "admin.override.")
 
 
 def _converter_definitions(properties: Properties) -> ConfigDef:

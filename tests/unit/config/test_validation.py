@@ -146,8 +146,16 @@ def test_tasks_get_values_without_the_blanks_around_them() -> None:
     assert sink_connector_config({**given, **as_it_is}, DEFAULTS).originals == {**given, **as_it_is}
 
 
+def test_the_policy_holds_for_the_client_that_asks_for_offsets() -> None:
+    """It has ``admin.override.*`` with and without a dead letter queue."""
+    defaults = replace(DEFAULTS, overrides=OverridePolicy.of("None", ()))
+    assert validate({**MINIMAL, "admin.override.bootstrap.servers": "far:1"}, defaults).errors() == [
+        "The 'None' policy does not allow 'bootstrap.servers' to be overridden in the connector configuration."
+    ]
+
+
 def test_the_policy_is_for_clients_that_a_connector_has() -> None:
-    """Producer and admin are those of a dead letter queue; without one Connect does not look at them either."""
+    """The producer is that of a dead letter queue; without one Connect does not look at it either."""
     defaults = replace(DEFAULTS, overrides=OverridePolicy.of("None", ()))
     option, queue = "producer.override.linger.ms", {"errors.deadletterqueue.topic.name": "dead"}
     assert not validate({**MINIMAL, option: "5"}, defaults).error_count
@@ -270,6 +278,17 @@ def test_converter_options_come_from_where_the_converter_is_named() -> None:
     own = sink_connector_config({**MINIMAL, "value.converter": JSON}, DEFAULTS)
     assert not inherited.schemas_enabled("value")
     assert own.schemas_enabled("value")
+
+
+def test_a_registry_that_a_connector_names_gets_no_credentials_of_the_worker() -> None:
+    """A converter's options come from one side completely, so that an address never meets another side's password."""
+    avro, url = "io.confluent.connect.avro.AvroConverter", "value.converter.schema.registry.url"
+    worker = {"value.converter": avro, url: "http://worker", "value.converter.basic.auth.user.info": "u:p"}
+    defaults = replace(DEFAULTS, converters={**DEFAULTS.converters, **worker})
+    only_address = sink_connector_config({**MINIMAL, url: "http://evil"}, defaults)
+    assert only_address.converters["value"]["schema.registry.url"] == "http://worker"
+    own = sink_connector_config({**MINIMAL, "value.converter": avro, url: "http://evil"}, defaults)
+    assert own.converters["value"] == {"schema.registry.url": "http://evil"}
 
 
 def test_the_definitions_list_the_connectors_own_options_first() -> None:

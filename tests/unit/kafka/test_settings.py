@@ -132,7 +132,8 @@ def test_later_layers_of_an_admin_client_win() -> None:
     [
         ({}, {}, "broker:9092", "worker"),
         ({"consumer.sasl.jaas.config": jaas("consumer")}, {}, "broker:9092", "worker"),
-        ({}, {"consumer.override.bootstrap.servers": "far:1"}, "far:1", "worker"),
+        ({}, {"consumer.override.bootstrap.servers": "far:1"}, "far:1", None),
+        ({"admin.sasl.jaas.config": jaas("admin")}, {"consumer.override.bootstrap.servers": "far:1"}, "far:1", None),
         ({"consumer.bootstrap.servers": "far:1", "consumer.sasl.jaas.config": jaas("far")}, {}, "far:1", "far"),
         (
             {"admin.bootstrap.servers": "near:1"},
@@ -140,7 +141,7 @@ def test_later_layers_of_an_admin_client_win() -> None:
             "near:1",
             "worker",
         ),
-        ({"consumer.bootstrap.servers": "far:1"}, {"admin.override.bootstrap.servers": "b:2"}, "b:2", "worker"),
+        ({"consumer.bootstrap.servers": "far:1"}, {"admin.override.bootstrap.servers": "b:2"}, "b:2", None),
         (
             {"consumer.bootstrap.servers": "far:1"},
             {"admin.override.sasl.jaas.config": jaas("admin")},
@@ -150,11 +151,11 @@ def test_later_layers_of_an_admin_client_win() -> None:
     ],
 )
 def test_a_group_is_asked_for_where_its_consumers_read(
-    worker: dict[str, str], config: dict[str, str], brokers: str, user: str
+    worker: dict[str, str], config: dict[str, str], brokers: str, user: str | None
 ) -> None:
-    """Unless an admin property names brokers, which then count as in Connect."""
+    """Unless an admin property names brokers. Brokers that the connector names get no credentials of the worker."""
     arguments = group_arguments({**WORKER, "sasl.jaas.config": jaas("worker"), **worker}, "shop", config)
-    assert (arguments["bootstrap_servers"], arguments["sasl_plain_username"]) == (brokers, user)
+    assert (arguments["bootstrap_servers"], arguments.get("sasl_plain_username")) == (brokers, user)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ class Server:
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, object]] = {}
+        self.moved: dict[str, str] = {}
         self.asked: list[tuple[str, dict[str, str]]] = []
         outer = self
 
@@ -28,7 +29,9 @@ class Server:
                 outer.asked.append((self.path, dict(self.headers)))
                 code, body = outer.answers.get(self.path, (404, {"error_code": 40403, "message": "Schema not found"}))
                 raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(code)
+                self.send_response(302 if self.path in outer.moved else code)
+                if self.path in outer.moved:
+                    self.send_header("Location", outer.moved[self.path])
                 self.send_header("Content-Length", str(len(raw)))
                 self.end_headers()
                 self.wfile.write(raw)
@@ -211,3 +214,28 @@ def test_a_token_says_what_it_is_for(server: Server) -> None:
     confluent(server, **token, bearer__auth__logical__cluster="lsrc-1", bearer__auth__identity__pool__id="p").fetch(ONE)
     headers = {name.lower(): value for name, value in server.asked[-1][1].items()}
     assert (headers["target-sr-cluster"], headers["confluent-identity-pool-id"]) == ("lsrc-1", "p")
+
+
+@pytest.mark.parametrize("options", [{"basic.auth.credentials.source": "USER_INFO", "basic.auth.user.info": "u:p"}, {}])
+def test_a_redirect_to_another_server_carries_no_credentials(server: Server, options: dict[str, str]) -> None:
+    """A registry cannot pass a user's password, or the worker's, on to somebody else."""
+    other, path = Server(), "/schemas/ids/1"
+    try:
+        other.answers[path] = 200, {"schema": '"string"'}
+        server.moved[path] = f"{other.url}{path}"
+        url = server.url if options else f"http://u:p@{server.host}"
+        registry = ConfluentRegistry({"schema.registry.url": url, **options})
+        assert registry.fetch(ONE).text == '"string"'
+        assert "Authorization" in server.asked[0][1]
+        assert "Authorization" not in other.asked[0][1]
+    finally:
+        other.close()
+
+
+def test_a_redirect_within_the_server_keeps_them(server: Server) -> None:
+    """A proxy before the registry may move paths."""
+    server.moved["/schemas/ids/1"] = f"{server.url}/elsewhere"
+    server.answers["/elsewhere"] = 200, {"schema": '"string"'}
+    url = f"http://u:p@{server.host}"
+    assert ConfluentRegistry({"schema.registry.url": url}).fetch(ONE).text == '"string"'
+    assert ["Authorization" in headers for _, headers in server.asked] == [True, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,13 @@ def test_rows_and_their_sizes_outlive_the_process(tmp_path: Path, store: RocksRo
     again.put(RowKey(3, "k"), row("C"))
     assert set(again.keys(None)) == {KEY, RowKey(3, "k")}
     again.close()
+
+
+def test_a_connectors_name_stays_below_the_path(tmp_path: Path) -> None:
+    """Kafka Connect stores names with slashes, and the directory of a damaged cache is removed."""
+    folder = tmp_path / "cache"
+    open_rows(replace(options(folder), connector="../../shop")).close()
+    assert [each.name for each in tmp_path.iterdir()] == ["cache"]
 
 
 def test_state_is_there_once(tmp_path: Path, store: RocksRowStore) -> None:

@@ -1,0 +1,119 @@
+"""The worker's credentials reach the worker's brokers only, and only as the worker sends them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from headrace.core.errors import ConfigError
+from headrace_connectors.kafka.settings import (
+    admin_arguments,
+    consumer_settings,
+    group_arguments,
+    producer_arguments,
+    topic_arguments,
+)
+
+Properties = Mapping[str, str]
+
+
+def _jaas(user: str) -> str:
+    return f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{user}" password="{user}-pw";'
+
+
+WORKER = {
+    "bootstrap.servers": "a:9093, b:9093",
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.jaas.config": _jaas("worker"),
+    "consumer.sasl.jaas.config": _jaas("reader"),
+    "producer.sasl.jaas.config": _jaas("writer"),
+    "admin.sasl.jaas.config": _jaas("admin"),
+}
+CLIENTS: dict[str, tuple[str, Callable[[Properties, Properties], Mapping[str, Any]]]] = {
+    "consumer": ("consumer", lambda worker, config: consumer_settings(worker, "shop", 0, config).arguments),
+    "dead letters": ("producer", lambda worker, config: producer_arguments(worker, "shop", 0, config)),
+    "dead letter topic": ("admin", lambda worker, config: admin_arguments(worker, config, "client")),
+    "offsets of the group": ("admin", lambda worker, config: group_arguments(worker, "shop", config)),
+    "group at the consumer's brokers": ("consumer", lambda worker, config: group_arguments(worker, "shop", config)),
+    "topics": ("consumer", topic_arguments),
+}
+each_client = pytest.mark.parametrize("client", CLIENTS)
+
+
+def _arguments(client: str, **overrides: str) -> Mapping[str, Any]:
+    prefix, arguments = CLIENTS[client]
+    named = {f"{prefix}.override.{key.replace('__', '.')}": value for key, value in overrides.items()}
+    return arguments(WORKER, {"topics": "t", **named})
+
+
+@each_client
+def test_brokers_that_a_connector_names_get_nothing_of_the_workers(client: str) -> None:
+    """Neither user, password nor mechanism: a foreign broker asks for PLAIN and reads the password."""
+    arguments = _arguments(client, bootstrap__servers="evil:9092", security__protocol="PLAINTEXT")
+    assert arguments["bootstrap_servers"] == "evil:9092"
+    assert not [key for key in arguments if key.startswith(("sasl", "ssl"))]
+
+
+@each_client
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"sasl__mechanism": "PLAIN"},
+        {},
+        {"security__protocol": "SASL_PLAINTEXT", "sasl__mechanism": "PLAIN"},
+        {"bootstrap__servers": "a:9093,evil:9092", "sasl__mechanism": "PLAIN"},
+    ],
+)
+def test_other_brokers_need_security_settings_of_their_own(client: str, overrides: dict[str, str]) -> None:
+    """The error names the override, and no password."""
+    with pytest.raises(ConfigError, match="not sent to brokers that a connector names") as caught:
+        _arguments(client, **{"bootstrap__servers": "evil:9092", **overrides})
+    assert caught.value.key == f"{CLIENTS[client][0]}.override.bootstrap.servers"
+    assert "-pw" not in str(caught.value)
+
+
+@each_client
+def test_other_brokers_get_the_connectors_own_login(client: str) -> None:
+    """A connector may read from another cluster with its own user."""
+    own = {"security__protocol": "SASL_PLAINTEXT", "sasl__mechanism": "PLAIN", "sasl__jaas__config": _jaas("mine")}
+    arguments = _arguments(client, bootstrap__servers="other:9092", **own)
+    assert (arguments["sasl_plain_username"], arguments["sasl_plain_password"]) == ("mine", "mine-pw")
+
+
+@pytest.mark.parametrize("client", ["consumer", "dead letters", "dead letter topic", "offsets of the group", "topics"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("sasl__mechanism", "PLAIN"), ("ssl__truststore__location", "mine.pem"), ("security__protocol", "SASL_SSL")],
+)
+def test_the_workers_login_is_not_sent_in_another_form(client: str, key: str, value: str) -> None:
+    """PLAIN, another protocol or another certificate authority would show the password to whoever listens."""
+    with pytest.raises(ConfigError, match="with the worker's own security settings only") as caught:
+        _arguments(client, **{key: value})
+    assert caught.value.key == f"{CLIENTS[client][0]}.override.{key.replace('__', '.')}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"bootstrap__servers": "b:9093"},
+        {"bootstrap__servers": "b:9093,a:9093"},
+        {"security__protocol": "SASL_PLAINTEXT"},
+        {"sasl__mechanism": " SCRAM-SHA-512 "},
+        {"max__poll__records": "7"},
+    ],
+)
+def test_overrides_that_repeat_the_worker_keep_its_login(overrides: dict[str, str]) -> None:
+    """Some of the worker's addresses are the worker's brokers."""
+    assert _arguments("consumer", **overrides)["sasl_plain_username"] == "reader"
+
+
+def test_a_protocol_without_login_sends_none() -> None:
+    """PLAINTEXT at the worker's own brokers has no SASL handshake."""
+    assert _arguments("consumer", security__protocol="PLAINTEXT")["security_protocol"] == "PLAINTEXT"
+
+
+def test_a_connector_replaces_the_login_at_the_workers_brokers() -> None:
+    """With its own login a connector chooses how it is sent."""
+    arguments = _arguments("consumer", sasl__mechanism="PLAIN", sasl__jaas__config=_jaas("mine"))
+    assert (arguments["sasl_mechanism"], arguments["sasl_plain_username"]) == ("PLAIN", "mine")
