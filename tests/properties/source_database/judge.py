@@ -1,0 +1,110 @@
+"""Compares lake tables with the truth: the database's rows in the end, and every state that a row ever had."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from properties.source_database.database import Transaction
+from properties.source_database.scenario import Scenario, Told
+from properties.source_database.tables import OMITTED, is_stored_out_of_line, key_columns
+from properties.source_database.wire import key_document
+
+LakeRow = Mapping[str, Any]
+
+
+class Judge:
+    """Of one scenario. ``key_of`` gives the number of a row by its key's values."""
+
+    def __init__(self, scenario: Scenario, truth: Told) -> None:
+        self._scenario = scenario
+        self._truth = truth
+        kind = scenario.setup.key_kind
+        self._numbers = {tuple(key_columns(kind, number).items()): number for number in range(11)}
+        self._key_names = list(key_columns(kind, 0))
+        self._omitted = {
+            column.name for layout in truth.database.layouts for each in layout for column in each
+            if column.type in OMITTED
+        }  # fmt: skip
+        features = scenario.features
+        self._by_cell = scenario.sink.database or features.snapshots
+        self._hollow = hollow_keys(scenario, truth) if scenario.sink.unresolved == "null" else set()
+
+    def at_commit(self, table: int, rows: Sequence[LakeRow]) -> str:
+        """What is wrong with a table after a commit: rows that never were so. Empty if nothing is."""
+        found = []
+        for row in rows:
+            key = self._number(row)
+            states = self._truth.database.states.get((table, key), [])
+            if not self._was(table, key, row, states):
+                found.append(f"t{table}: {dict(row)} is no state that the row ever had; those were {states}")
+        return "\n".join(found)
+
+    def at_end(self, table: int, rows: Sequence[LakeRow]) -> str:
+        """How a table differs from its source in the end."""
+        ours = {self._number(row): row for row in rows}
+        theirs = self._truth.database.final[table]
+        found = [] if len(ours) == len(rows) else [f"t{table}: several rows of one key"]
+        for key in sorted({*ours, *theirs}):
+            if key not in ours or key not in theirs or not self._equals(table, key, ours[key], theirs[key]):
+                is_now, should_be = ours.get(key), theirs.get(key)
+                found.append(f"t{table} key {key}: is {is_now}, should be {should_be}")
+        return "\n".join(found)
+
+    def _number(self, row: LakeRow) -> int:
+        return self._numbers[tuple((name, row[name]) for name in self._key_names)]
+
+    def _was(self, table: int, key: int, row: LakeRow, states: Sequence[LakeRow]) -> bool:
+        if not self._by_cell:
+            return any(self._equals(table, key, row, state, at_end=False) for state in states)
+        return all(
+            any(self._cell(table, key, name, value, state, at_end=False) for state in states)
+            or (value is None and name in self._omitted)  # the database has shown that the row is gone
+            for name, value in row.items()
+        )
+
+    def _equals(self, table: int, key: int, row: LakeRow, state: LakeRow, *, at_end: bool = True) -> bool:
+        missing = [name for name, value in state.items() if name not in row and value is not None]
+        return not missing and all(
+            self._cell(table, key, name, value, state, at_end=at_end) for name, value in row.items()
+        )
+
+    def _cell(self, table: int, key: int, name: str, value: Any, state: LakeRow, *, at_end: bool) -> bool:
+        """Whether a cell is that of a state. A column that was dropped keeps its last value until a new image."""
+        if value is None and (table, key) in self._hollow and name in self._omitted:
+            return True
+        if name in state:
+            return bool(value == state[name])
+        remains = self._truth.database.tables[table].remains.get(key, {})
+        if at_end and not (self._scenario.features.snapshots or self._scenario.features.incremental):
+            return bool(value == remains.get(name))
+        return value is None or any(value == each.get(name) for each in self._truth.database.states[table, key])
+
+
+def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
+    """The rows, by table and key, of which a value may be lost without a database (``docs/configuration.md``,
+    reselect.unresolved.insert.mode): a key change left it out whose halves lie in two partitions, or such a row moved.
+    """
+    setup = scenario.setup
+    found: set[tuple[int, int]] = set()
+    moves = [
+        change
+        for entry in truth.database.log
+        if isinstance(entry, Transaction)
+        for change in entry.changes
+        if change.what == "move"
+    ]
+    for _ in range(len(moves) or 1):
+        for change in moves:
+            left_out = any(
+                is_stored_out_of_line(column, change.after[column.name])
+                and change.after[column.name] == change.before.get(column.name)
+                for column in change.columns
+            )
+            old, new = (
+                setup.partition(key_document(setup.key_kind, key_columns(setup.key_kind, key), schemas=setup.schemas))
+                for key in (change.key, change.new_key)
+            )
+            if (left_out and old != new) or (change.table, change.key) in found:
+                found.add((change.table, change.new_key))
+    return found

@@ -1,0 +1,120 @@
+"""A scenario: a source database's history, how its records reach a sink task, and what happens to that task.
+
+Everything that is not listed in a ``Scenario`` follows from its seed and from the names of statements and records, so
+that a scenario stays the same when statements or faults are taken out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from properties.source_database.connector import Connector, SentRecord, Setup
+from properties.source_database.database import Database
+from properties.source_database.statements import Features, Statement
+
+Place = tuple[str, int]
+
+POINTS = ("schema", "ledger", "table", "offsets")
+"""What a worker makes durable."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """The worker is killed ``before`` or after it does what ``point`` names for the ``count``-th time."""
+
+    point: str
+    count: int
+    before: bool
+
+
+@dataclass(frozen=True)
+class Overtaking:
+    """The first worker stands still before its ``still``-th call of a table, and its successor takes the partitions.
+
+    It continues before the ``again``-th call of its successor, or when that has finished.
+    """
+
+    still: int
+    again: int
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How records arrive. ``lag``: how far partitions overtake each other. One in ``chunk`` records ends a chunk.
+
+    ``stall`` and ``slow`` are per cent of the chunks that are followed by a stall, and of the calls that take long.
+    ``live``: a partition holds nothing behind the statement that is read.
+    """
+
+    lag: int = 0
+    chunk: int = 2
+    stall: int = 0
+    slow: int = 0
+    pauses: int = 0
+    live: bool = False
+
+
+@dataclass(frozen=True)
+class Sink:
+    """The connector's options. ``database``: rows are read again. ``unresolved``: of rows that nothing completes."""
+
+    database: bool = False
+    unresolved: str = "auto"
+    max_records: int = 500_000
+    linger_ms: int = 100
+    null_values: bool = False
+    cache: bool = False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """See the module. ``moves`` are numbers of chunks after which the assignment is revoked and given again."""
+
+    seed: int
+    setup: Setup
+    features: Features
+    statements: Sequence[Statement]
+    sink: Sink = field(default_factory=Sink)
+    pace: Pace = field(default_factory=Pace)
+    deaths: Sequence[Death] = ()
+    moves: Sequence[int] = ()
+    overtaking: Overtaking | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """A scenario's database after all statements, and its records in the order of their arrival."""
+
+    database: Database
+    records: Sequence[SentRecord]
+    arrivals: Sequence[SentRecord]
+    ends: Mapping[Place, int]
+
+
+def told(scenario: Scenario) -> Told:
+    """Run the statements and send what the connector makes of them."""
+    setup = scenario.setup
+    database = Database(setup.tables, setup.key_kind, setup.arrays)
+    database.run(scenario.statements)
+    records = Connector(setup, database).records()
+    ends = {(record.topic, record.partition): record.offset + 1 for record in records}
+    return Told(database, records, _arrivals(scenario, records), ends)
+
+
+def chance(scenario: Scenario, *what: int) -> int:
+    """A number that only depends on the scenario's seed and ``what``."""
+    return hash((scenario.seed, *what, 7)) % 1_000_003
+
+
+def _arrivals(scenario: Scenario, records: Sequence[SentRecord]) -> Sequence[SentRecord]:
+    """Each partition in its order, but not in step with the others."""
+    lag, latest = scenario.pace.lag + 1, dict[Place, int]()
+    timed = []
+    for index, record in enumerate(records):
+        place = record.topic, record.partition
+        own = chance(scenario, record.partition, len(record.topic)) % lag
+        due = index + own + chance(scenario, *record.uid) % lag
+        latest[place] = max(due, latest.get(place, 0))
+        timed.append((latest[place], index))
+    return [records[index] for _, index in sorted(timed)]

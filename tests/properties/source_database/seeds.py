@@ -1,0 +1,98 @@
+"""From a seed to a scenario. ``NOT_YET_FIXED`` switches off what known defects of the product need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from random import Random
+
+from properties.source_database.connector import Setup
+from properties.source_database.scenario import POINTS, Death, Overtaking, Pace, Scenario, Sink
+from properties.source_database.statements import Features, statements
+
+STATEMENTS = 14
+
+
+def _without_other_lives(scenario: Scenario) -> Scenario:
+    """A key change leaves nothing out where events of its old key may arrive from another time."""
+    setup = scenario.setup
+    needed = scenario.sink.database or setup.partitions > 1 or scenario.features.snapshots
+    return replace(scenario, setup=replace(setup, identity="full")) if needed else scenario
+
+
+def _without_lost_values(scenario: Scenario) -> Scenario:
+    """A key change leaves nothing out where no database supplies it."""
+    if scenario.sink.database:
+        return scenario
+    return replace(scenario, setup=replace(scenario.setup, identity="full"))
+
+
+def _without_early_truncates(scenario: Scenario) -> Scenario:
+    truncated = scenario.features.truncates and scenario.setup.partitions > 1
+    return replace(scenario, features=replace(scenario.features, truncates=False)) if truncated else scenario
+
+
+def _without_deferred_keys(scenario: Scenario) -> Scenario:
+    return replace(scenario, features=replace(scenario.features, deferred=False))
+
+
+DEFECTS: Mapping[str, Callable[[Scenario], Scenario]] = {
+    "key change takes cells from another life": _without_other_lives,
+    "truncate before the table exists is lost": _without_early_truncates,
+    "deferred keys": _without_deferred_keys,
+    "halves of a key change in two commits": _without_lost_values,
+}
+"""How a scenario avoids each known defect. It gets its statements afterwards."""
+
+NOT_YET_FIXED: Collection[str] = tuple(DEFECTS)
+"""The defects that the product still has. Take one out to search for it."""
+
+
+def of_seed(seed: int, *, avoided: Collection[str] = NOT_YET_FIXED) -> Scenario:
+    """A small scenario."""
+    choose = Random(seed)
+    flag = lambda percent: choose.randrange(100) < percent  # noqa: E731 - short, and of this function only
+    features = Features(
+        moves=flag(80),
+        deferred=flag(15),
+        truncates=flag(25),
+        alters=flag(25),
+        drops=flag(15),
+        snapshots=flag(15),
+        incremental=flag(15),
+        restarts=flag(25),
+    )
+    tables = 2 if flag(20) else 1
+    setup = Setup(
+        tables=tables,
+        partitions=choose.choice((1, 2, 2, 3)),
+        key_kind=choose.choice(("int", "int", "int", "text", "composite", "decimal")),
+        identity="full" if flag(15) else "default",
+        arrays=flag(15),
+        salt=seed,
+    )
+    sink = Sink(
+        database=flag(40) and setup.key_kind != "decimal",
+        unresolved=choose.choice(("auto", "null")),
+        max_records=choose.choice((1, 2, 3, 500_000, 500_000, 500_000)),
+        linger_ms=choose.choice((0, 100, 100, 1000)),
+        null_values=flag(20),
+        cache=flag(50),
+    )
+    pace = Pace(
+        lag=choose.choice((0, 0, 2, 8, 30)),
+        chunk=choose.choice((1, 2, 3, 6)),
+        stall=choose.choice((0, 0, 10, 40)),
+        slow=choose.choice((0, 0, 10, 40)),
+        pauses=choose.choice((0, 0, 0, 8)),
+        live=flag(30),
+    )
+    deaths = [
+        Death(choose.choice(POINTS), choose.randint(1, 6), flag(50)) for _ in range(choose.choice((0, 0, 1, 1, 2, 3)))
+    ]
+    moves = [choose.randint(1, 8) for _ in range(choose.choice((0, 0, 0, 1, 2)))]
+    overtaking = Overtaking(choose.randint(1, 30), choose.randint(1, 40)) if flag(15) else None
+    scenario = Scenario(seed, setup, features, (), sink, pace, deaths, moves, overtaking)
+    for defect in avoided:
+        scenario = DEFECTS[defect](scenario)
+    return replace(scenario, statements=statements(choose, scenario.features, tables, STATEMENTS))

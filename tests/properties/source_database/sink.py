@@ -1,0 +1,246 @@
+"""The sink's surroundings: a scripted feed and its group, and a lakehouse whose calls can be the last of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from properties.source_database.connector import SentRecord
+from properties.source_database.scenario import Death, chance
+from properties.source_database.virtual_time import Killed
+
+from headrace.core.errors import Fenced
+from headrace.core.events import Actions, RowVersion
+from headrace.ports import Chunk, Commit, Divide, FeedListener, LakeTable, MergeCounts, TableOptions, TopicPartition
+from headrace_connectors.memory.feed import MemoryRecord
+
+if TYPE_CHECKING:
+    from properties.source_database.world import Life
+
+STALLS = (0.02, 0.3, 2.0, 6.0)
+"""Seconds between two chunks; a first half of a key change waits for five."""
+
+
+class Fate:
+    """Counts what becomes durable, and kills the worker where a death is due."""
+
+    def __init__(self, deaths: Sequence[Death]) -> None:
+        self._due = {(death.point, death.count, death.before) for death in deaths}
+        self._counts: dict[str, int] = {}
+
+    def before(self, point: str) -> None:
+        """Something is about to become durable. Raises Killed."""
+        self._counts[point] = self._counts.get(point, 0) + 1
+        self._perhaps(point, before=True)
+
+    def after(self, point: str) -> None:
+        """It is. Raises Killed."""
+        self._perhaps(point, before=False)
+
+    def _perhaps(self, point: str, *, before: bool) -> None:
+        if (point, self._counts[point], before) in self._due:
+            self._due.discard((point, self._counts[point], before))
+            raise Killed
+
+
+class MortalTable:
+    """A ``ports.LakeTable`` of one life: its calls are counted, its commits judged, and each may be the last."""
+
+    def __init__(self, table: LakeTable, name: str, life: Life) -> None:
+        self._table = table
+        self._name = name
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        """What changes nothing is the table's own."""
+        self._life.call()
+        return getattr(self._table, name)
+
+    def evolve(self, schema: Any, key_fields: Sequence[str]) -> None:
+        """Create or change the table."""
+        self._durably("schema", self._table.evolve, schema, key_fields)
+
+    def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
+        """Add to the ledger."""
+        self._durably("ledger", self._table.record_tombstones, tombstones, now)
+
+    def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
+        """Apply the actions."""
+        counts: MergeCounts = self._durably("table", self._table.merge, actions, commit)
+        return counts
+
+    def truncate(self, floor: RowVersion, commit: Commit) -> None:
+        """Remove rows."""
+        self._durably("table", self._table.truncate, floor, commit)
+
+    def _durably(self, point: str, do: Callable[..., Any], *arguments: Any) -> Any:
+        self._life.call()
+        self._life.before(point)
+        result = do(*arguments)
+        if point == "table":
+            self._life.world.judge_commit(self._name)
+        self._life.after(point)
+        return result
+
+
+class MortalLakehouse:
+    """The lakehouse of one life."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def table(self, namespace: str, name: str, options: TableOptions) -> Any:
+        """A handle of this life."""
+        return MortalTable(self._life.world.lakehouse.table(namespace, name, options), name, self._life)
+
+    def check(self) -> None:
+        """Memory can always be written."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class ScriptedFeed:
+    """``ports.Feed`` that brings a scenario's records in their order of arrival, from the group's offsets on."""
+
+    def __init__(self, life: Life, divide: Divide | None) -> None:
+        self._life = life
+        self._world = life.world
+        self._divide = divide
+        self._epoch = 0
+        self._paused = False
+        self._throttled: frozenset[str] = frozenset()
+        self._wake = asyncio.Event()
+        self._script: asyncio.Task[None] | None = None
+        self._chunks = 0
+
+    async def start(self, listener: FeedListener) -> None:
+        """Join and begin to fetch."""
+        self._listener = listener
+        await self._assign()
+        self._script = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        if self._script is not None:
+            self._script.cancel()
+
+    def pause(self) -> None:
+        """Stop fetching."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Fetch again."""
+        self._paused = False
+        self._wake.set()
+
+    def throttle(self, topics: Collection[str]) -> None:
+        """Do not fetch from these."""
+        self._throttled = frozenset(topics)
+        self._wake.set()
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit next offsets; a member of an older generation is fenced."""
+        if self._life.is_overtaken:
+            raise Fenced("the group has another generation")
+        try:
+            self._life.before("offsets")
+            self._world.committed.update({(each.topic, each.partition): at for each, at in offsets.items()})
+            self._life.after("offsets")
+        except Killed:
+            loop = asyncio.get_running_loop()
+            loop.stop()
+            await loop.create_future()
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Nobody looks."""
+        return {}
+
+    @property
+    def _partitions(self) -> list[TopicPartition]:
+        setup = self._world.scenario.setup
+        topics = sorted({setup.topic(table) for table in range(setup.tables)})
+        return [TopicPartition(topic, number) for topic in topics for number in range(setup.partitions)]
+
+    async def _assign(self) -> None:
+        self._epoch, self._sequence = self._epoch + 1, 0
+        await self._listener.assigned(self._epoch, self._partitions)
+
+    async def _run(self) -> None:
+        try:
+            while await self._until_moved():
+                await self._listener.revoked(self._partitions)
+                await self._assign()
+        except Exception as error:
+            self._listener.failed(error)
+
+    async def _until_moved(self) -> bool:
+        """Bring what is not committed yet; True where the assignment is to be given anew."""
+        world, scenario = self._world, self._world.scenario
+        begin = dict(world.committed)
+        for chunk in self._cut(begin):
+            while (self._paused or chunk[0].topic in self._throttled) and not self._life.is_overtaken:
+                self._wake.clear()
+                await self._wake.wait()
+            if self._life.is_overtaken:
+                return False
+            await self._listener.put(self._chunk(chunk, begin))
+            self._chunks += 1
+            world.chunks += 1
+            uid = chunk[-1].uid
+            if chance(scenario, *uid, self._life.number, 3) % 100 < scenario.pace.pauses:
+                await self._life.task.pause()
+                await asyncio.sleep(1)
+                await self._life.task.resume()
+            stall = chance(scenario, *uid, self._life.number, 5)
+            await asyncio.sleep(STALLS[stall // 100 % len(STALLS)] if stall % 100 < scenario.pace.stall else 0)
+            if world.chunks in scenario.moves:
+                return True
+        return False
+
+    def _cut(self, begin: Mapping[tuple[str, int], int]) -> list[list[SentRecord]]:
+        """What is left to read, in chunks of one partition each."""
+        chunks: list[list[SentRecord]] = []
+        scenario, ended = self._world.scenario, True
+        for record in self._world.truth.arrivals:
+            place = record.topic, record.partition
+            if record.offset < begin.get(place, 0):
+                continue
+            if ended or (chunks[-1][-1].topic, chunks[-1][-1].partition) != place:
+                chunks.append([])
+            chunks[-1].append(record)
+            ended = chance(scenario, *record.uid, self._life.number) % scenario.pace.chunk == 0
+        return chunks
+
+    def _chunk(self, records: Sequence[SentRecord], begin: dict[tuple[str, int], int]) -> Chunk:
+        first, last = records[0], records[-1]
+        place = first.topic, first.partition
+        self._world.seen(max(record.version for record in records))
+        chunk = Chunk(
+            self._epoch,
+            self._sequence,
+            TopicPartition(*place),
+            [self._as_fetched(record) for record in records],
+            begin.get(place, 0),
+            last.offset + 1,
+            self._behind(last),
+        )
+        begin[place] = last.offset + 1
+        self._sequence += 1
+        return chunk
+
+    def _behind(self, last: SentRecord) -> int:
+        place = last.topic, last.partition
+        if not self._world.scenario.pace.live:
+            return self._world.truth.ends[place] - last.offset - 1
+        return sum(
+            (record.topic, record.partition) == place and record.offset > last.offset and record.uid[0] == last.uid[0]
+            for record in self._world.truth.records
+        )
+
+    def _as_fetched(self, record: SentRecord) -> MemoryRecord:
+        value: Any = record.value if self._divide is None else self._divide(record.value)
+        return MemoryRecord(
+            record.topic, record.partition, record.offset, record.timestamp, record.key, value, record.headers
+        )

@@ -1,0 +1,119 @@
+"""An event loop whose clock jumps to the next timer when nothing is ready, so that minutes take milliseconds.
+
+Calls that go to an executor run at once, on the loop's own thread; their results arrive after a delay that the caller
+chooses, so that everything else may happen in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from asyncio import base_events
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.runtime import batch_writer, committed_offsets, sink_task
+
+START = 1_000.0
+_current = threading.local()
+
+
+class Killed(BaseException):
+    """The process ends here: no code of the product may handle this."""
+
+
+class NothingLeft(Exception):
+    """Every coroutine waits for something that never happens."""
+
+
+class _Selector:
+    """Waits for timers only, by moving the clock."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise NothingLeft
+        self.now += timeout
+        return []
+
+
+class VirtualLoop(base_events.BaseEventLoop):
+    """``delay`` gives the virtual seconds after which the result of an executor's call arrives."""
+
+    def __init__(self, delay: Callable[[], float], begin: float = START) -> None:
+        super().__init__()
+        self._selector = _Selector()
+        self._selector.now = begin
+        self._delay = delay
+        self.set_exception_handler(lambda loop, context: None)  # a killed worker leaves its coroutines behind
+
+    def time(self) -> float:
+        return self._selector.now
+
+    def _process_events(self, event_list: Any) -> None:
+        """There are no files."""
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in ``select``."""
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Call now, answer later. A killed process answers nothing and runs nothing more."""
+        future = self.create_future()
+        try:
+            result = func(*args)
+        except Killed:
+            self.stop()
+        except Exception as error:
+            self.call_later(self._delay(), _set, future.set_exception, future, error)
+        else:
+            self.call_later(self._delay(), _set, future.set_result, future, result)
+        return future
+
+    def run(self, main: Coroutine[Any, Any, None]) -> bool:
+        """Run to the end; False if the process was killed on the way."""
+        outer, _current.loop = getattr(_current, "loop", None), self
+        try:
+            self.run_until_complete(main)
+        except RuntimeError as error:
+            if "stopped before Future" not in str(error):
+                raise
+            return False
+        else:
+            return True
+        finally:
+            self._drop_coroutines()
+            _current.loop = outer
+            self.close()
+
+    def _drop_coroutines(self) -> None:
+        """What a killed process leaves behind never continues."""
+        for task in asyncio.all_tasks(self):
+            coroutine = task.get_coro()
+            with suppress(RuntimeError):  # it would wait for something on its way out
+                coroutine.close()
+
+
+def _set(setter: Callable[[Any], None], future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        setter(value)
+
+
+def _now() -> float:
+    loop = getattr(_current, "loop", None)
+    return loop.time() if loop is not None else START
+
+
+@contextmanager
+def virtual_time() -> Iterator[None]:
+    """The modules that ask for the time get that of the loop that runs in their thread."""
+    clock = SimpleNamespace(monotonic=_now, time=_now)
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (sink_task, batch_writer, committed_offsets):
+            patched.setattr(module, "time", clock)
+        yield

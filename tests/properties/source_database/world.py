@@ -1,0 +1,270 @@
+"""Lives of sink tasks over one group and one lakehouse, until everything that was sent is written and committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from functools import lru_cache
+from threading import Event, Thread
+from typing import Any
+
+from properties.source_database.judge import Judge
+from properties.source_database.row_source import LaterSource
+from properties.source_database.scenario import Place, Scenario, chance, told
+from properties.source_database.sink import Fate, MortalLakehouse, ScriptedFeed
+from properties.source_database.virtual_time import Killed, NothingLeft, VirtualLoop
+
+from headrace.config import SinkConnectorConfig
+from headrace.config.validation import WorkerDefaults, sink_connector_config
+from headrace.ports import DeadLetterQueue, Divide, Feed, TableOptions
+from headrace.runtime.sink_task import SinkTask
+from headrace.runtime.task_factory import SinkTaskFactory
+from headrace_connectors.memory import MemoryLakehouse
+
+LIVES = 12
+PATIENCE = 900.0
+"""Virtual seconds within which a life has to come to rest."""
+DELAYS = (0.01, 0.4, 3.0, 7.0)
+NAMESPACE = "lake"
+
+
+class World:
+    """What outlives a worker."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.truth = told(scenario)
+        self.judge = Judge(scenario, self.truth)
+        self.lakehouse = MemoryLakehouse()
+        self.fate = Fate(scenario.deaths)
+        self.committed: dict[Place, int] = {}
+        self.generation = 0
+        self.chunks = 0
+        self.lives = 0
+        self.wrong: list[str] = []
+        self.stops: list[BaseException] = []
+        self.clock = 1_000.0
+        self.overtaken: Life | None = None
+        self.handed_back = Event()
+        self._version = 0
+
+    def run(self) -> None:
+        """Live until everything is committed, or something is wrong."""
+        while not self.is_done and not self.wrong and not self.stops:
+            if self.lives == LIVES:
+                self.wrong.append(f"not done after {LIVES} lives")
+                return
+            Life(self).run()
+
+    def finish(self) -> None:
+        """Compare what is left in the end."""
+        for number in range(self.scenario.setup.tables) if not (self.wrong or self.stops) else ():
+            if difference := self.judge.at_end(number, self.rows(number)):
+                self.wrong.append(difference)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the group has committed everything."""
+        return all(self.committed.get(place, 0) == end for place, end in self.truth.ends.items())
+
+    def table_name(self, number: int) -> str:
+        """The lake table of a source table."""
+        return f"t{number}" if self.scenario.setup.shared_topic else f"shop_public_t{number}"
+
+    def rows(self, number: int) -> list[Mapping[str, Any]]:
+        """The rows of the lake table of a source table."""
+        return list(self.lakehouse.table(NAMESPACE, self.table_name(number), TableOptions()).rows().values())
+
+    def judge_commit(self, name: str) -> None:
+        """A table has a new state."""
+        number = int(name[-1])
+        if wrong := self.judge.at_commit(number, self.rows(number)):
+            self.wrong.append(f"after a commit: {wrong}")
+
+    def seen(self, version: int) -> None:
+        """Records of this version of the database are read: nobody reads an older one from now on."""
+        self._version = max(self._version, version)
+
+    def answer_version(self) -> int:
+        """The version that the database has when it is asked: that of the newest record, or a later one."""
+        last = len(self.truth.database.versions) - 1
+        ahead = chance(self.scenario, self._version, self.lives, 11)
+        if ahead % 2:
+            self._version += ahead // 2 % (last - self._version + 1)
+        return self._version
+
+
+class Inline(Executor):
+    """Never used: the loop calls at once."""
+
+
+class Life:
+    """One worker with its task, from its start to its death or to the end."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        world.lives += 1
+        self.number = world.lives
+        self.generation = world.generation
+        self.task: SinkTask
+        self._calls = 0
+        self._pauses = 0
+        self._is_dead = False
+        self._thread: Thread | None = None
+        self._released = Event()
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether the partitions belong to a successor, which this worker does not know."""
+        return self.generation != self.world.generation
+
+    def run(self) -> None:
+        """Live."""
+        loop = VirtualLoop(self._delay, self.world.clock)
+        try:
+            self._is_dead = not loop.run(self._main())
+        except NothingLeft:
+            self.world.wrong.append("the task waits for something that never happens")
+        self.world.clock = max(self.world.clock, loop.time()) + 1
+        self._released.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def call(self) -> None:
+        """A table is about to be called; here a worker may be overtaken, or let the one that it overtook continue."""
+        if self._is_dead:
+            raise Killed
+        self._calls += 1
+        overtaking = self.world.scenario.overtaking
+        if overtaking is None:
+            return
+        if self.number == 1 and self._calls == overtaking.still:
+            self._be_overtaken()
+        elif self.world.overtaken is not None and self.number == 2 and self._calls == overtaking.again:
+            self.world.handed_back.set()
+            self.world.overtaken._released.wait()
+
+    def before(self, point: str) -> None:
+        """Something is about to become durable. Raises Killed.
+
+        An overtaken worker is not killed: docs/guarantees.md excludes that under "A worker that stands still".
+        """
+        if not self.is_overtaken:
+            self.world.fate.before(point)
+
+    def after(self, point: str) -> None:
+        """It is. Raises Killed."""
+        if not self.is_overtaken:
+            self.world.fate.after(point)
+
+    def _be_overtaken(self) -> None:
+        self.world.generation += 1
+        self.world.overtaken = self
+        self._thread = Thread(target=self._successors, daemon=True)
+        self._thread.start()
+        self.world.handed_back.wait()
+
+    def _successors(self) -> None:
+        try:
+            self.world.run()
+        finally:
+            self.world.handed_back.set()
+
+    async def _main(self) -> None:
+        world, failures = self.world, list[BaseException]()
+        factory = SinkTaskFactory(
+            _Feeds(self), MortalLakehouse(self), lambda database, options: LaterSource(world), Inline()
+        )
+        self.task = await factory("oracle", 0, config(world.scenario), failures.append)
+        await self.task.start()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + PATIENCE
+        while not (failures or world.is_done or self.is_overtaken):
+            await asyncio.sleep(1.0)
+            if loop.time() > end:
+                world.wrong.append(f"not at rest: committed {world.committed} of {world.truth.ends}")
+                break
+        if self.is_overtaken:
+            await asyncio.sleep(30)
+        else:
+            world.stops += failures
+        await self.task.stop()
+
+    def _delay(self) -> float:
+        self._pauses += 1
+        number = chance(self.world.scenario, self._pauses, self.number, 9)
+        return DELAYS[number // 100 % len(DELAYS)] if number % 100 < self.world.scenario.pace.slow else 0.0
+
+
+class _Feeds:
+    """``runtime.task_factory.Feeds`` of one life."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    def check(self, connector: str, config: Mapping[str, str]) -> None:
+        """Nothing to check."""
+
+    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+        """The feed of the life."""
+        return ScriptedFeed(self._life, divide)
+
+    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Any:
+        """No topic is."""
+        return lambda topic: False
+
+    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+        """There is none."""
+        return None
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def config(scenario: Scenario) -> SinkConnectorConfig:
+    """The connector's configuration."""
+    setup, sink = scenario.setup, scenario.sink
+    return _config(setup.shared_topic, setup.schemas, sink)
+
+
+@lru_cache(512)
+def _config(shared_topic: bool, schemas: bool, sink: Any) -> SinkConnectorConfig:
+    converter = "org.apache.kafka.connect.json.JsonConverter"
+    given = {
+        "name": "oracle",
+        "topics.regex": "shop.*",
+        "table.namespace": NAMESPACE,
+        "key.converter": converter,
+        "value.converter": converter,
+        "key.converter.schemas.enable": str(schemas).lower(),
+        "value.converter.schemas.enable": str(schemas).lower(),
+        "batch.max.records": str(sink.max_records),
+        "batch.linger.ms": str(sink.linger_ms),
+        "reselect.unresolved.insert.mode": sink.unresolved,
+        "reselect.null.values": str(sink.null_values).lower(),
+        "reselect.cache.enabled": str(sink.cache).lower(),
+    }
+    if shared_topic:
+        given["collection.name.format"] = "${source.table}"
+    if sink.database:
+        given |= {
+            "reselect.database.hostname": "database",
+            "reselect.database.user": "reader",
+            "reselect.database.dbname": "shop",
+        }
+    return sink_connector_config(given, WorkerDefaults({}, "1.0"))
+
+
+def played(scenario: Scenario) -> World:
+    """Play a scenario to its end."""
+    world = World(scenario)
+    try:
+        world.run()
+    except Killed:  # outside of a loop
+        world.wrong.append("killed outside of a loop")
+    world.finish()
+    return world
