@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,10 @@ Cell = int | None | CellState
 
 @dataclass(frozen=True)
 class Event:
-    """One change: ``cells`` hold a number, None for NULL, or a CellState. ``lsn`` is None for no position."""
+    """One change: ``cells`` hold a number, None for NULL, or a CellState. ``lsn`` is None for no position.
+
+    A first half that is ``moved`` without a ``new_key`` has that of the next second half that names its key.
+    """
 
     operation: Operation
     key: int
@@ -27,6 +30,7 @@ class Event:
     cells: dict[str, Cell] = field(default_factory=dict)
     old_key: int | None = None
     moved: bool = False
+    new_key: int | None = None
     partition: int = 0
     offset: int | None = None
 
@@ -79,7 +83,15 @@ def changes(*events: Event, columns: Sequence[str] = ("a",)) -> Changes:
         columns=(ids, *(_column(name, events) for name in columns)),
         old_key={i: f"={event.old_key}" for i, event in enumerate(events) if event.old_key is not None},
         moved=frozenset(i for i, event in enumerate(events) if event.moved),
+        new_key={i: f"={key}" for i, key in _new_keys(events) if key is not None},
     )
+
+
+def _new_keys(events: Sequence[Event]) -> Iterator[tuple[int, int | None]]:
+    for index, event in enumerate(events):
+        if event.moved:
+            following = (each.key for each in events[index:] if each.old_key == event.key)
+            yield index, event.new_key if event.new_key is not None else next(following, None)
 
 
 def _column(name: str, events: Sequence[Event]) -> Column:

@@ -210,7 +210,7 @@ DECODER = _of(
 
 DIVISION = _of(
     f"{CORE}/division.py",
-    ("a batch is divided within a key change", "within[first + 1] += 1", "within[second + 1] += 1"),
+    ("a batch is divided within a key change", "within[min(halves) + 1] += 1", "within[max(halves) + 1] += 1"),
 )
 
 MUTATIONS: tuple[Mutation, ...] = (

@@ -103,6 +103,7 @@ def changes_of(events: Sequence[Event]) -> Changes:
         columns=(keys, *(_column(name, *KINDS[kinds[name]], events) for name in kinds)),
         old_key={i: f"={event.old_key}" for i, event in enumerate(events) if event.old_key is not None},
         moved=frozenset(i for i, event in enumerate(events) if event.moved),
+        new_key={i: f"={event.new_key}" for i, event in enumerate(events) if event.new_key is not None},
     )
 
 

@@ -165,8 +165,8 @@ class Database:
         target = lane + self._choose.choice([other for other in range(1, KEYS + 1) if lane + other != key])
         if not table.lock(target, self._session):
             return
-        first = [replace(event, moved=True) for event in self._deleted(table, key)]
-        stamp = self._version(table, target, second=1)
+        first = [replace(event, moved=True, new_key=target) for event in self._deleted(table, key)]
+        stamp = self._version(table, target)
         together = stamp.partition == first[0].version.partition
         second = self._event(Operation.CREATE, table, target, stamp, self._moved if together else FULL, key)
         for unit in [[*first, second]] if together else [first, [second]]:
@@ -212,8 +212,8 @@ class Database:
             cells[name] = (state, value(kind, self._choose) if state is VALUE else None)
         return cells
 
-    def _version(self, table: Table, key: int, second: int = 0, positioned: bool = True) -> RowVersion:
-        position = b"00000.%020d" % (self._place * 10 + second) if positioned else b""
+    def _version(self, table: Table, key: int, positioned: bool = True) -> RowVersion:
+        position = b"00000.%020d" % (self._place * 10) if positioned else b""
         return RowVersion(position, table.topic, (table.number + key) % table.partitions, 0, self._time())
 
     def _time(self) -> int:

@@ -37,6 +37,7 @@ class Event:
     cells: Cells = field(default_factory=dict)
     old_key: int | None = None
     moved: bool = False
+    new_key: int | None = None
     columns: Columns = (("id", "int64"), ("a", "int64"), ("b", "int64"))
     table: int = 0
     transaction: int = -1
@@ -64,6 +65,13 @@ def merged(new: RowVersion, old: RowVersion | None) -> RowVersion:
     if old is None or new.position:
         return new
     return RowVersion(old.position, new.topic, new.partition, new.offset, new.source_time)
+
+
+def precedes(row: RowVersion, first_half: RowVersion) -> bool:
+    """Whether a row is certain to be older than its key change: its last event may be a read that runs ahead."""
+    if row.source_time != first_half.source_time:
+        return row.source_time < first_half.source_time
+    return bool(row.position) or not first_half.position
 
 
 def absent(event: Event, column: str) -> bool:
@@ -116,7 +124,7 @@ class Model:
             return
         gone = self.rows.pop(event.key, None)
         if event.moved:
-            self._moved_away[event.key] = gone.cells if gone else {}
+            self._moved_away[event.key] = gone.cells if gone and precedes(gone.version, event.version) else {}
         old = self.tombstones.get(event.key)
         if old is None or later(event.version, old):
             self.tombstones[event.key] = merged(event.version, old)

@@ -1,20 +1,29 @@
 """Key changes: what the row under the new key takes over from the row under the old one (``merge.md`` section 6).
 
-PostgreSQL leaves unchanged TOAST columns out of a key change as well, so the second half (``c`` with the oldkey
-header) has holes that only the old row can fill. The old row's cells are looked for in the batch, along chains (1 to 2
-to 3) and swaps; what the batch does not hold is in the table, under the key where the chain began.
+PostgreSQL omits unchanged TOAST columns from a key change as well, so the second half (``c`` with the oldkey header)
+has open cells that only the old row can supply: the row that the first half of the same change ended
+(``core/key_changes.py``), and no other row that had the old key before or after it. Its cells are searched in the
+batch, along chains (1 to 2 to 3) and swaps; what the batch does not hold is in the table, under the key where the chain
+began.
+
+A snapshot read has no source position. One that was read while the connector lagged shows a state from after the events
+that follow it in the topic, possibly of another row that has the old key by then. So a row whose last event may be such
+a read supplies nothing, unless that event is older than the key change by the source's clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.events import CellState, Changes, Column, Operation
+from headrace.core.events import NO_POSITION, CellState, Changes, Column, Operation, RowVersion
+from headrace.core.key_changes import paired_halves
+from headrace.core.ranking import succeed
 
 Ints = npt.NDArray[np.int64]
 
@@ -45,50 +54,77 @@ class Carried:
 
 
 def carried_cells(
-    changes: Changes, index: Ints, begin: Ints, last: Ints, codes: Ints, keys: pa.StringArray
+    changes: Changes,
+    index: Ints,
+    begin: Ints,
+    last: Ints,
+    codes: Ints,
+    keys: pa.StringArray,
+    stored: Mapping[str, RowVersion],
 ) -> Mapping[int, Carried]:
     """For each action (by place) that is the second half of a key change: what it takes from the old key's row.
 
-    ``index``, ``begin``, ``last`` and ``codes`` are those of ``fold.Incarnations``. A half whose first part is not in
-    this batch has no entry: its holes are filled by reselect, or by the unresolved policy.
+    ``index``, ``begin``, ``last`` and ``codes`` are those of ``fold.Incarnations``; ``stored`` are the versions of the
+    stored rows, as far as they are known. A second half whose first half is not in this batch, or does not apply, has
+    no entry: reselect or the unresolved policy supplies its open cells.
     """
-    tracer = _Tracer(changes, index, last, codes, keys)
+    tracer = _Tracer(changes, index, last, codes, keys, stored)
     found = {}
     for place, event in enumerate(index[begin].tolist()):
         if event in changes.old_key:
-            carried = tracer.predecessor(changes.old_key[event], event)
+            carried = tracer.predecessor(event)
             if carried is not None:
                 found[place] = carried
     return found
 
 
 class _Tracer:
-    def __init__(self, changes: Changes, index: Ints, last: Ints, codes: Ints, keys: pa.StringArray) -> None:
+    def __init__(
+        self,
+        changes: Changes,
+        index: Ints,
+        last: Ints,
+        codes: Ints,
+        keys: pa.StringArray,
+        stored: Mapping[str, RowVersion],
+    ) -> None:
         self._changes = changes
         texts = keys.take(pa.array(codes)).to_pylist()
         firsts = np.concatenate([[0], last[:-1] + 1]) if len(last) else last
         self._places = {text: place for place, text in enumerate(texts)}
-        self._events = {text: index[first : end + 1] for text, first, end in zip(texts, firsts, last, strict=True)}
-        self._halves = first_halves(changes)
+        self._events = {
+            text: index[first : end + 1].tolist() for text, first, end in zip(texts, firsts, last, strict=True)
+        }
+        self._halves = paired_halves(changes)
         self._losses = changes.losses()
+        self._stored = stored
 
-    def predecessor(self, key: str, before: int) -> Carried | None:
-        """The row under ``key`` as it stood before the first half of the key change whose second is ``before``.
+    def predecessor(self, second: int) -> Carried | None:
+        """The row under the old key as the first half of the key change found it, whose second half is ``second``.
 
-        None if that half did not apply: what another delete removed was another row.
+        None if that half is not here or did not apply: the row that another delete removed is another row.
         """
-        events = [event for event in self._events.get(key, ()) if event < before]
-        if not events or self._changes.operation[events[-1]] not in _DELETES:
+        key, first = self._changes.old_key[second], self._halves.get(second)
+        events = self._events.get(key, [])
+        if first is None or (end := bisect_left(events, first)) == len(events) or events[end] != first:
             return None
-        if events[-1] < max((half for half in self._halves.get(key, ()) if half < before), default=events[-1]):
-            return None
-        life = self._life(events[:-1])
-        if life is None:
+        life = self._life(events[:end])
+        if life is None or not self._precedes(key, life, first):
             return None
         inherited = self._inherited(key, life)
-        found = ((column.name, self._cell(column, life, inherited, events[-1])) for column in self._changes.columns)
+        found = ((column.name, self._cell(column, life, inherited, first)) for column in self._changes.columns)
         cells = {name: cell for name, cell in found if cell is not None}
         return Carried(inherited.origin if inherited is not None else STORED, cells)
+
+    def _precedes(self, key: str, life: _Life, first: int) -> bool:
+        """Whether a row is certain to show a state from before the first half of its key change."""
+        row = self._stored.get(key) if life.from_stored else None
+        for event in life.events:
+            row = succeed(self._changes.version.row(event), row)
+        end = self._changes.version.row(first)
+        if row is None or row.source_time < end.source_time:
+            return True
+        return row.source_time == end.source_time and (row.position != NO_POSITION or end.position == NO_POSITION)
 
     def _cell(self, column: Column, life: _Life, inherited: Carried | None, end: int) -> CarriedCell | None:
         """The cell as it stood when the event ``end`` ended a life; None if the row had none."""
@@ -118,17 +154,7 @@ class _Tracer:
         """Where cells come from that no event of this life holds: the stored row, an older key, or nowhere."""
         if life.from_stored:
             return Carried(self._places[key], {column.name: CarriedCell(STORED) for column in self._changes.columns})
-        older = self._changes.old_key.get(life.events[0])
-        return None if older is None else self.predecessor(older, life.events[0])
-
-
-def first_halves(changes: Changes) -> Mapping[str, Sequence[int]]:
-    """The deletes that are first halves of key changes, by key."""
-    found: dict[str, list[int]] = {}
-    for event in changes.moved:
-        if changes.operation[event] == Operation.DELETE:
-            found.setdefault(changes.key[event].as_py(), []).append(event)
-    return found
+        return self.predecessor(life.events[0]) if life.events[0] in self._changes.old_key else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ database's catalog or from the values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -266,6 +267,17 @@ class Codec:
             for name, values in zip(self.key_fields, zip(*rows, strict=True), strict=True)
         ]
         return dict(zip(documents, canonical_keys(arrays).to_pylist(), strict=True))
+
+    def readable(self, documents: dict[int, bytes], columns: dict[str, Column]) -> dict[int, str]:
+        """Return what ``canonical`` returns, without the documents that do not fit the key."""
+        try:
+            found = self.canonical(documents, columns)
+        except BadRecord:
+            found = {}
+            for index, document in documents.items():
+                with suppress(BadRecord):
+                    found |= self.canonical({index: document}, columns)
+        return {index: key for index, key in found.items() if key is not None}
 
 
 _ENCODED = frozenset({"bytes", "struct", "array", "map"})  # types whose JSON form is not the Connect value yet

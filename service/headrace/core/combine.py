@@ -77,6 +77,8 @@ def combine(runs: Sequence[Changes]) -> Changes:
         columns=tuple(_column(name, runs) for name in names),
         old_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.old_key.items()},
         moved=frozenset(int(s) + i for s, run in zip(starts, runs, strict=False) for i in run.moved),
+        new_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.new_key.items()},
+        displaced=frozenset(int(s) + i for s, run in zip(starts, runs, strict=False) for i in run.displaced),
         lost=np.concatenate([run.losses() for run in runs]) if any(run.lost is not None for run in runs) else None,
     )
 
@@ -89,6 +91,11 @@ def split(changes: Changes, at: int) -> tuple[Changes, Changes]:
 def remaining(changes: Changes, gone: Collection[int]) -> Changes:
     """The events but those at the indexes ``gone``, which count as lost before the others."""
     kept = np.array([index for index in range(len(changes)) if index not in gone], np.int64)
+    return replace(picked(changes, kept), lost=_losses_with(changes, gone)[kept])
+
+
+def picked(changes: Changes, kept: npt.NDArray[np.int64]) -> Changes:
+    """Only the events at the indexes ``kept``, in that order."""
     place = {int(index): new for new, index in enumerate(kept)}
     return replace(
         changes,
@@ -102,7 +109,9 @@ def remaining(changes: Changes, gone: Collection[int]) -> Changes:
         ),
         old_key={place[index]: key for index, key in changes.old_key.items() if index in place},
         moved=frozenset(place[index] for index in changes.moved if index in place),
-        lost=_losses_with(changes, gone)[kept],
+        new_key={place[index]: key for index, key in changes.new_key.items() if index in place},
+        lost=None if changes.lost is None else changes.lost[kept],
+        displaced=frozenset(place[index] for index in changes.displaced if index in place),
     )
 
 
@@ -137,7 +146,9 @@ def _slice(changes: Changes, begin: int, end: int) -> Changes:
         ),
         old_key={index - begin: key for index, key in changes.old_key.items() if begin <= index < end},
         moved=frozenset(index - begin for index in changes.moved if begin <= index < end),
+        new_key={index - begin: key for index, key in changes.new_key.items() if begin <= index < end},
         lost=None if changes.lost is None else changes.lost[part],
+        displaced=frozenset(index - begin for index in changes.displaced if begin <= index < end),
     )
 
 

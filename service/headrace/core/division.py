@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.core.carry import first_halves
 from headrace.core.combine import split
 from headrace.core.errors import HeadraceError
 from headrace.core.events import Changes
+from headrace.core.key_changes import paired_halves
 
 
 class TooLarge(HeadraceError):
@@ -46,9 +46,7 @@ def divided(changes: Changes, parts: int) -> list[Changes]:
 def _cuts(changes: Changes) -> npt.NDArray[np.int64]:
     """The indexes of the events that may begin a part: those that lie within no key change."""
     within = np.zeros(len(changes) + 1, np.int64)
-    halves = first_halves(changes) if changes.old_key else {}
-    for second, key in changes.old_key.items():
-        first = max((half for half in halves.get(key, ()) if half < second), default=second)
-        within[first + 1] += 1
-        within[second + 1] -= 1
+    for halves in paired_halves(changes).items():
+        within[min(halves) + 1] += 1
+        within[max(halves) + 1] -= 1
     return 1 + np.flatnonzero(within.cumsum()[1 : len(changes)] == 0)

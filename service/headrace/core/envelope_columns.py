@@ -55,7 +55,7 @@ class ChangesBuilder:
 
     def changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
         """The events of one table in columns. Raises BadRecord with the place of an event that does not fit."""
-        old_keys, moved = _key_changes(events)
+        old_keys, new_keys = _key_changes(events)
         arrays = codec.columns(events.rows, self._catalog.schema(table) if codec.schemaless else None)
         operations = np.array(events.operations, np.uint8)
         columns = self._classify(table, arrays, events, operations, list(old_keys))
@@ -69,7 +69,8 @@ class ChangesBuilder:
             transaction=_transactions(events.sources),
             columns=columns,
             old_key=codec.canonical(old_keys, by_name),
-            moved=moved,
+            moved=frozenset(new_keys),
+            new_key=codec.readable(new_keys, by_name),
         )
 
     def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
@@ -230,14 +231,14 @@ def _source_time(source: Source, record: KafkaRecord) -> int:
     return (source.ts_ms if source.ts_ms is not None else record.timestamp) * 1000
 
 
-def _key_changes(events: Events) -> tuple[dict[int, bytes], frozenset[int]]:
-    """Second halves of key changes with the old key's document, and the first halves (``merge.md`` section 6)."""
+def _key_changes(events: Events) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """Second halves of key changes with the old key's document, first halves with the new key's."""
     old_keys: dict[int, bytes] = {}
-    moved: list[int] = []
+    new_keys: dict[int, bytes] = {}
     for place, headers in enumerate([record.headers for record in events.records]):
         for name, value in headers:
             if name == OLD_KEY_HEADER and events.operations[place] is Operation.CREATE:
                 old_keys[place] = value
             elif name == NEW_KEY_HEADER:
-                moved.append(place)
-    return old_keys, frozenset(moved)
+                new_keys[place] = value
+    return old_keys, new_keys

@@ -129,9 +129,11 @@ class Changes:
 
     ``key`` is the canonical text of the row key (``core/keys.py``). ``transaction`` is the source's transaction id
     (Oracle: the commit SCN) or -1. ``old_key`` maps the index of the second half of a key change to the key the row had
-    before; ``moved`` holds the indexes of first halves (deletes that carry the newkey header). Key columns are filled
-    in every row, deletes included. Truncates are not among them: a Truncate stands between two Changes. ``lost`` is for
-    each event how many records of its partition had not been applied before it; None where there were none.
+    before; ``moved`` holds the indexes of first halves (deletes that carry the newkey header), ``new_key`` maps those
+    with a readable header to the key that the row has afterwards. Key columns are filled in every row, deletes
+    included. Truncates are not among them: a Truncate stands between two Changes. ``lost`` is for each event how many
+    records of its partition had not been applied before it; None where there were none. ``displaced`` holds the
+    indexes of first halves whose row had lost its key to another row before (``core/displaced.py``).
     """
 
     table: TableId
@@ -143,7 +145,9 @@ class Changes:
     columns: tuple[Column, ...]
     old_key: Mapping[int, str] = field(default_factory=dict)
     moved: frozenset[int] = frozenset()
+    new_key: Mapping[int, str] = field(default_factory=dict)
     lost: npt.NDArray[np.int64] | None = None
+    displaced: frozenset[int] = frozenset()
 
     def losses(self) -> npt.NDArray[np.int64]:
         """``lost`` in full."""

@@ -63,7 +63,9 @@ def fold(
     rows = _incarnations(changes, grouped, applies)
     key = grouped.keys.take(pa.array(rows.codes))
     carried = (
-        carried_cells(changes, rows.index, rows.begin, rows.last, rows.codes, grouped.keys) if changes.old_key else {}
+        carried_cells(changes, rows.index, rows.begin, rows.last, rows.codes, grouped.keys, stored)
+        if changes.old_key
+        else {}
     )
     return replace(_actions(changes, rows, key, carried), stale=_stale(grouped, rows))
 

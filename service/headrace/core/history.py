@@ -204,6 +204,7 @@ def _taken(changes: Changes, index: Ints) -> Changes:
         columns=tuple(columns),
         old_key={},
         moved=frozenset(),
+        new_key={},
         lost=None if changes.lost is None else changes.lost[index],
     )
 

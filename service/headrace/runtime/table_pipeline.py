@@ -129,11 +129,14 @@ class TablePipeline:
             actions = fold(changes, self._ledger.known)
             self._regression.refuse_blocked(changes, actions.stale, self._ledger.known)
         self._post_processor.folded(changes, actions)
-        actions, whole = self._resolve_if_possible(actions)
+        whole = False
+        if changes.old_key:  # its cells may come from a stored row: which row that is has to be known before the merge
+            actions = lake_columns(actions, self._table.schema())
+        else:
+            actions, whole = self._resolve_if_possible(actions)
         self._record_tombstones(actions)
         failpoints.reach("after-ledger")
-        # What a key change carries over depends on which events of the old key apply: never guess.
-        guess = not whole or bool(changes.old_key) or bool(open_rows(actions).any())
+        guess = not whole or bool(open_rows(actions).any())
         if guess or not _all_applied(actions, self._merge(actions, commit)):
             self._settle(changes, actions, commit)
         self._ledger.tombstones.end(changes.version)

@@ -1,0 +1,96 @@
+"""Which row supplies the cells that a key change omits (``core/carry.py``)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from change_events import UNCHANGED, Cell, Event, changes, create, delete, position, read, update, version
+
+from headrace.core.events import Actions, CellState
+from headrace.core.fold import fold
+from headrace.core.key_changes import paired_halves
+
+
+def away(old: int, new: int, lsn: int | None, partition: int = 0) -> Event:
+    return replace(delete(old, lsn, moved=True), new_key=new, partition=partition)
+
+
+def into(old: int, new: int, lsn: int | None, cell: Cell = UNCHANGED, partition: int = 1) -> Event:
+    return Event(create(new, 0).operation, new, lsn, {"a": cell}, old_key=old, partition=partition)
+
+
+def cell(actions: Actions, key: int) -> tuple[CellState, int | None]:
+    index = actions.key.to_pylist().index(f"={key}")
+    column = actions.columns[1]
+    state = CellState.VALUE if column.states is None else CellState(column.states[index])
+    return state, column.values[index].as_py()
+
+
+FIRST, SECOND = 1, 2
+REUSED = (create(117, 100, a=FIRST), away(117, 158, 200), create(117, 300, a=SECOND), delete(117, 400))
+
+
+@pytest.mark.parametrize("place", range(1, 5))
+def test_another_life_of_the_old_key_supplies_nothing(place: int) -> None:
+    """The old key is used again in its partition, and the second half arrives at any place after that."""
+    events = (*REUSED[:place], into(117, 158, 200), *REUSED[place:])
+    assert cell(fold(changes(*events)), 158) == (CellState.VALUE, FIRST)
+
+
+def test_an_earlier_life_supplies_nothing_without_the_half_that_ended_the_row() -> None:
+    """The first half lies in another batch: whatever this one holds of the old key is another row."""
+    earlier = (create(117, 10, a=9), delete(117, 20))
+    assert cell(fold(changes(*earlier, into(117, 158, 200))), 158)[0] is CellState.UNCHANGED
+    assert cell(fold(changes(*REUSED[2:], into(117, 158, 200))), 158)[0] is CellState.UNCHANGED
+
+
+def test_a_half_that_leads_to_another_key_supplies_nothing() -> None:
+    """Two rows that had the key in turn have both moved, to two keys."""
+    moves = (create(1, 10, a=5), away(1, 2, 20), create(1, 30, a=6), away(1, 3, 40))
+    actions = fold(changes(*moves, into(1, 2, 20), into(1, 3, 40)))
+    assert (cell(actions, 2)[1], cell(actions, 3)[1]) == (5, 6)
+
+
+def test_the_same_change_of_a_key_twice() -> None:
+    """1 to 2, back, and again: each second half takes from its own first half."""
+    events = (
+        create(1, 10, a=5),
+        away(1, 2, 20),
+        create(1, 30, a=6),
+        away(1, 2, 40),
+        into(1, 2, 20),
+        delete(2, 35),
+        into(1, 2, 40),
+    )
+    assert paired_halves(changes(*events)) == {4: 1, 6: 3}
+
+
+def test_the_row_that_is_stored_supplies_cells_only_if_it_is_that_row() -> None:
+    """It is not where it was made after the key change, or may show a state from after it."""
+    halves = changes(away(1, 2, 20), into(1, 2, 20))
+    stored = {"=1": version(10, -1)}
+    assert cell(fold(halves, stored=stored), 2)[0] is CellState.CARRIED
+    assert cell(fold(halves, stored={"=1": version(30, 9)}), 2)[0] is CellState.UNCHANGED
+    read_later = replace(version(None, -1), source_time=0)
+    assert cell(fold(halves, stored={"=1": read_later}), 2)[0] is CellState.UNCHANGED
+
+
+def test_a_read_that_runs_ahead_supplies_nothing() -> None:
+    """A blocking snapshot reads the new row 1, while the events that move the old one still wait in the log."""
+    events = changes(
+        read(1, a=8), read(2, a=7), away(1, 2, 20), replace(into(1, 2, 20), partition=0), create(1, 30, a=8)
+    )
+    events.version.source_time[:] = [900, 900, 100, 100, 200]
+    assert cell(fold(events), 2)[0] is CellState.UNCHANGED
+    events.version.source_time[:] = [50, 50, 100, 100, 200]
+    assert cell(fold(events), 2) == (CellState.VALUE, 8)
+
+
+def test_halves_without_a_position_have_to_be_neighbours() -> None:
+    """Nothing else proves that they belong together."""
+    beside = changes(update(1, None, a=5), away(1, 2, None), replace(into(1, 2, None), partition=0))
+    assert cell(fold(beside), 2) == (CellState.VALUE, 5)
+    apart = changes(update(1, None, a=5), away(1, 2, None), into(1, 2, None))
+    assert cell(fold(apart), 2)[0] is CellState.UNCHANGED
+    assert position(None) == b""
