@@ -24,7 +24,8 @@ from headrace.core.converters.avro import AvroReader
 from headrace.core.converters.conversion import Conversion, Converter, Headers
 from headrace.core.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
 from headrace.core.converters.simple import StringConverter
-from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import Retriable, Stage
 from headrace.core.events import Changes, Truncate
 

@@ -11,7 +11,8 @@ from recordings.records import recording, variant
 
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.json_data import JsonData
-from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.events import Changes
 
 

@@ -15,7 +15,8 @@ import pytest
 from contracts.lake_actions import KEEP, Row, actions, commit
 from unit.core.cache_harness import P, get, make, put
 
-from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.events import CellState, Changes, Column, TableId
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rules import table_rules

@@ -7,22 +7,21 @@ decoded in runs that share a schema, one msgspec call and one Arrow build per co
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
-from headrace.core.cassandra.batch import CassandraBatch
 from headrace.core.catalog import Catalog, HandlingModes, NoCatalog
-from headrace.core.codec import Codec, Names, Source, source_with
+from headrace.core.codec import Codec, Source, source_with
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.json_types import Document, JsonConverter
+from headrace.core.decoded import Decoded
 from headrace.core.envelope_block import Block, Unsuited, block_events
 from headrace.core.envelope_columns import ChangesBuilder
 from headrace.core.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
 from headrace.core.errors import BadRecord, Stage
-from headrace.core.events import NO_POSITION, Changes, Operation, RowVersion, TableId, Truncate
+from headrace.core.events import NO_POSITION, Changes, Operation, RowVersion, Truncate
 from headrace.core.flattened import (
     NO_ORDER,
     FlatCodec,
@@ -37,6 +36,7 @@ from headrace.core.notes import Note
 from headrace.core.ordering import Ordering
 from headrace.core.schema import Schema
 from headrace.core.schema_changes import SchemaChange, schema_changes
+from headrace.core.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, TopicTables
 from headrace.core.unavailable import Placeholder
 
 BLOCK = 512
@@ -64,7 +64,8 @@ class EnvelopeOptions:
 
     ``key_fields`` overrides the record key's field names; ``added`` is what flattened records call their metadata;
     ``keyless`` lets records come without a key, for tables that every event is appended to; ``ordering`` makes
-    positions where the source tells none.
+    positions where the source tells none; ``tables_apart`` says that lake tables are named after source tables, so that
+    one topic may feed several.
     """
 
     key_schemas: bool = True
@@ -76,41 +77,7 @@ class EnvelopeOptions:
     added: MetadataNames = field(default_factory=MetadataNames)
     keyless: bool = False
     ordering: Ordering | None = None
-
-
-@dataclass(slots=True)
-class Decoded:
-    """What a run of records holds. ``skipped`` counts records that are no row changes (heartbeats, messages…).
-
-    ``snapshots`` has the tables of which a snapshot begins among the records; None stands for all of the connector's.
-    ``altered`` has those whose schema the source says to have changed, and from where on.
-    ``notes`` are for the operator: what the topic lacks, said once; ``losses`` counts values of which the source's
-    connector does not tell all. ``tells_too_little`` is set where records have too little of their events for reselect
-    and its cache. ``topics`` are those that transforms have given the pieces, one for each; empty without transforms.
-    ``dropped`` are the indexes of records with a value that transforms have dropped: changes that are not applied.
-    """
-
-    pieces: list[Changes | Truncate | CassandraBatch] = field(default_factory=list)
-    errant: list[Errant] = field(default_factory=list)
-    skipped: int = 0
-    snapshots: list[TableId | None] = field(default_factory=list)
-    altered: list[tuple[SchemaChange, RowVersion]] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    losses: Counter[str] = field(default_factory=Counter)
-    tells_too_little: bool = False
-    topics: list[str] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
-
-    @property
-    def lost(self) -> list[int]:
-        """The indexes of the records that may hold changes and are not applied, ascending."""
-        return sorted({*self.dropped, *(each.index for each in self.errant)})
-
-    def add(self, other: Decoded) -> None:
-        """Take over what ``other`` holds. Indexes of errant records stay as they are."""
-        for each in fields(self):
-            mine, its = getattr(self, each.name), getattr(other, each.name)
-            setattr(self, each.name, mine or its if isinstance(mine, bool) else mine + its)
+    tables_apart: bool = False
 
 
 class TopicDecoder:
@@ -140,21 +107,33 @@ class TopicDecoder:
         self._plain_kind: bool | None = None
         self._noted: set[Note] = set()
         self._notes: list[Note] = []
-        self._table = TableId("", "", "", topic)
-        self._names: Names | None = None
+        self._tables = TopicTables(topic, options.tables_apart, self._reader.key_schema_name)
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it."""
-        out, codec, events = Decoded(), None, Events()
+        out, codec, events, early = Decoded(), None, Events(), Run()
+        if records:
+            self._tables.begin(records)
         for schema, run in self._runs(records, out):
+            if self._tables.begins_unknown and not len(events):
+                early.extend(run.leading_tombstones())
+                if not run.indexes:
+                    continue
             current = self._codec(schema, records, run, out)
+            if current is None:  # of such values nothing is read, but of the tombstones between them
+                run, current = run.tombstones(), self._tables.tail.codec
+                out.skipped += 0 if current else len(run.indexes)  # they repeat deletes from before a restart
             if current is not codec:
                 self._add_pieces(codec, events, out)
                 codec, events = current, Events()
             if current is not None:
-                reader = self._flattened if isinstance(current, FlatCodec) else self._reader
-                events = events.followed_by(reader.read(current, records, run))
+                self._tables.tail.codec = current
+                events = events.followed_by(self._read(current, records, run, early, out))
         self._add_pieces(codec, events, out)
+        if early.indexes:
+            self._add_pieces(self._last, self._early(self._last, records, early, Events(), out), out)
+        if records:
+            self._tables.end(records)
         for errant, skipped in (self._reader.taken(), self._flattened.taken()):
             out.errant += errant
             out.skipped += skipped
@@ -172,8 +151,13 @@ class TopicDecoder:
             events = block_events(block, codec, self._reader.key_row)
         except (BadRecord, Unsuited):
             return None
+        self._tables.begin(block.records)
+        self._tables.see(events)
+        if self._tables.astray(events):
+            return None
         self._last = codec
         self._add_pieces(codec, events, out)
+        self._tables.end(block.records)
         out.notes, self._notes = self._notes, []
         return out
 
@@ -194,14 +178,47 @@ class TopicDecoder:
     # -- runs of one schema ---------------------------------------------------------------------------------
 
     def _runs(self, records: Sequence[KafkaRecord], out: Decoded) -> Iterator[tuple[Schema | None, Run]]:
-        """Split into runs of one value schema, of a block at most. A tombstone, having none, belongs to its run."""
+        """Split into runs of one value schema, of a block at most. A tombstone belongs to the run before it."""
         for begin in range(0, len(records), BLOCK):
             documents = [record.value for record in records[begin : begin + BLOCK]]
+            leading = next((at for at, document in enumerate(documents) if document is not None), len(documents))
+            if leading and (begin or self._tables.tail.codec is not None):
+                yield None, Run(list(range(begin, begin + leading)), [None] * leading)
+                begin, documents = begin + leading, documents[leading:]
+            if not documents:
+                continue
             alike = self._values.split_alike(documents)
             if alike is not None:
                 yield alike[0], Run(list(range(begin, begin + len(documents))), alike[1])
             else:
                 yield from self._mixed_runs(begin, documents, out)
+
+    def _read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run, early: Run, out: Decoded) -> Events:
+        """The events of a run, after those of the tombstones in ``early``, which wait for the first event."""
+        reader = self._flattened if isinstance(codec, FlatCodec) else self._reader
+        out.skipped += self._tables.drop_repeated(codec, records, run)
+        events = reader.read(codec, records, run) if run.indexes else Events()
+        if early.indexes and len(events):
+            return self._early(codec, records, early, events, out).followed_by(events)
+        return events
+
+    def _early(
+        self, codec: Codec | None, records: Sequence[KafkaRecord], early: Run, events: Events, out: Decoded
+    ) -> Events:
+        """The events of tombstones with which a partition begins, before ``events``: those whose table is certain."""
+        flattened, certain = isinstance(codec, FlatCodec), Run()
+        for index in early.indexes:
+            if codec is not None and self._tables.certain(records[index], events):
+                certain.add(index, None)
+            elif flattened:  # where it is the delete itself
+                out.errant.append(Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN)))
+            else:
+                out.skipped += 1
+                self._note(IGNORED_TOMBSTONES)
+        early.clear()
+        if codec is None or not certain.indexes:
+            return Events()
+        return (self._flattened if flattened else self._reader).read(codec, records, certain)
 
     def _mixed_runs(
         self, begin: int, documents: Sequence[bytes | Document | SchemaAndValue | None], out: Decoded
@@ -226,11 +243,11 @@ class TopicDecoder:
 
     def _codec(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded) -> Codec | None:
         self._heed_schema_changes(schema, records, run, out)
+        if run.only_tombstones and self._tables.tail.codec is not None:
+            return self._tables.tail.codec
         if schema is None and self._options.value_schemas and run.only_tombstones:
             if self._last is None and not self._options.key_schemas:
-                # Nothing says of which types these keys are. They repeat deletes that were applied before a restart.
-                out.skipped += len(run.indexes)
-                return None
+                return None  # nothing says of which types these keys are
             return self._last or self._compile(None, records, run)
         key = id(schema)
         if key not in self._codecs:
@@ -238,20 +255,20 @@ class TopicDecoder:
                 compiled = None
             elif schema is not None and schema.type != "struct":
                 raise_for = BadRecord(f"a value that is no row but {schema.name or schema.type}: {_ADVICE}")
-                out.errant += [Errant(index, Stage.TASK_PUT, raise_for) for index in run.indexes]
+                out.errant += [Errant(index, Stage.TASK_PUT, raise_for) for index in run.values]
                 return None
             else:
                 try:
                     compiled = self._compile(schema, records, run)
                 except BadRecord as error:
-                    out.errant += [Errant(index, Stage.TASK_PUT, error) for index in run.indexes]
+                    out.errant += [Errant(index, Stage.TASK_PUT, error) for index in run.values]
                     return None
                 if not compiled.key_fields or (schema is None and self._plain_kind is None):
                     return compiled  # only truncates or tombstones so far, perhaps: a later record may tell
             self._codecs[key] = (schema, compiled)  # holding the schema keeps its id its own
         codec = self._codecs[key][1]
         if codec is None:
-            out.skipped += len(run.indexes)
+            out.skipped += len(run.values)
         else:
             self._last = codec
         return codec
@@ -300,14 +317,29 @@ class TopicDecoder:
     # -- the events of one schema ---------------------------------------------------------------------------
 
     def _add_pieces(self, codec: Codec | None, events: Events, out: Decoded) -> None:
+        if codec is None:
+            return
+        self._tables.see(events)
+        if Operation.TOMBSTONE in events.operations:
+            self._drop_astray(events, out)
         begin = 0
         mixed = Operation.TRUNCATE in events.operations or not events.of_one_table
-        while codec is not None and begin < len(events):
-            self._note_table(events.sources[begin], events.sources)
+        while begin < len(events):
+            self._tables.enter(events, begin)
             end = self._end_of_piece(events, begin) if mixed else len(events)
             add = self._add_truncate if events.operations[begin] is Operation.TRUNCATE else self._add_changes
             add(codec, events.slice(begin, end), out)
             begin = end
+        self._tables.remember(codec, events)
+
+    def _drop_astray(self, events: Events, out: Decoded) -> None:
+        """Take out tombstones that are not of the table of the event before them."""
+        for place, done in reversed(self._tables.astray(events).items()):
+            index = events.remove(place)
+            if done:
+                out.skipped += 1
+            else:
+                out.errant.append(Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN)))
 
     def _end_of_piece(self, events: Events, begin: int) -> int:
         """Where the next truncate or another source table begins."""
@@ -316,21 +348,13 @@ class TopicDecoder:
         for place in range(begin + 1, len(events)):
             if events.operations[place] is Operation.TRUNCATE:
                 return place
-            if events.sources[place] is not NO_SOURCE and events.sources[place].names != self._names:
+            if events.sources[place] is not NO_SOURCE and events.sources[place].names != self._tables.tail.names:
                 return place
         return len(events)
 
-    def _note_table(self, source: Source, others: Sequence[Source]) -> None:
-        """Remember an event's table. A tombstone has no source: it is of the last table, or of the first one told."""
-        if source is NO_SOURCE and self._names is None:
-            source = next((each for each in others if each is not NO_SOURCE), NO_SOURCE)
-        if source is not NO_SOURCE and source.names != self._names:
-            self._names = source.names
-            self._table = TableId(source.name, source.db or "", source.schema or "", source.table or "")
-
     def _add_truncate(self, _codec: Codec, events: Events, out: Decoded) -> None:
         try:
-            out.pieces.append(Truncate(self._table, self._builder.versions(events).row(0)))
+            out.pieces.append(Truncate(self._tables.current, self._builder.versions(events).row(0)))
         except BadRecord as error:
             out.errant.append(Errant(events.indexes[0], Stage.TASK_PUT, error))
 
@@ -339,7 +363,7 @@ class TopicDecoder:
             self._note_snapshots(events, out)
         while len(events):
             try:
-                changes = self._builder.changes(self._table, codec, events)
+                changes = self._builder.changes(self._tables.current, codec, events)
                 out.pieces.append(changes)
                 self._judge(changes, isinstance(codec, FlatCodec), out)
                 return
@@ -355,4 +379,4 @@ class TopicDecoder:
 
     def _note_snapshots(self, events: Events, out: Decoded) -> None:
         told = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}
-        out.snapshots += [None if word == "first" else self._table for word in sorted(map(str, told))]
+        out.snapshots += [None if word == "first" else self._tables.current for word in sorted(map(str, told))]

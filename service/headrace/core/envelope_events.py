@@ -103,6 +103,32 @@ class Run:
         self.indexes.append(index)
         self.payloads.append(payload)
 
+    def extend(self, other: Run) -> None:
+        """Append the records of another run."""
+        self.indexes += other.indexes
+        self.payloads += other.payloads
+
+    def clear(self) -> None:
+        """Remove all records."""
+        self.indexes, self.payloads = [], []
+
+    def leading_tombstones(self) -> Run:
+        """Take out the tombstones before the first value."""
+        count = next((at for at, payload in enumerate(self.payloads) if payload is not None), len(self.payloads))
+        leading = Run(self.indexes[:count], self.payloads[:count])
+        self.indexes, self.payloads = self.indexes[count:], self.payloads[count:]
+        return leading
+
+    def tombstones(self) -> Run:
+        """Those without a value."""
+        places = [index for index, payload in zip(self.indexes, self.payloads, strict=True) if payload is None]
+        return Run(places, [None] * len(places))
+
+    @property
+    def values(self) -> list[int]:
+        """The indexes of the records with a value."""
+        return [index for index, payload in zip(self.indexes, self.payloads, strict=True) if payload is not None]
+
     @property
     def only_tombstones(self) -> bool:
         """Whether no record has a value."""
@@ -197,6 +223,14 @@ class EventReader:
         taken = self._errant, self._skipped
         self._errant, self._skipped = [], 0
         return taken
+
+    def key_schema_name(self, record: KafkaRecord) -> str | None:
+        """The name of the schema of a record's key."""
+        try:
+            schema = None if record.key is None else self._keys.split(record.key)[0]
+        except BadRecord:
+            return None  # reported where the key is needed
+        return None if schema is None else schema.name
 
     def key_shape(self, records: Iterable[KafkaRecord]) -> tuple[Schema | None, tuple[str, ...]]:
         """Schema and field names of the first key that is a struct; nothing where no record has such a key."""

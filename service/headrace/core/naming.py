@@ -22,6 +22,11 @@ class TableNaming:
             raise ConfigError(f"{KEY}: ${{{unknown[0]}}} is not known; use {known}", KEY)
         self._form = form
 
+    @property
+    def by_source(self) -> bool:
+        """Whether names depend on the source table, so that one topic may feed several tables."""
+        return "${source." in self._form
+
     def name(self, topic: str, table: TableId) -> str:
         """The table's name without its namespace; dots of the topic become underscores."""
         values = dict(zip(_PLACES, (topic, table.name, table.database, table.schema, table.table), strict=True))

@@ -13,7 +13,8 @@ from tenacity import stop_after_delay
 
 from headrace.core.cassandra.decoder import ConnectorDecoder
 from headrace.core.converters.conversion import Conversion
-from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.events import Changes
 from headrace.core.field_selection import FieldSelection
 from headrace.core.notes import Note

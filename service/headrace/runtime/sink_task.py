@@ -26,7 +26,8 @@ from typing import Any, TypeVar
 from headrace.core.batch import Batch, BatchManager, BatchPolicy, Piece
 from headrace.core.column_defaults import ColumnDefaults
 from headrace.core.converters.conversion import Conversion
-from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.envelope_events import Errant
 from headrace.core.errors import Stage
 from headrace.core.events import Truncate

@@ -232,6 +232,7 @@ def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         added=_metadata_names(config, by.field if by is not None and by.of_source else None),
         keyless=_appends(config),
         ordering=by,
+        tables_apart=TableNaming(config.get_string("collection.name.format")).by_source,
     )
 
 

@@ -12,7 +12,8 @@ from envelopes import change, key
 from headrace.core.cassandra.batch import CassandraBatch
 from headrace.core.cassandra.decoder import ConnectorDecoder
 from headrace.core.cassandra.writes import CellWrites
-from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import Stage
 from headrace.core.events import Changes
 from headrace.core.field_selection import field_selection

@@ -10,7 +10,8 @@ import pytest
 from headrace.core.cassandra.decoder import ConnectorDecoder
 from headrace.core.converters.conversion import Conversion
 from headrace.core.converters.simple import SIMPLE_CONVERTERS, STRING_CONVERTER, StringConverter
-from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import Stage
 from headrace.core.events import Changes, Operation
 from headrace.core.transforms.decoder import TransformingDecoder

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.errors import Stage
 from headrace.core.events import NO_POSITION, CellState, Changes, Operation, TableId
 from headrace.core.flattened import NO_ORDER, MetadataNames, is_flattened, plain_is_flattened

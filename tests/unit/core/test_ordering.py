@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.envelope import NO_POSITIONS, Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
 from headrace.core.errors import BadRecord, ConfigError
 from headrace.core.events import NO_POSITION, Changes
 from headrace.core.flattened import MetadataNames

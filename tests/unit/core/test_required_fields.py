@@ -9,7 +9,8 @@ import pytest
 from envelopes import key
 
 from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import Stage
 from headrace.core.events import Changes
 from headrace.core.transforms.decoder import TransformingDecoder

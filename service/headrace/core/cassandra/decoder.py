@@ -19,7 +19,8 @@ from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.conversion import Conversion
 from headrace.core.converters.json_data import JsonData
 from headrace.core.converters.json_types import Document, JsonConverter, json_type, parse_plain
-from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.envelope_events import KEYLESS, Errant, KafkaRecord
 from headrace.core.errors import BadRecord, Retriable, Stage
 from headrace.core.events import RowVersion, TableId

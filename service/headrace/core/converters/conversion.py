@@ -71,7 +71,7 @@ class TopicConverter(Converter, Protocol):
 
 
 class ConvertedRecord(msgspec.Struct, gc=False):
-    """A ``KafkaRecord`` whose key or value is Connect data."""
+    """A ``KafkaRecord`` whose key or value is Connect data. ``original_key`` is its key as it was in Kafka."""
 
     partition: int
     offset: int
@@ -79,6 +79,7 @@ class ConvertedRecord(msgspec.Struct, gc=False):
     key: bytes | SchemaAndValue | None
     value: bytes | Document | SchemaAndValue | None
     headers: Headers
+    original_key: bytes | SchemaAndValue | None = None
 
 
 @dataclass(slots=True)
@@ -165,6 +166,7 @@ class Conversion:
             _converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER),
             _converted(self.value, record.value, record.headers, Stage.VALUE_CONVERTER),
             record.headers,
+            record.key,
         )
 
 

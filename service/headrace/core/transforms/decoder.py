@@ -23,7 +23,8 @@ from headrace.core.codec import Source
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.conversion import Conversion, Converter, Headers
 from headrace.core.converters.json_data import JsonData
-from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.envelope_events import Errant, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.transforms.chain import Chain

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from envelopes import key, whole_change
 
-from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import Stage
 from headrace.core.events import Changes, Operation
 from headrace.core.flattened import MetadataNames

@@ -12,7 +12,8 @@ from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.converters.conversion import Conversion, Converter
 from headrace.core.converters.json_data import JsonData
 from headrace.core.converters.simple import SIMPLE_CONVERTERS, StringConverter
-from headrace.core.envelope import Decoded, EnvelopeOptions
+from headrace.core.decoded import Decoded
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.errors import Stage
 from headrace.core.events import Changes
 from headrace.core.transforms.decoder import TransformingDecoder
