@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.cassandra.batch import CassandraBatch
+from headrace.core.cassandra.decoder import ConnectorDecoder
 from headrace.core.cassandra.writes import (
     MARKED,
     Bound,
@@ -20,6 +24,7 @@ from headrace.core.cassandra.writes import (
     Write,
     octets,
 )
+from headrace.core.envelope import EnvelopeOptions
 from headrace.core.events import RowVersion, TableId
 from headrace.core.schema import Field, Schema
 from headrace.ports import Commit, TableOptions
@@ -42,7 +47,7 @@ def writes(draw: st.DrawFn) -> Write:
     written, key = draw(TIMES), (draw(st.integers(0, 1)), draw(st.integers(0, 2)))
     kind = draw(st.sampled_from(["insert", "insert", "update", "update", "row", "partition", "range"]))
     if kind in ("insert", "update"):
-        expires = draw(st.sampled_from([None, None, 3]))
+        expires = draw(st.sampled_from([None, None, 3, 5]))
         texts = draw(st.dictionaries(st.sampled_from("xy"), st.sampled_from(["a", "b", None]), max_size=2))
         cells = {name: value(text, written, None if text is None else expires) for name, text in texts.items()}
         return CellWrites(key, cells, Cell(written, MARKED, expires=expires) if kind == "insert" else None)
@@ -51,12 +56,37 @@ def writes(draw: st.DrawFn) -> Write:
     return Delete(key if kind == "row" else key[:1], written)
 
 
+@dataclass(frozen=True)
+class Given:
+    """A record without a schema; its key has the names of the key's columns and no clustering values."""
+
+    value: bytes
+    key: bytes = b'{"p":1,"c":null}'
+    partition: int = 0
+    offset: int = 0
+    timestamp: int = 0
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def record(operation: str, written: int, **after: Any) -> bytes:
+    """An event without a schema."""
+    source = {"connector": "cassandra", "name": "shop", "ts_us": written, "keyspace": "hr", "table": "kv"}
+    cells = {name: value if isinstance(value, dict | None) else {"value": value} for name, value in after.items()}
+    return json.dumps({"op": operation, "source": source, "after": cells}, separators=(",", ":")).encode()
+
+
+def bound(method: str, value: str) -> dict[str, Any]:
+    """A range's bound of the clustering column."""
+    return {"method": method, "values": [{"name": "c", "value": value, "type": "o.a.c.db.marshal.Int32Type"}]}
+
+
 class Lake:
     """A lake table and its pipeline, which may be restarted."""
 
     def __init__(self, now: int) -> None:
         self._lakehouse = MemoryLakehouse()
         self._now = now
+        self._reader = ConnectorDecoder("shop.hr.kv", EnvelopeOptions(key_schemas=False, value_schemas=False))
         self._offset = 0
         self.restart()
 
@@ -69,11 +99,19 @@ class Lake:
         version = RowVersion(b"", "shop.hr.kv", 0, self._offset, 9)
         self._pipeline.write(CassandraBatch(TABLE, ("p", "c"), FIELDS, some, version), COMMIT)
 
+    def records(self, *some: bytes) -> None:
+        """Write a batch of records without schemas."""
+        decoded = self._reader.decode([Given(value) for value in some])
+        assert decoded.errant == []
+        for piece in decoded.pieces:
+            assert isinstance(piece, CassandraBatch)
+            self._pipeline.write(piece, COMMIT)
+
     def rows(self) -> dict[Key, dict[str, Any]]:
         if self._table.schema() is None:
             return {}
         return {
-            (row["p"], row["c"]): {name: row[name] for name in "xy" if row[name] is not None}
+            (row["p"], row["c"]): {name: row[name] for name in "xy" if row.get(name) is not None}
             for row in self._table.rows().values()
         }
 
@@ -120,3 +158,64 @@ def test_a_late_insert_does_not_bring_back_a_row_that_has_ended() -> None:
     lake.restart()
     lake.batch(CellWrites((1, 1), {}, Cell(2, MARKED)))
     assert lake.rows() == {}
+
+
+def test_a_cell_that_has_ended_is_not_a_deleted_one() -> None:
+    """Written in the same microsecond, the cell with the later TTL wins, also where the other's row is gone."""
+    lake = Lake(now=4)
+    lake.batch(CellWrites((1, 1), {"x": value("short", 2, expires=3)}))
+    assert lake.rows() == {}
+    lake.restart()
+    lake.batch(CellWrites((1, 1), {"x": value("long", 2, expires=5)}))
+    assert lake.rows() == {(1, 1): {"x": "long"}}
+
+
+def test_a_cell_that_has_ended_in_a_row_is_not_a_deleted_one() -> None:
+    """The same where the row lives by another cell: its stored versions have the end of the TTL."""
+    lake = Lake(now=4)
+    lake.batch(CellWrites((1, 1), {"x": value("short", 2, expires=3), "y": value("stays", 2)}))
+    assert lake.rows() == {(1, 1): {"y": "stays"}}
+    lake.batch(CellWrites((1, 1), {"x": value("long", 2, expires=5)}))
+    assert lake.rows() == {(1, 1): {"x": "long", "y": "stays"}}
+
+
+def test_a_cell_that_has_ended_still_hides_older_ones() -> None:
+    """Also one without a TTL that was written in the same microsecond."""
+    lake = Lake(now=4)
+    lake.batch(CellWrites((1, 1), {"x": value("short", 2, expires=3)}))
+    lake.restart()
+    lake.batch(
+        CellWrites((1, 1), {"x": value("older", 1), "y": value("lives", 1)}), CellWrites((1, 1), {"x": value("z", 2)})
+    )
+    assert lake.rows() == {(1, 1): {"y": "lives"}}
+
+
+PARTITION_DELETE = record("d", 5, p=1, c=None, x={"value": None, "deletion_ts": 5})
+RANGE_DELETE = record(
+    "r", 5, p=1, c=None, x=None, _range_start=bound("INCL_START_BOUND", "1"), _range_end=bound("INCL_END_BOUND", "9")
+)
+
+
+@pytest.mark.parametrize("delete", [PARTITION_DELETE, RANGE_DELETE], ids=["partition", "range"])
+def test_a_batch_of_deletes_without_schemas_applies(delete: bytes) -> None:
+    """The clustering columns have no values from which to infer types: the table's types count."""
+    lake = Lake(now=0)
+    lake.records(record("i", 1, p=1, c=1, x="gone"), record("i", 9, p=1, c=2, x="newer"))
+    lake.records(delete)
+    assert lake.rows() == {(1, 2): {"x": "newer"}}
+    lake.restart()
+    lake.records(record("i", 4, p=1, c=3, x="late"))
+    assert lake.rows() == {(1, 2): {"x": "newer"}}
+
+
+@pytest.mark.parametrize("delete", [PARTITION_DELETE, RANGE_DELETE], ids=["partition", "range"])
+def test_deletes_without_schemas_come_before_the_first_row(delete: bytes) -> None:
+    """No table can be made of them; once there is one, they cover the older rows."""
+    lake = Lake(now=0)
+    lake.records(delete)
+    assert lake.rows() == {}
+    lake.records(record("i", 4, p=1, c=1, x="late"), record("i", 6, p=1, c=2, x="newer"))
+    assert lake.rows() == {(1, 2): {"x": "newer"}}
+    lake.restart()
+    lake.records(record("i", 3, p=1, c=3, x="late"))
+    assert lake.rows() == {(1, 2): {"x": "newer"}}

@@ -33,7 +33,9 @@ TEXTS: Mapping[Loss, str] = {
         "adding to, removing from and replacing a collection look alike, unless it is frozen: each counts as replacing "
         "it"
     ),
-    Loss.STATIC: "the connector does not send writes of static columns: they keep what the snapshot had",
+    Loss.STATIC: (
+        "if the table has static columns: the connector does not send their writes, so they keep the snapshot's values"
+    ),
     Loss.VARINT: (
         "if it is a varint: beyond 64 bits it arrives wrapped around, unless the connector has "
         "varint.handling.mode=precise or string"

@@ -1,7 +1,8 @@
 """Cassandra's rows as rows of a lake table: values beside a map of their versions (``merge.md`` section 7).
 
 ``__headrace_cells`` maps a column's name to when its cell was written and when it ends, the empty name to the same of
-the insert marker. A column with a version and no value is a deleted cell. What is deleted and has no row to stand in
+the insert marker. A column with a version and no value is a deleted cell, or one that has ended if the version has an
+end. What is deleted and has no row to stand in
 (rows, partitions, ranges, the cells of rows that are gone) stands in the table's ledger, under a text that says what it
 is.
 
@@ -79,7 +80,7 @@ def fold_writes(batch: CassandraBatch, stored: pa.Table, ledger: Mapping[str, Ro
     gone = {key: row for key, row in changed.items() if row.visible(now) is None}
     tombstones = {**_deletes(batch), **_cells_without_row(batch, gone)}
     written = {key: row for key, row in changed.items() if key not in gone or key in before}
-    return CassandraFold(_actions(batch, written, _unknown(batch, stored.schema), now), tombstones)
+    return CassandraFold(_actions(batch, written, stored.schema, now), tombstones)
 
 
 def _unknown(batch: CassandraBatch, stored: pa.Schema) -> list[pa.Field]:
@@ -102,18 +103,18 @@ def _is_new(row: RowState, stood: CellWrites | None, now: int) -> bool:
 def _actions(
     batch: CassandraBatch,
     rows: Mapping[Key, RowState],
-    unknown: Sequence[pa.Field],
+    stored: pa.Schema,
     now: int,
 ) -> Actions:
     keys, states = list(rows), list(rows.values())
     delete = np.array([row.visible(now) is None for row in states], np.bool_)
     columns = [
-        _key_column(member, [key[place] for key in keys])
+        _key_column(member, [key[place] for key in keys], stored)
         for place, member in enumerate(batch.fields[: len(batch.key_fields)])
     ]
     key = canonical_keys([column.values for column in columns])
     columns += [_data_column(member, states, now) for member in batch.fields if member.name not in batch.key_fields]
-    columns += [_unknown_column(column, states, now) for column in unknown]
+    columns += [_unknown_column(column, states, now) for column in _unknown(batch, stored)]
     columns.append(Column(CELLS, CELLS_SCHEMA, build_array(CELLS_SCHEMA, [_versions_of(row) for row in states])))
     versions = _same(batch.version, len(keys))
     nothing = np.zeros(len(keys), np.bool_)
@@ -133,7 +134,10 @@ def _actions(
     )
 
 
-def _key_column(member: Field, values: Sequence[Any]) -> Column:
+def _key_column(member: Field, values: Sequence[Any], stored: pa.Schema) -> Column:
+    """A key column; of the table's type where the batch has deletes only, without schemas, that cover stored rows."""
+    if member.schema.type == "null" and member.name in stored.names:
+        return Column(member.name, member.schema, pa.array(values, stored.field(member.name).type))
     return Column(member.name, member.schema, build_array(member.schema, values))
 
 
@@ -230,9 +234,12 @@ def _deletes(batch: CassandraBatch) -> dict[str, RowVersion]:
 
 
 def _cells_without_row(batch: CassandraBatch, gone: Mapping[Key, RowState]) -> dict[str, RowVersion]:
-    """Deleted and ended cells of rows that are not there: older writes of them must stay without effect."""
+    """Deleted and ended cells of rows that are not there: older writes of them must stay without effect.
+
+    An ended cell has its end in its text: of two cells of one microsecond that end, the one that ends later wins.
+    """
     return {
-        json.dumps(["cell", list(key), name]): _remember(batch, version["written"] or 0)
+        _cell_text(key, name, version["expires"]): _remember(batch, version["written"] or 0)
         for key, row in gone.items()
         for name, version in _versions_of(row).items()
     }
@@ -253,13 +260,17 @@ def _remembered(ledger: Mapping[str, RowVersion]) -> Iterator[Write]:
             start, start_in, end, end_in, descending = rest
             bounds = Bound(tuple(start), start_in), Bound(tuple(end), end_in)
             yield Delete(tuple(key), written, Range(*bounds, tuple(descending)))
-        elif rest[0] == MARKER:
-            yield CellWrites(tuple(key), {}, Cell(written, MARKED, expires=_ENDED))
+        elif rest[0] == MARKER:  # a marker is never deleted by itself, and earlier releases did not write its end
+            yield CellWrites(tuple(key), {}, Cell(written, expires=rest[1] if len(rest) > 1 else _ENDED))
         else:
-            yield CellWrites(tuple(key), {rest[0]: Cell(written)})
+            yield CellWrites(tuple(key), {rest[0]: Cell(written, expires=rest[1] if len(rest) > 1 else None)})
 
 
 def _delete_text(delete: Delete) -> str:
     start, end = delete.range.start, delete.range.end
     bounds = [list(start.prefix), start.inclusive, list(end.prefix), end.inclusive]
     return json.dumps(["delete", list(delete.key), *bounds, list(delete.range.descending)])
+
+
+def _cell_text(key: Key, name: str, expires: int | None) -> str:
+    return json.dumps(["cell", list(key), name, *([] if expires is None else [expires])])

@@ -26,8 +26,9 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One version of a cell. ``value`` is None for a deleted one; ``expires`` is the end of its TTL.
+    """One version of a cell. ``expires`` is the end of its TTL. A deleted cell has neither a value nor an end.
 
+    A cell with an end but without a value has ended, and its value is no longer known: it is still not a deletion.
     ``octets`` is the value in Cassandra's own bytes: of two values that were written at the same time the larger wins.
     """
 
@@ -43,7 +44,7 @@ class Cell:
         The later write; at one time what ends before what does not, a deletion before a TTL, the later end, and then
         the larger value.
         """
-        deleted = self.value is None
+        deleted = self.value is None and self.expires is None
         ends = deleted or self.expires is not None
         return self.written, ends, deleted, self.expires or 0, self.octets
 
