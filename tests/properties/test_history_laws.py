@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from properties.columns import changes_of
 from properties.reference_model import Event
 
+from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.events import CellState, Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.task_factory import sink_task_options
 from headrace_connectors.memory import MemoryLakehouse
 
 LENGTH = 12
+DEFAULTS = WorkerDefaults({"key.converter": "x", "value.converter": "x"}, "1.0")
 READS = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, LENGTH - 1), st.integers(1, 5), st.booleans()), max_size=20
 )
@@ -45,13 +51,97 @@ def test_each_event_once(reads: list[tuple[int, int, int, bool]]) -> None:
     assert found == [(partition, offset) for partition, end in enumerate(read) for offset in range(end)]
 
 
-def started(lakehouse: MemoryLakehouse) -> HistoryPipeline:
+@pytest.mark.parametrize(("mode", "marked"), [("keep", ["b"]), ("null", None)])
+def test_operator_decides_what_doubted_nulls_are(mode: str, marked: list[str] | None) -> None:
+    """``reselect.unknown.null.mode`` as the connector's configuration says it."""
+    config = {"reselect.unknown.null.mode": mode, "insert.mode": "insert"}
+    properties = {"name": "shop", "topics": "t", **config}
+    options = ReselectOptions.from_properties(properties)
+    task = sink_task_options(sink_connector_config(properties, DEFAULTS), options)
+    lakehouse, source = MemoryLakehouse(), Source({}, [], [])
+    source.change(0, "insert", 0, (1, 1))
+    source.change(1, "update", 0, (0, None))
+    source.change(2, "update", 0, (2, 0))
+    started(lakehouse, task.pipeline, options).write(changes_of(source.events), Commit(0, "c", "g", {}))
+    rows = lakehouse.table("n", "t", TableOptions(history=True)).to_arrow().to_pylist()
+    assert [(row["b"], row["__headrace_unavailable"]) for row in rows] == [(1, None), (None, marked), (None, marked)]
+
+
+def started(
+    lakehouse: MemoryLakehouse,
+    options: PipelineOptions | None = None,
+    reselect: ReselectOptions | None = None,
+) -> HistoryPipeline:
     """A worker that knows what the table's commits say."""
     return HistoryPipeline(
         "n.t",
         lakehouse.table("n", "t", TableOptions(history=True)),
-        ReselectColumnsPostProcessor(ReselectOptions()),
-        PipelineOptions(),
+        ReselectColumnsPostProcessor(reselect or ReselectOptions()),
+        options or PipelineOptions(),
         now=lambda: 0,
         stages=lambda stage: nullcontext(),
     )
+
+
+@dataclass
+class Source:
+    """A table whose column ``a`` is omitted with a placeholder and whose column ``b`` with a null, where unchanged.
+
+    A stored NULL arrives as null in both, as from PostgreSQL. ``rows`` has the values after each event.
+    """
+
+    now: dict[int, dict[str, int | None]]
+    events: list[Event]
+    rows: list[dict[str, int | None]]
+
+    def change(self, number: int, what: str, key: int, changed: tuple[int | None, int | None]) -> None:
+        """One statement: an insert, or an update of those cells that are not 0."""
+        before = self.now.get(key)
+        insert = before is None or what == "insert"
+        values = dict(zip("ab", changed, strict=True))
+        after = {
+            name: (None if insert and value == 0 else before[name] if before is not None and value == 0 else value)
+            for name, value in values.items()
+        }
+        states = {"a": CellState.UNCHANGED, "b": CellState.UNKNOWN}
+        cells: dict[str, tuple[CellState, Any]] = {}
+        for name, value in after.items():
+            known = CellState.NULL if value is None else CellState.VALUE
+            unsent = not insert and (values[name] == 0 if value is not None else name == "b")
+            cells[name] = (states[name], None) if unsent else (known, value)
+        place = RowVersion(b"00000.%020d" % (number + 1), "t", 0, number, number)
+        self.events.append(Event(Operation.CREATE if insert else Operation.UPDATE, key, place, cells))
+        self.now[key] = after
+        self.rows.append(after)
+
+
+STATEMENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["insert", "update", "update", "update"]),
+        st.integers(0, 1),
+        st.tuples(st.sampled_from([0, 0, 1, 2, None]), st.sampled_from([0, 0, 1, 2, None])),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+@given(STATEMENTS, st.lists(st.integers(1, 6), min_size=14, max_size=14))
+def test_each_cell_is_that_of_its_moment_or_marked(
+    statements: list[tuple[str, int, tuple[int | None, int | None]]], sizes: list[int]
+) -> None:
+    """Against the source itself, with no database to read: never the value of another moment, whatever the batches."""
+    source = Source({}, [], [])
+    for number, (what, key, changed) in enumerate(statements):
+        source.change(number, what, key, changed)
+    lakehouse, done = MemoryLakehouse(), 0
+    pipeline = started(lakehouse)
+    for size in sizes:
+        if done < len(source.events):
+            pipeline.write(changes_of(source.events[done : done + size]), Commit(0, "c", "g", {}))
+            done += size
+    table = lakehouse.table("n", "t", TableOptions(history=True)).to_arrow().sort_by("__headrace_offset")
+    for found, row in zip(table.to_pylist(), source.rows, strict=True):
+        for name, value in row.items():
+            marked = name in (found["__headrace_unavailable"] or ())
+            assert found.get(name) == (None if marked else value)

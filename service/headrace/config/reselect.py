@@ -76,7 +76,9 @@ _RESELECT = group(
         "reselect.unknown.null.mode",
         Type.STRING,
         "keep",
-        "Without a database: whether a null that may hide an unchanged value keeps the stored cell or is written.",
+        "Without a database: whether a null that may hide an unchanged value keeps the stored cell or is written. In a "
+        "history (insert.mode=insert), which reads no database, keep writes a null and lists the column in "
+        "__headrace_unavailable, and null writes a null that counts as real.",
         validator=any_case("keep", "null"),
     ),
     key(

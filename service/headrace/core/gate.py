@@ -188,14 +188,19 @@ def _known(versions: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[int
 
 def _disorderly(version: Versions, grouped: Grouped) -> Bools:
     """The keys, by number, of which not every event is plainly later than the one before it."""
-    same_key = ~grouped.starts()[1:]
-    later = (version.partition[1:] == version.partition[:-1]) & (version.offset[1:] > version.offset[:-1])
-    higher = version.position[1:] > version.position[:-1]
-    both_without = (version.position[1:] == NO_POSITION) & (version.position[:-1] == NO_POSITION)
-    doubtful = same_key & ~(later & (higher | both_without))
+    doubtful = ~grouped.starts()[1:] & ~plainly_later(version)
     suspect = np.zeros(len(grouped.keys), np.bool_)
     suspect[grouped.code[1:][doubtful]] = True
     return suspect
+
+
+def plainly_later(version: Versions) -> Bools:
+    """Whether each event but the first is later than the one before it by partition, offset and position."""
+    later = (version.partition[1:] == version.partition[:-1]) & (version.offset[1:] > version.offset[:-1])
+    higher = version.position[1:] > version.position[:-1]
+    both_without = (version.position[1:] == NO_POSITION) & (version.position[:-1] == NO_POSITION)
+    plain: Bools = later & (higher | both_without)
+    return plain
 
 
 def _walk(

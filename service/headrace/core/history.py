@@ -1,9 +1,10 @@
 """Append mode: every event a row of its own, with what it did, where it stood, and its image (``merge.md`` section 12).
 
-A cell that the source left out is filled from an earlier event of the row in the same batch, if no record was lost in
-between, or from what reselect has found for the row's last event. Nothing else is right for the moment of the event:
-what stays open is null, and the column's name is listed with the event, so that a reader can tell it from a null of the
-source.
+A cell that the source omitted is filled from an earlier event of the row in the same batch, if no record was lost in
+between and no event arrived late, or from what reselect has found for the row's last event. A null that may be real is
+not filled: the earlier value may have been removed by this very event. Nothing else is right for the moment of the
+event: what stays open is null, and the column's name is listed with the event, which distinguishes it from a null of
+the source.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from headrace.core.conform import conformed
 from headrace.core.events import Actions, CellState, Changes, Column, Operation, TableId, Truncate, Versions
-from headrace.core.gate import group
+from headrace.core.gate import group, plainly_later
 from headrace.core.inference import INFERRED
 
 Bools = npt.NDArray[np.bool_]
@@ -28,7 +29,7 @@ OPERATIONS = pa.array([None, "c", "u", "d", "r", "t", "d"])
 
 _KNOWN = (CellState.VALUE, CellState.NULL)
 _OPEN = (CellState.UNCHANGED, CellState.UNKNOWN)
-_UNCHANGED = np.uint8(CellState.UNCHANGED)
+_UNCHANGED, _NULL = np.uint8(CellState.UNCHANGED), np.uint8(CellState.NULL)
 _DELETES = (Operation.DELETE, Operation.TOMBSTONE)
 _BEGINNINGS = (Operation.CREATE, Operation.READ, *_DELETES)
 
@@ -58,6 +59,17 @@ def unread(changes: Changes, offsets: Mapping[tuple[str, int], int]) -> Changes:
         if topic == version.topic:
             above &= (version.partition != partition) | (version.offset >= offset)
     return changes if above.all() else _taken(changes, np.flatnonzero(above))
+
+
+def with_nulls_for_doubted_cells(changes: Changes) -> Changes:
+    """The events with NULL for each null that may hide a value: ``reselect.unknown.null.mode=null``."""
+    columns = (
+        column
+        if column.states is None
+        else replace(column, states=np.where(column.states == CellState.UNKNOWN, _NULL, column.states))
+        for column in changes.columns
+    )
+    return replace(changes, columns=tuple(columns))
 
 
 def without_last_resorts(last: Actions) -> Actions:
@@ -134,6 +146,7 @@ class _Sources:
         if starts is None:  # without a key no two events are known to be of one row
             return np.ones(self._count, np.bool_)
         beginnings: Bools = starts | np.isin(changes.operation[self._order], _BEGINNINGS)
+        beginnings[1:] |= ~plainly_later(changes.version.take(self._order))
         return beginnings
 
     def filled(self, column: Column) -> tuple[pa.Array, Bools]:
@@ -144,10 +157,23 @@ class _Sources:
         known = _latest(np.isin(states, _KNOWN) & self._images)
         source = np.full(self._count, -1, np.int64)
         tells = (known >= self._begin) & (self._losses[known] == self._losses)
+        tells &= (known == np.arange(self._count)) | self._implies(column, states, known)
         source[self._order] = np.where(tells, self._order[known], -1)
         source[column.states == CellState.ABSENT] = -1
         open_cells = (source < 0) & np.isin(column.states, _OPEN)
         return self._with_resolved(column, source, open_cells)
+
+    def _implies(self, column: Column, states: npt.NDArray[np.uint8], known: Ints) -> Bools:
+        """Whether the last known cell is also that of an event behind it which has none.
+
+        A value is, where it is said to be unchanged. A null is, where the event has a null that is either real or
+        unchanged; a placeholder that was cut too short to be recognized may be a value of any kind. Neither is, once an
+        event in between contradicts it.
+        """
+        omitted, doubted = states == CellState.UNCHANGED, states == CellState.UNKNOWN
+        value: Bools = omitted & (states[known] == CellState.VALUE) & (_latest(doubted) < known)
+        null: Bools = doubted & (states[known] == CellState.NULL) & (_latest(omitted) < known)
+        return value if column.schema.parameter("truncateLength") is not None else value | null
 
     def _with_resolved(self, column: Column, source: Ints, open_cells: Bools) -> tuple[pa.Array, Bools]:
         resolved = self._resolved.get(column.name)

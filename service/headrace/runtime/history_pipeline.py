@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headrace.core.actions import lake_columns
+from headrace.core.conform import told
 from headrace.core.division import divisible
 from headrace.core.events import Actions, Changes, Truncate
 from headrace.core.fold import fold
@@ -21,6 +22,7 @@ from headrace.core.history import (
     next_offsets,
     truncated,
     unread,
+    with_nulls_for_doubted_cells,
     without_last_resorts,
 )
 from headrace.ports import Commit, LakeTable, TopicPartition
@@ -83,7 +85,9 @@ class HistoryPipeline:
             self._post_processor.truncated(content.table)
             return truncated(content, offsets)
         with self._stages("fold"):
-            changes = unread(content, offsets)
+            changes = told(unread(content, offsets), self._table.schema())
+            if self._options.unknown_null_mode == "null":
+                changes = with_nulls_for_doubted_cells(changes)
         return history(changes, self._resolved(changes), self._table.schema())
 
     def _resolved(self, changes: Changes) -> Actions | None:

@@ -57,10 +57,12 @@ class Stages(Protocol):
 class PipelineOptions:
     """What the connector says about applying changes. Times in microseconds.
 
-    ``shared``: the operator has named a key, so that several source tables may feed one table.
+    ``shared``: the operator has named a key, so that several source tables may feed one table. ``unknown_null_mode``
+    is for histories; in other tables the post-processor applies it.
     """
 
     unresolved_insert_mode: str = "auto"
+    unknown_null_mode: str = "keep"
     evolve: bool = True
     position_regression: int = 3_600_000_000
     tombstone_retention: int = 7 * 86_400_000_000

@@ -182,6 +182,7 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         tables=table_options(config),
         pipeline=PipelineOptions(
             unresolved_insert_mode=reselect.unresolved_insert_mode,
+            unknown_null_mode=reselect.unknown_null_mode,
             evolve=config.get_string("schema.evolution") == "basic",
             position_regression=config.get_int("source.position.regression.ms") * 1000,
             tombstone_retention=config.get_int("tombstone.retention.ms") * 1000,

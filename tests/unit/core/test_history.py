@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 
 from headrace.core.events import CellState, Column, Truncate
 from headrace.core.fold import fold
-from headrace.core.history import history, next_offsets, truncated, unread, without_last_resorts
+from headrace.core.history import (
+    history,
+    next_offsets,
+    truncated,
+    unread,
+    with_nulls_for_doubted_cells,
+    without_last_resorts,
+)
 from headrace.core.ranking import UNVERSIONED
 
-GONE = CellState.UNCHANGED
+GONE, DOUBT = CellState.UNCHANGED, CellState.UNKNOWN
 
 
 def test_an_event_takes_what_an_earlier_one_of_its_row_had() -> None:
@@ -35,6 +42,47 @@ def test_an_event_takes_nothing_over_a_record_that_was_lost() -> None:
     rows = history(told, without_last_resorts(fold(told)))
     assert rows.columns[1].values.to_pylist() == [1, 1, None, None]
     assert rows.unavailable.to_pylist() == [None, None, ["a"], ["a"]]
+
+
+def test_a_null_that_may_be_real_shows_no_older_value() -> None:
+    """It is null and marked; so is what an event omits behind it, since nobody knows whether the value was removed."""
+    events = changes(create(1, 1, a=1), update(1, 2, a=DOUBT), update(1, 3, a=GONE), update(1, 4, a=2))
+    for rows in (history(events), history(events, without_last_resorts(fold(events)))):
+        assert rows.columns[1].values.to_pylist() == [1, None, None, 2]
+        assert rows.unavailable.to_pylist() == [None, ["a"], ["a"], None]
+
+
+def test_a_null_behind_a_null_is_certain() -> None:
+    """Whether it is real or stands for an unchanged value, it is null; a placeholder there contradicts it."""
+    events = changes(create(1, 1, a=None), update(1, 2, a=DOUBT), update(1, 3, a=DOUBT), update(1, 4, a=GONE))
+    rows = history(events)
+    assert rows.columns[1].values.to_pylist() == [None] * 4
+    assert rows.unavailable.to_pylist() == [None, None, None, ["a"]]
+
+
+def test_a_placeholder_that_was_cut_too_short_is_never_certain() -> None:
+    """``column.truncate.to.3.chars``: the text may be a value, also behind a null."""
+    events = changes(create(1, 1, a=None), update(1, 2, a=DOUBT))
+    key, column = events.columns
+    cut = replace(column, schema=replace(column.schema, parameters=(("truncateLength", "3"),)))
+    rows = history(replace(events, columns=(key, cut)))
+    assert rows.unavailable.to_pylist() == [None, ["a"]]
+
+
+def test_operator_says_that_nulls_are_real() -> None:
+    """``reselect.unknown.null.mode=null``: every such null is one, and what is omitted behind it contradicts it."""
+    events = with_nulls_for_doubted_cells(changes(create(1, 1, a=1), update(1, 2, a=DOUBT), update(1, 3, a=DOUBT)))
+    rows = history(events)
+    assert rows.columns[1].values.to_pylist() == [1, None, None]
+    assert rows.unavailable.to_pylist() == [None, None, None]
+
+
+def test_a_late_event_takes_nothing_from_a_newer_one() -> None:
+    """Another partition may bring an event of before: what arrived earlier is not what stood there then."""
+    late = replace(update(1, 3, a=GONE), partition=1)
+    rows = history(changes(update(1, 5, a=5), late, update(1, 6, a=GONE), update(1, 7, a=7), update(1, 8, a=GONE)))
+    assert rows.columns[1].values.to_pylist() == [5, None, None, 7, 7]
+    assert rows.unavailable.to_pylist() == [None, ["a"], ["a"], None, None]
 
 
 def test_another_life_of_a_row_says_nothing() -> None:
@@ -80,7 +128,7 @@ def test_a_truncate_is_a_row_once() -> None:
     assert len(truncated(truncate, {("t", 0): 6})) == 0
 
 
-CELLS = st.sampled_from([1, 2, None, GONE, CellState.UNKNOWN])
+CELLS = st.sampled_from([1, 2, None, GONE, DOUBT])
 
 
 @given(st.lists(st.tuples(st.sampled_from("cud"), st.integers(1, 2), CELLS), min_size=1, max_size=12))
@@ -98,6 +146,8 @@ def test_a_walk_event_by_event_gives_the_same(plan: list[tuple[str, int, object]
             rows.pop(key, None)
         if not isinstance(cell, CellState):
             rows[key] = cell
+        elif (cell is DOUBT) == (rows.get(key, cell) is not None):  # a value or a null is contradicted
+            rows.pop(key, None)
         expected.append((rows.get(key), None if key in rows else ["a"]))
     found = history(changes(*events))
     column = next((column for column in found.columns if column.name == "a"), Column("a", None, None))  # type: ignore[arg-type] # unused
