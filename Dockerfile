@@ -5,22 +5,25 @@
 # It runs with a read-only root file system: what it writes goes to /tmp (scratch) and /var/lib/headrace (the warehouse).
 
 FROM python:3.11-slim-bookworm AS java
-# The Java packages link manual pages, whose folder the slim image lacks. Debian serves only its newest version of a
-# package, so a pinned one (DL3008) would soon break the build.
+# The Java packages link manual pages, whose folder the slim image lacks. libnss-wrapper gives a name to a uid without an
+# entry in /etc/passwd (docs/why.md). Debian serves only its newest version of a package, so a pinned one (DL3008) would
+# soon break the build.
 # hadolint ignore=DL3008
 RUN mkdir -p /usr/share/man/man1 \
  && apt-get update \
- && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+ && apt-get install -y --no-install-recommends openjdk-17-jre-headless libnss-wrapper \
  && rm -rf /var/lib/apt/lists/*
 
+# tests/packaging/test_image_build.py executes this stage without a container engine.
 FROM java AS build
+ENV PIP_NO_CACHE_DIR=1
 WORKDIR /src
 # Packages first: they change less often than the code.
 COPY requirements/ requirements/
 RUN python -m venv --without-pip /opt/venv \
- && pip --python /opt/venv/bin/python install --no-cache-dir --require-hashes -r requirements/runtime.txt \
+ && pip --python /opt/venv/bin/python install --require-hashes -r requirements/runtime.txt \
  && python -m venv /opt/build \
- && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements/image.txt
+ && /opt/build/bin/pip install --require-hashes -r requirements/image.txt
 COPY pyproject.toml README.md ./
 COPY service/ service/
 COPY connectors/ connectors/
@@ -28,22 +31,23 @@ COPY dev/ dev/
 # The same resolver, versions and checksums as in development.
 RUN PYTHONPATH=dev:service:connectors:/opt/venv/lib/python3.11/site-packages /opt/build/bin/python -c \
     "import shutil; from headrace_dev import jars; shutil.copytree(jars.folder('lakehouse'), '/opt/jars')" \
- && /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/wheel . \
- && pip --python /opt/venv/bin/python install --no-cache-dir --no-deps --no-index /opt/wheel/*.whl
+ && /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheel . \
+ && pip --python /opt/venv/bin/python install --no-deps --no-index /opt/wheel/*.whl
 
 FROM java
 LABEL org.opencontainers.image.title="Headrace" \
       org.opencontainers.image.description="A Kafka Connect-compatible sink that keeps lakehouse tables equal to their source tables"
-# Hadoop asks for the user's name, so the uid needs an entry in /etc/passwd.
+# Any uid may run this (OpenShift assigns one, with the group root), so that group may write what the user may write.
 RUN groupadd --gid 10001 headrace \
  && useradd --uid 10001 --gid headrace --no-create-home --home-dir /var/lib/headrace --shell /usr/sbin/nologin headrace \
- && install -d -o headrace -g headrace /var/lib/headrace \
+ && install -d -o headrace -g root -m 0775 /var/lib/headrace \
  && install -d /etc/headrace \
  && printf '# The rest comes from CONNECT_* variables, or from a file mounted here.\nwarehouse=/var/lib/headrace/warehouse\n' \
     > /etc/headrace/worker.properties
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /opt/jars /opt/headrace/jars
 ENV PATH=/opt/venv/bin:$PATH \
+    HOME=/var/lib/headrace \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     HEADRACE_JARS=/opt/headrace/jars \

@@ -24,7 +24,7 @@ from benchmarks.lake import HEADRACE, STREAM, Lake
 from benchmarks.report import Score
 from benchmarks.topic import produce
 from benchmarks.workload import Source, Workload
-from headrace_dev import Stack
+from headrace_dev.stack import Stack
 
 FULL = Workload()
 QUICK = Workload(events=30_000, keys=10_000, rows=100_000)

@@ -29,9 +29,9 @@ from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.runtime.cycles import look_for_cycles_seldom
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace_connectors.sql import PostgresRowSource
-from headrace_dev import Stack
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.server import wait_until
+from headrace_dev.stack import Stack
 
 DATABASE, TABLE = "perf", "public.docs"
 PLAIN, RESELECTING = "plain", "reselecting"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace_dev import Stack
 from headrace_dev.kafka import Kafka
 from headrace_dev.postgres import Postgres
 from headrace_dev.registry import Registry
+from headrace_dev.stack import Stack
 
 _numbers = itertools.count(1)
 

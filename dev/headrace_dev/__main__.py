@@ -6,11 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from headrace_dev import Stack, jars
+from headrace_dev import jars
 from headrace_dev.demo.show import demo
 from headrace_dev.jars import FetchError
 from headrace_dev.java import JavaError
 from headrace_dev.server import ServerError
+from headrace_dev.stack import Stack
 from headrace_dev.versions import BUNDLES
 
 

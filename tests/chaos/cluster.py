@@ -20,11 +20,12 @@ from chaos.lane import SETTLE_SECONDS, Lane
 from confluent_kafka.admin import AdminClient
 from pyiceberg.table import StaticTable
 
-from headrace_dev import Stack, jars
+from headrace_dev import jars
 from headrace_dev.demo.compare import data_rows
 from headrace_dev.demo.load import TABLES
 from headrace_dev.postgres import SUPERUSER, Postgres
 from headrace_dev.server import LOOPBACK, free_ports, wait_until
+from headrace_dev.stack import Stack
 from headrace_dev.worker import Worker
 
 _CATALOG = "spark.sql.catalog.lake"

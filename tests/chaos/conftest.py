@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from chaos.lane import Lane
 
-from headrace_dev import Stack
+from headrace_dev.stack import Stack
 
 
 @pytest.fixture(scope="module")

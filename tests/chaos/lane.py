@@ -22,12 +22,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from psycopg import sql
 
-from headrace_dev import Stack
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.demo.compare import database_rows, differences, key_columns, lake_rows
 from headrace_dev.demo.load import TABLES, Connection, Load, Shop
 from headrace_dev.postgres import SUPERUSER
 from headrace_dev.server import LOOPBACK, free_ports, wait_until
+from headrace_dev.stack import Stack
 from headrace_dev.worker import SHORT_LIVED, Worker
 
 PLACEHOLDER = "__debezium_unavailable_value"

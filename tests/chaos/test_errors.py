@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, Message
 from contracts.kafka_harness import producer
 
 from headrace_connectors.kafka.member import COMMIT_SECONDS
-from headrace_dev import Stack
 from headrace_dev.demo.load import TABLES
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, wait_until
+from headrace_dev.stack import Stack
 from headrace_dev.worker import Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]

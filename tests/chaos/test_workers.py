@@ -10,8 +10,8 @@ import pytest
 from chaos.cluster import ClusterLane, Twins
 from chaos.lane import SETTLE_SECONDS
 
-from headrace_dev import Stack
 from headrace_dev.server import wait_until
+from headrace_dev.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
 PAIR = ("customers", "orders")

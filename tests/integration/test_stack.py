@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace_dev import Stack
 from headrace_dev.connect import ConnectorError, debezium_postgres
 from headrace_dev.postgres import Postgres
 from headrace_dev.server import Server, wait_until
+from headrace_dev.stack import Stack
 
 pytestmark = pytest.mark.stack
 
 PARENT = """
-from headrace_dev import Stack
+from headrace_dev.stack import Stack
 with Stack("kafka", "postgres") as stack:
     print(stack.root, stack.kafka.server.pid, stack.postgres.server.pid, flush=True)
     input()

@@ -17,8 +17,9 @@ from chaos.lane import Lane
 
 from headrace.runtime.connector_rest import ConnectorRest
 from headrace.runtime.table_verifier import Clock
-from headrace_dev import Stack, jars
+from headrace_dev import jars
 from headrace_dev.server import wait_until
+from headrace_dev.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

@@ -1,0 +1,59 @@
+"""The Dockerfile's build stage, executed step by step without a container engine; the installed command starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import linked_packages
+import pytest
+from dockerfile_stage import Build, stage, variables
+
+from headrace import __version__
+from headrace_connectors.lakehouse.session import PACKAGES
+from headrace_dev.jars import cache_folder
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "Dockerfile").read_text()
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """The stage after its last step, with the commands of the base image: ``python`` and ``pip``, and Java."""
+    root = tmp_path_factory.mktemp("image")
+    commands = root / "bin"
+    commands.mkdir()
+    for name, command in {"python": [sys.executable], "pip": [sys.executable, linked_packages.__file__]}.items():
+        script = commands / name
+        script.write_text(f'#!/bin/sh\nexec {" ".join(command)} "$@"\n')
+        script.chmod(0o755)
+    build = Build(
+        ROOT,
+        root,
+        {
+            "PATH": os.pathsep.join([str(commands), str(Path(shutil.which("java") or "/").parent), os.defpath]),
+            "HOME": str(Path.home()),  # pip's cache; the stage's PIP_NO_CACHE_DIR is not set here
+            "HEADRACE_CACHE": str(cache_folder()),
+            "PIP_NO_COMPILE": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        },
+    )
+    build.execute(stage(TEXT, "build"))
+    return build
+
+
+def test_the_jars_are_those_of_the_service(build: Build) -> None:
+    """The bundle of the table formats, in the folder that the last stage copies."""
+    names = sorted("-".join(package.split(":")[1:]) + ".jar" for package in PACKAGES)
+    assert sorted(path.name for path in Path(build.here("/opt/jars")).iterdir()) == names
+
+
+def test_the_installed_command_starts(build: Build) -> None:
+    """With the variables of the last stage, and nothing but what the stage has installed."""
+    image = {name: build.here(value) for name, value in variables(stage(TEXT)).items()}
+    image["PATH"] = image["PATH"].replace("$PATH", os.defpath)
+    assert build.run("headrace --version", **image).startswith(f"headrace {__version__}")
+    assert "worker.properties" in build.run("headrace connect-standalone --help", **image)
+    assert build.run("command -v headrace", **image).strip() == build.here("/opt/venv/bin/headrace")
