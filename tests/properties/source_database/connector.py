@@ -115,7 +115,7 @@ class Connector:
             send(0, "d", old, self._before(change), None)
             send(1, "", old, None, None)
             send.source = source | self._dialect.second_half(source)
-            send(2, "c", new, None, dict(change.after))
+            send(2, "c", new, None, dict(change.after))  # a row that was deleted and inserted, as far as the log tells
 
     def _before(self, change: Change) -> Row | None:
         """The row as it was, as far as the database's log has it."""
@@ -130,11 +130,13 @@ class Connector:
 
     def _after(self, change: Change) -> Row:
         """The new row, without what the log leaves out."""
-        row = dict(change.after)
-        if self._dialect.omits and self._setup.identity != "full" and change.what != "insert":
+        row, dialect = dict(change.after), self._dialect
+        if dialect.omits and self._setup.identity != "full" and change.what != "insert":
             for column in change.columns:
-                kept = column.name in change.before and change.before[column.name] == row[column.name]
-                if kept and is_stored_out_of_line(column, row[column.name]):
+                value = row[column.name]
+                kept = column.name in change.before and change.before[column.name] == value
+                omitted = is_stored_out_of_line(column, value) or (dialect.omits_nulls and column.type == "large")
+                if kept and omitted:
                     row[column.name] = wire.placeholder(column)
         return row
 

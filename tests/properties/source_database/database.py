@@ -92,7 +92,8 @@ class Database:
     tables after each transaction.
     """
 
-    def __init__(self, tables: int, key_kind: str, arrays: bool) -> None:
+    def __init__(self, tables: int, key_kind: str, arrays: bool, together: str = "moves") -> None:
+        self._together = together
         columns = COLUMNS + (ARRAYS if arrays else ())
         self.tables = [Table(number, key_kind, columns) for number in range(tables)]
         self.log: list[Entry] = []
@@ -181,13 +182,27 @@ class Database:
         self._add(statement, what, table, key, before, after, new_key)
 
     def _move_together(self, table: Table, statement: Statement, moves: Sequence[tuple[int, int]]) -> None:
-        """Several keys in one statement, which the database checks when the statement ends."""
+        """Several keys in one statement, which the database checks when the statement ends.
+
+        "moves": the log shows one key change after the other, in any order. "descending": keys are checked row by row,
+        so only what never meets an existing key works. "collapsed": the log shows what becomes of each key.
+        """
         before = dict(table.rows)
+        if self._together == "descending":
+            moves = sorted(moves, reverse=True)
+            if {key for key, _ in moves} >= {new for _, new in moves}:
+                return  # a swap
         for key, _ in moves:
             del table.rows[key]
         for key, new_key in moves:
             table.rows[new_key] = {**before[key], **key_columns(table.key_kind, new_key)}
-            self._add(statement, "move", table, key, before[key], table.rows[new_key], new_key)
+            if self._together != "collapsed":
+                self._add(statement, "move", table, key, before[key], table.rows[new_key], new_key)
+        for key in sorted({*before, *table.rows}) if self._together == "collapsed" else ():
+            old, new = before.get(key, {}), table.rows.get(key, {})
+            what = "update" if old and new else "insert" if new else "delete"
+            if old != new:
+                self._add(statement, what, table, key, old, new)
 
     def _written(
         self, table: Table, statement: Statement, before: Row, key: int, *, all_columns: bool

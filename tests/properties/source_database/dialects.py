@@ -1,9 +1,8 @@
-"""What the connectors of different databases tell of a change: its position, transaction and time."""
+"""What the connectors of different databases say of a change: its position, transaction and time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from properties.source_database.database import Change, Snapshot, Transaction
@@ -12,19 +11,21 @@ EPOCH = 1_700_000_000_000
 Source = dict[str, Any]
 
 
-@dataclass(frozen=True)
 class Dialect:
     """PostgreSQL's connector; the others override what differs.
 
-    ``omits``: unchanged large values are left out. ``key_change_headers``: both halves of a key change name the other
-    key. ``logs_old_rows``: the log has every row as it was.
+    ``omits``: unchanged large values are left out, with ``omits_nulls`` also those that are null.
+    ``key_change_headers``: both halves of a key change name the other key. ``logs_old_rows``: the log has every row as
+    it was. ``together``: how the log shows keys that one statement exchanges (``Database``).
     """
 
-    connector: str = "postgresql"
-    omits: bool = True
-    key_change_headers: bool = True
-    logs_old_rows: bool = False
-    names: Mapping[str, str] = field(default_factory=lambda: {"schema": "public"})
+    connector = "postgresql"
+    omits = True
+    omits_nulls = False
+    key_change_headers = True
+    logs_old_rows = False
+    together = "moves"
+    names: Mapping[str, str] = {"schema": "public"}
 
     def source(self, transaction: Transaction, change: Change, number: int) -> Source:
         """The source block of a change, without the names of its table; ``number`` counts within the transaction."""
@@ -40,7 +41,10 @@ class Dialect:
 
     def position_text(self, source: Mapping[str, Any]) -> str:
         """The position for a reader."""
-        return f"lsn {source['lsn']} tx {source['txId']}" if source.get("snapshot") == "false" else "read"
+        shown = ("txId", "lsn", "file", "pos", "row", "commit_scn", "txSeq", "commit_lsn", "change_lsn")
+        if source["snapshot"] != "false":
+            return "read"
+        return " ".join(f"{name} {source[name]}" for name in shown if name in source)
 
     def _common(self, time: int, mark: str) -> Source:
         return {
@@ -52,4 +56,82 @@ class Dialect:
         }
 
 
-DIALECTS: Mapping[str, Dialect] = {"postgresql": Dialect()}
+class MySql(Dialect):
+    """Keys are checked row by row, so a statement moves the highest first. ``row`` counts within a binlog event."""
+
+    connector = "mysql"
+    omits = False
+    logs_old_rows = True
+    together = "descending"
+    names: Mapping[str, str] = {}
+
+    def source(self, transaction: Transaction, change: Change, number: int) -> Source:
+        first = transaction.changes[number - change.serial]
+        return self._at(transaction.time, "false", first.position, change.serial)
+
+    def read_source(self, snapshot: Snapshot, mark: str) -> Source:
+        return self._at(snapshot.time, mark, 4, 0)
+
+    def _at(self, time: int, mark: str, position: int, row: int) -> Source:
+        file = f"mysql-bin.{999_998 + position // 500:06d}"
+        return self._common(time, mark) | {"file": file, "pos": position, "row": row}
+
+
+class CompressedMySql(MySql):
+    """With ``binlog_transaction_compression=ON`` every event of a transaction tells the transaction's position."""
+
+    def source(self, transaction: Transaction, change: Change, number: int) -> Source:
+        return self._at(transaction.time, "false", transaction.changes[0].position, change.serial)
+
+
+class Oracle(Dialect):
+    """With ``lob.enabled=true`` a LOB that a statement does not set is left out, null or not."""
+
+    connector = "oracle"
+    omits_nulls = True
+    logs_old_rows = True
+    names: Mapping[str, str] = {"schema": "public"}
+
+    def source(self, transaction: Transaction, change: Change, number: int) -> Source:
+        scn, commit = change.position, 10_000 + transaction.id
+        ids = {"scn": str(scn), "commit_scn": str(commit), "txId": f"{transaction.id:016x}", "txSeq": number + 1}
+        return self._common(transaction.time, "false") | ids
+
+    def read_source(self, snapshot: Snapshot, mark: str) -> Source:
+        return self._common(snapshot.time, mark) | {"scn": "10000"}
+
+
+class SqlServer(Dialect):
+    """A key change is a delete and an insert; keys that one statement exchanges are updates of the other columns."""
+
+    connector = "sqlserver"
+    omits = False
+    key_change_headers = False
+    logs_old_rows = True
+    together = "collapsed"
+    names: Mapping[str, str] = {"schema": "public"}
+
+    def source(self, transaction: Transaction, change: Change, number: int) -> Source:
+        commit = f"00000025:{transaction.changes[-1].position:08x}:0005"
+        lsn = f"00000025:{change.position:08x}:0002"
+        serial = 2 if change.what == "update" else 1
+        return self._common(transaction.time, "false") | {
+            "commit_lsn": commit,
+            "change_lsn": lsn,
+            "event_serial_no": serial,
+        }
+
+    def read_source(self, snapshot: Snapshot, mark: str) -> Source:
+        return self._common(snapshot.time, mark) | {"commit_lsn": "00000025:00000010:0005"}
+
+    def second_half(self, source: Source) -> Source:
+        return {"event_serial_no": 2}
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "postgresql": Dialect(),
+    "mysql": MySql(),
+    "mysql, compressed": CompressedMySql(),
+    "oracle": Oracle(),
+    "sqlserver": SqlServer(),
+}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from properties.source_database.connector import Connector, SentRecord, Setup
 from properties.source_database.database import Database
+from properties.source_database.dialects import DIALECTS
 from properties.source_database.statements import Features, Statement
 
 Place = tuple[str, int]
@@ -95,7 +96,7 @@ class Told:
 def told(scenario: Scenario) -> Told:
     """Run the statements and send what the connector makes of them."""
     setup = scenario.setup
-    database = Database(setup.tables, setup.key_kind, setup.arrays)
+    database = Database(setup.tables, setup.key_kind, setup.arrays, DIALECTS[setup.dialect].together)
     database.run(scenario.statements)
     records = Connector(setup, database).records()
     ends = {(record.topic, record.partition): record.offset + 1 for record in records}

@@ -78,22 +78,34 @@ def story(scenario: Scenario) -> Iterator[str]:
 
 def smallest(scenario: Scenario) -> Scenario:
     """The scenario without faults, options and statements that its problem does not need."""
-    for smaller in _without_faults(scenario):
-        scenario = smaller(scenario) if problem(smaller(scenario)) else scenario
+    wanted = _kind(problem(scenario))
+
+    def fails(smaller: Scenario) -> bool:
+        starts = any(statement.what == "start connector" for statement in smaller.statements)
+        return starts and _kind(problem(smaller)) == wanted
+
+    scenario = _simplest(scenario, fails)
     size = max(1, len(scenario.statements) // 2)
     while size:
         begin = 0
         while begin < len(scenario.statements):
             rest = [*scenario.statements[:begin], *scenario.statements[begin + size :]]
-            smaller_scenario = replace(scenario, statements=rest)
-            starts = any(statement.what == "start connector" for statement in rest)
-            if starts and problem(smaller_scenario):
-                scenario = smaller_scenario
+            if fails(replace(scenario, statements=rest)):
+                scenario = replace(scenario, statements=rest)
             else:
                 begin += size
         size //= 2
-    for smaller in _without_faults(scenario):
-        scenario = smaller(scenario) if problem(smaller(scenario)) else scenario
+    return _simplest(scenario, fails)
+
+
+def _kind(text: str) -> str:
+    """What kind of problem it is, so that a scenario does not become one of another problem."""
+    return text[:16]
+
+
+def _simplest(scenario: Scenario, fails: Callable[[Scenario], bool]) -> Scenario:
+    for simpler in _without_faults(scenario):
+        scenario = simpler(scenario) if fails(simpler(scenario)) else scenario
     return scenario
 
 
@@ -112,7 +124,6 @@ def _without_faults(scenario: Scenario) -> Sequence[Callable[[Scenario], Scenari
         _sink(null_values=False),
         _sink(max_records=500_000),
         _sink(linger_ms=100),
-        _sink(database=False),
         lambda each: replace(each, setup=replace(each.setup, arrays=False)),
         lambda each: replace(each, setup=replace(each.setup, key_kind="int")),
         lambda each: replace(each, setup=replace(each.setup, partitions=1)),

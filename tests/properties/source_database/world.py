@@ -228,11 +228,11 @@ class _Feeds:
 def config(scenario: Scenario) -> SinkConnectorConfig:
     """The connector's configuration."""
     setup, sink = scenario.setup, scenario.sink
-    return _config(setup.shared_topic, setup.schemas, sink)
+    return _config(setup.shared_topic, setup.schemas, setup.dialect == "oracle", sink)
 
 
 @lru_cache(512)
-def _config(shared_topic: bool, schemas: bool, sink: Any) -> SinkConnectorConfig:
+def _config(shared_topic: bool, schemas: bool, lobs: bool, sink: Any) -> SinkConnectorConfig:
     converter = "org.apache.kafka.connect.json.JsonConverter"
     given = {
         "name": "oracle",
@@ -248,6 +248,8 @@ def _config(shared_topic: bool, schemas: bool, sink: Any) -> SinkConnectorConfig
         "reselect.null.values": str(sink.null_values).lower(),
         "reselect.cache.enabled": str(sink.cache).lower(),
     }
+    if lobs:
+        given["lob.enabled"] = "true"
     if shared_topic:
         given["collection.name.format"] = "${source.table}"
     if sink.database:
