@@ -161,7 +161,12 @@ class MergeCounts:
 
 
 class LakeTable(Protocol):
-    """One lakehouse table, and the ledger of its tombstones. One thread at a time calls it."""
+    """One lakehouse table, and the ledger of its tombstones. One thread at a time calls it.
+
+    A table or a ledger that cannot be read is never an empty one. A table that this handle has seen and that is gone
+    raises TableMissing from every call, unless ``TableOptions.recreate``; storage or a catalog that does not answer
+    raises Retriable.
+    """
 
     def schema(self) -> pa.Schema | None:
         """The data columns (without ``__headrace_``), or None while the table does not exist."""
@@ -176,13 +181,21 @@ class LakeTable(Protocol):
         """Create the table, or add and widen columns so that ``schema`` fits. Raises Fatal when it cannot be done."""
 
     def ledger(self) -> Mapping[str, RowVersion]:
-        """The tombstones by canonical key; the floor of the last truncate stands under the empty key ``""``."""
+        """The tombstones by canonical key; the floor of the last truncate stands under the empty key ``""``.
+
+        Every table has a ledger: where the table exists and its ledger does not, this raises TableMissing, or begins
+        an empty ledger with ``TableOptions.recreate``. Without a table the ledger holds what was recorded before the
+        table's first batch; the ledger of a table that was dropped does not count for the next table of that name.
+        """
 
     def ledger_moved(self) -> bool:
         """Whether somebody else may have added to the ledger since this handle has read it. Cheap."""
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
-        """Add to the ledger, durably, before the deletes themselves. ``now`` in microseconds, for the retention."""
+        """Add to the ledger, durably, before the deletes themselves. ``now`` in microseconds, for the retention.
+
+        Before the table exists as well: the table that ``evolve`` creates later gets this ledger.
+        """
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         """Apply the actions that rank above the stored rows (``Actions`` says when), in one visible step per commit.
@@ -232,7 +245,8 @@ class TableOptions:
 
     Layout and properties are those of new tables. ``adopt`` lets a table be taken over that somebody else has made.
     ``history`` tables get every event appended and are never merged into. With ``soft_delete`` deleted rows stay and
-    are marked; to everything that a ``LakeTable`` is asked they do not stand.
+    are marked; to everything that a ``LakeTable`` is asked they do not stand. ``recreate`` lets a table that is gone be
+    created again, and a missing ledger begin empty.
     """
 
     format: str = "iceberg"
@@ -242,6 +256,7 @@ class TableOptions:
     adopt: bool = False
     history: bool = False
     soft_delete: bool = False
+    recreate: bool = False
 
 
 class Lakehouse(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -31,6 +32,15 @@ class LakeHarness(Protocol):
 
     def summary(self, name: str) -> Mapping[str, str]:
         """What the newest commit says about itself."""
+
+    def drop(self, name: str) -> None:
+        """Drop the table, but not its ledger."""
+
+    def drop_ledger(self, name: str) -> None:
+        """Drop the ledger of the table."""
+
+    def hidden(self, name: str) -> AbstractContextManager[None]:
+        """For the time of the block the storage shows neither the table nor its ledger."""
 
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         """Insert a row without Headrace: its version columns are null."""

@@ -9,6 +9,7 @@ import pytest
 from contracts.lake_actions import TOPIC, commit, text
 from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, Make, apply, item, items
 
+from headrace.core.errors import HeadraceError, TableMissing
 from headrace.core.events import RowVersion
 from headrace.ports import LakeTable
 
@@ -62,6 +63,67 @@ class LakeLedgerSuite(LakeFixtures):
         assert table.ledger() == {}
         table.evolve(ITEM, ["id"])
         assert table.ledger() == {}
+
+    def test_what_is_recorded_before_the_table_exists_is_durable(self, lake: LakeHarness, name: str) -> None:
+        """The floor of a truncate that is read before the first row: the table that is created later has it."""
+        floor, delete = RowVersion(text(3), TOPIC, 0, 3, 30), RowVersion(text(5), TOPIC, 0, 5, 50)
+        lake.open(name).record_tombstones({"": floor}, NOW)
+        again = lake.open(name)
+        assert (again.schema(), again.ledger()) == (None, {"": floor})
+        again.record_tombstones({"1": delete}, NOW)
+        assert not again.ledger_moved()
+        again.evolve(ITEM, ["id"])
+        assert again.ledger() == lake.open(name).ledger() == {"": floor, "1": delete}
+
+    def test_the_ledger_of_a_dropped_table_does_not_count_for_the_next(
+        self, lake: LakeHarness, name: str, table: LakeTable
+    ) -> None:
+        """A ledger that was begun before its table goes with that table as well."""
+        version = RowVersion(text(30), TOPIC, 0, 30, 30)
+        table.record_tombstones({"1": version}, NOW)
+        for _ in range(2):
+            lake.drop(name)
+            new = lake.open(name)
+            assert (new.schema(), new.ledger()) == (None, {})
+            new.record_tombstones({"2": version}, NOW)
+            assert lake.open(name).ledger() == {"2": version}
+            new.evolve(ITEM, ["id"])
+            assert lake.open(name).ledger() == {"2": version}
+
+    def test_a_table_that_is_gone_has_no_empty_ledger(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """Its handle has seen it: nothing is read, recorded or written as if the table were new."""
+        version = RowVersion(text(30), TOPIC, 0, 30, 30)
+        table.record_tombstones({"1": version}, NOW)
+        lake.drop(name)
+        with pytest.raises(HeadraceError):
+            apply(table, item(1, position=20))
+        for call in (table.schema, table.ledger, lambda: table.evolve(ITEM, ["id"])):
+            with pytest.raises(TableMissing, match=name):
+                call()
+        assert lake.open(name).schema() is None
+
+    def test_a_table_that_is_gone_is_created_again_where_that_is_wanted(self, lake: LakeHarness, name: str) -> None:
+        """With ``table.missing=recreate``, without what the old one had."""
+        table = lake.open(name, recreate=True)
+        table.evolve(ITEM, ["id"])
+        apply(table, item(1, position=10))
+        table.record_tombstones({"1": RowVersion(text(30), TOPIC, 0, 30, 30)}, NOW)
+        lake.drop(name)
+        with pytest.raises(HeadraceError):
+            apply(table, item(1, position=20))
+        assert (table.schema(), table.ledger()) == (None, {})
+        table.evolve(ITEM, ["id"])
+        assert (apply(table, item(1, position=20)), table.ledger()) == ((1, 0), {})
+
+    def test_a_ledger_that_is_gone_is_no_empty_one(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """A table has a ledger, whoever asks; only ``table.missing=recreate`` begins an empty one."""
+        table.record_tombstones({"1": RowVersion(text(30), TOPIC, 0, 30, 30)}, NOW)
+        lake.drop_ledger(name)
+        for each in (table, lake.open(name)):
+            with pytest.raises(TableMissing, match="ledger"):
+                each.ledger()
+        assert lake.open(name, recreate=True).ledger() == {}
+        assert lake.open(name).ledger() == {}
 
     def test_old_tombstones_are_forgotten_but_not_the_floor(self, table: LakeTable) -> None:
         """Retention counts from when they were recorded."""

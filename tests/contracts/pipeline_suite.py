@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from contracts.lake_actions import commit, text
 from contracts.lake_harness import DAY, NOW, LakeHarness
-from properties.columns import changes_of, pieces_of
+from properties.columns import changes_of, pieces_of, table_id
 from properties.reference_model import Event
 
+from headrace.core.column_defaults import ColumnDefault, ColumnDefaults
 from headrace.core.combine import combine
-from headrace.core.errors import Fatal
-from headrace.core.events import Actions, CellState, Changes, Operation, RowVersion
+from headrace.core.errors import Fatal, HeadraceError
+from headrace.core.events import Actions, CellState, Changes, Operation, RowVersion, Truncate
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime.pipeline_parts import PipelineOptions
@@ -138,6 +139,42 @@ class PipelineSuite:
         table.meanwhile = [lambda: write(insert, delete)]
         slow.write(changes_of([insert]), commit())
         assert rows() == [(2, 1)]
+
+    def test_a_truncate_before_the_first_row_outlives_the_worker(
+        self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
+    ) -> None:
+        """Killed after the truncate's offset was committed: what another partition brings from before it stays away."""
+        truncate = Truncate(table_id(0), RowVersion(text(5), "t", 0, next(_offsets), 5))
+        opened(name, lake.open(name)).write(truncate, commit())
+        after = opened(name, lake.open(name))
+        read = replace(event(Operation.READ, 3, a=3, b=3), version=RowVersion(text(3), "t", 1, 0, 3))
+        after.write(changes_of([read, replace(event(Operation.CREATE, 6, a=6, b=6), key=2)]), commit())
+        assert rows() == [(2, 6)]
+
+    def test_a_default_before_the_first_row_outlives_the_worker(self, lake: LakeHarness, name: str) -> None:
+        """Killed after the offset of the ALTER TABLE was committed: an older row that comes late gets the default."""
+        added = ColumnDefaults(table_id(0), RowVersion(text(5), "s", 0, 0, 5), (ColumnDefault("b", "number", "7"),))
+        opened(name, lake.open(name)).write(added, commit())
+        after = opened(name, lake.open(name))
+        old = replace(event(Operation.CREATE, 3, a=3), columns=(("id", "int64"), ("a", "int64")))
+        after.write(changes_of([old]), commit())
+        after.write(changes_of([replace(event(Operation.CREATE, 6, a=6, b=6), key=2)]), commit())
+        assert sorted((row["id"], row["b"]) for row in lake.read(name).to_pylist()) == [(1, 7), (2, 6)]
+
+    def test_an_outage_empties_no_ledger(
+        self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
+    ) -> None:
+        """The storage is away while a batch is tried for the first time, and back at the second: no row comes back."""
+        pipeline = opened(name, lake.open(name))
+        pipeline.write(changes_of([event(Operation.CREATE, 1, a=1, b=1)]), commit())
+        pipeline.write(changes_of([event(Operation.DELETE, 3)]), commit())
+        late = changes_of([event(Operation.UPDATE, 2, a=2, b=2)])
+        with lake.hidden(name):
+            pipeline.assigned()
+            with pytest.raises(HeadraceError):
+                pipeline.prepare()
+        pipeline.write(late, commit())
+        assert rows() == []
 
     def test_the_ledger_shrinks_after_its_retention(self, write: Callable[..., LakeTable]) -> None:
         """A tombstone stays as long as the connector says, and no longer."""

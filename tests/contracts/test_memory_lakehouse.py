@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,20 @@ class MemoryHarness:
 
     def summary(self, name: str) -> Mapping[str, str]:
         return self.open(name).summaries[-1]
+
+    def drop(self, name: str) -> None:
+        self._lakehouse.drop("shop", name)
+
+    def drop_ledger(self, name: str) -> None:
+        self._lakehouse.drop_ledger("shop", name)
+
+    @contextmanager
+    def hidden(self, name: str) -> Iterator[None]:
+        copy = self._lakehouse.copy("shop", name)
+        self.drop(name)
+        self.drop_ledger(name)
+        yield
+        self._lakehouse.restore("shop", name, copy)
 
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         self.open(name).insert_unversioned(str(cells["id"]), cells)

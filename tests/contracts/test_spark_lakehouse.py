@@ -6,7 +6,10 @@ PyIceberg and delta-rs read them, so that not only the engine that wrote them ag
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +26,23 @@ from fix_spark import Warehouse
 from headrace.core.errors import Retriable
 from headrace.core.table_layout import table_layout
 from headrace.ports import TableOptions
+from headrace_connectors.lakehouse.ledger import SUFFIX
 from headrace_connectors.lakehouse.schema import column_list
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.writer import SparkTable
 
 pytestmark = pytest.mark.spark
+
+
+@contextmanager
+def moved_away(*folders: Path) -> Iterator[None]:
+    """An outage of the storage: the folders are not there for the time of the block."""
+    away = [folder.with_name(f"{folder.name}.away") for folder in folders]
+    for folder, elsewhere in zip(folders, away, strict=True):
+        folder.rename(elsewhere)
+    yield
+    for folder, elsewhere in zip(folders, away, strict=True):
+        elsewhere.rename(folder)
 
 
 class IcebergHarness:
@@ -50,6 +65,15 @@ class IcebergHarness:
     def summary(self, name: str) -> Mapping[str, str]:
         summary = self._warehouse.summary("shop", name)
         return {key: value for key, value in summary.items() if key.startswith("headrace.")}
+
+    def drop(self, name: str) -> None:
+        self._warehouse.sql(f"DROP TABLE lake.shop.`{name}`")
+
+    def drop_ledger(self, name: str) -> None:
+        self._warehouse.sql(f"DROP TABLE lake.shop.`{name}{SUFFIX}`")
+
+    def hidden(self, name: str) -> AbstractContextManager[None]:
+        return moved_away(*(self._warehouse.path / "shop" / each for each in (name, name + SUFFIX)))
 
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         self._warehouse.sql(f"INSERT INTO lake.shop.`{name}` {_row(cells)}")
@@ -77,6 +101,15 @@ class DeltaHarness:
     def summary(self, name: str) -> Mapping[str, str]:
         told = [entry["userMetadata"] for entry in self._table(name).history() if "userMetadata" in entry]
         return dict(json.loads(told[0])) if told else {}
+
+    def drop(self, name: str) -> None:
+        shutil.rmtree(self._warehouse.path / "delta_shop" / name)
+
+    def drop_ledger(self, name: str) -> None:
+        self.drop(name + SUFFIX)
+
+    def hidden(self, name: str) -> AbstractContextManager[None]:
+        return moved_away(*(self._warehouse.path / "delta_shop" / each for each in (name, name + SUFFIX)))
 
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         self._warehouse.sql(f"INSERT INTO {self.sql_name(name)} {_row(cells)}")

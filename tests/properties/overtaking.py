@@ -10,7 +10,7 @@ from typing import Any
 
 from properties.deliveries import Delivery
 from properties.reference_model import Rows
-from properties.workers import Killed, Warehouse, Worker, came_to_the_end, make_tables, tables_of
+from properties.workers import Killed, Warehouse, Worker, came_to_the_end, tables_of
 
 from headrace.core.errors import HeadraceError
 from headrace.ports import Lakehouse, LakeTable, TableOptions
@@ -76,7 +76,6 @@ def written_by_two(
         released.wait()
 
     slow = Half(lakehouse, delivery, options, still, stand_still)
-    make_tables(delivery, slow)
     thread = Thread(target=_run, args=(slow, delivery, halted))
     thread.start()
     halted.wait()

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
-from properties.columns import BEGIN, KINDS, NEW, pieces_of
+from properties.columns import BEGIN, NEW, pieces_of
 from properties.deliveries import Arrival, Cut, Death, Delivery, Place
 from properties.reference_model import Model, Rows
 
@@ -229,18 +229,7 @@ def _tables(delivery: Delivery) -> list[int]:
     return sorted({arrival.event.table for arrival in delivery.arrivals})
 
 
-def make_tables(delivery: Delivery, warehouse: Warehouse) -> None:
-    """What comes before the first row does not make a table, and would not outlive a worker."""
-    for arrival in delivery.arrivals:
-        columns = pa.schema([(name, KINDS[kind][0]) for name, kind in arrival.event.columns])
-        table = warehouse.table(arrival.event.table)
-        if table.schema() is None:
-            table.evolve(columns, ("id",))
-
-
 def _write(delivery: Delivery, warehouse: Warehouse) -> None:
-    if delivery.deaths or delivery.moves:
-        make_tables(delivery, warehouse)
     workers = [Worker(warehouse), Worker(warehouse)]
     moves = set(delivery.moves)
     for life in count():

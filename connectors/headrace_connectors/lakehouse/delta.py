@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.ports import MergeCounts, TableOptions
-from headrace_connectors.lakehouse.failures import translated
+from headrace_connectors.lakehouse.failures import NotThere, translated
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
 from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
@@ -65,10 +65,14 @@ class DeltaFormat:
         return [f"{create} TBLPROPERTIES ({properties})"]
 
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
-        """In the order of time as it comes: the files' statistics let what has expired go by whole files."""
+        """In the order of time as it comes: the files' statistics let what has expired go by whole files.
+
+        Of a table by path CREATE OR REPLACE leaves the rows where they are if its definition is the same.
+        """
         return [
             f"CREATE OR REPLACE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta "
-            f"TBLPROPERTIES ({property_list(self._properties)})"
+            f"TBLPROPERTIES ({property_list(self._properties)})",
+            f"DELETE FROM {self.sql_name(path)}",
         ]
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
@@ -87,7 +91,10 @@ class DeltaFormat:
         with translated(name):
             nothing = jvm.scala.Option.empty()
             log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark, self._location(path))
-            return int(log.update(False, nothing, nothing).version())
+            version = int(log.update(False, nothing, nothing).version())
+        if version < 0:
+            raise NotThere(f"{name}: the table does not exist, or the storage does not show it")
+        return version
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Type widening has to be enabled first."""

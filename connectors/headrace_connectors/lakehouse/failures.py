@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from headrace.core.errors import Fatal, HeadraceError, Retriable
 
 
+class NotThere(Retriable):
+    """The table of a statement does not exist, or the storage does not show it now."""
+
+
 class Conflict(Retriable):
     """Somebody else committed to the table in between: the statement has to run again."""
 
@@ -32,8 +36,8 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "Spark ran out of memory; raise spark.driver.memory or lower batch.max.bytes"),
     (r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", Fatal,
      "where the table should stand there are other files, of another format perhaps; move them away"),
-    (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException|DELTA_MISSING_DELTA_TABLE|PATH_NOT_FOUND", Retriable,
-     "the table has been dropped; it is made anew"),
+    (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException|DELTA_MISSING_DELTA_TABLE|DELTA_TABLE_ONLY_OPERATION|"
+     r"PATH_NOT_FOUND", NotThere, "the table does not exist, or the storage does not show it"),
     (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError|Connection reset by peer",
      Fatal, "Spark's JVM has ended; see the log for its last words and restart the worker"),
     (r"UncheckedSQLException|PSQLException|SQL(Transient|Recoverable)\w*Exception", Retriable,

@@ -2,6 +2,10 @@
 
 An append-only table of its own, ``<name>__headrace_tombstones`` (``merge.md`` section 3). What stands twice for a key
 is brought together when it is read, by the rules of ranks.
+
+Every table has a ledger, which is created before it. A ledger with the property ``EARLY`` was begun before its table,
+for what is read before the table's first batch; the table that is created next gets it. Any other ledger without a
+table is what a dropped table has left, and does not count.
 """
 
 from __future__ import annotations
@@ -11,14 +15,19 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.errors import TableMissing
 from headrace.core.events import OWN_PREFIX, RowVersion
 from headrace.core.keys import FLOOR_KEY
 from headrace.core.ranking import UNVERSIONED, succeed
+from headrace_connectors.lakehouse.failures import NotThere
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
-from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
+from headrace_connectors.lakehouse.table_format import TableFormat, TablePath, set_properties
 from headrace_connectors.lakehouse.table_session import TableSession
 
 SUFFIX = f"{OWN_PREFIX}tombstones"
+
+EARLY = "headrace.before-its-table"
+"""The property of a ledger whose table does not exist yet."""
 
 _NEVER = 2**63 - 1
 
@@ -32,13 +41,17 @@ def ledger_path(path: TablePath) -> TablePath:
 
 
 class TombstoneLedger:
-    """``path`` is the ledger's own, see ``ledger_path``."""
+    """``path`` is the ledger's own, see ``ledger_path``. With ``recreate`` one that is gone begins empty."""
 
-    def __init__(self, session: TableSession, table_format: TableFormat, path: TablePath) -> None:
+    def __init__(
+        self, session: TableSession, table_format: TableFormat, path: TablePath, *, recreate: bool = False
+    ) -> None:
         self._session = session
         self._format = table_format
         self._path = path
+        self._recreate = recreate
         self._table = table_format.sql_name(path)
+        self._attached = False
         self._seen: int | None = None  # the format's number of commits when all of the ledger's were known
         self._oldest = 0  # no tombstone was recorded earlier; 0 while that is not known
 
@@ -49,7 +62,46 @@ class TombstoneLedger:
         self._oldest = _NEVER
         self._seen = self._commits()
 
+    def is_early(self) -> bool:
+        """Whether there is a ledger that was begun before its table. Asked while the table does not exist."""
+        return self._session.schema(self._table) is not None and EARLY in self._session.properties(self._table)
+
+    def begin_early(self) -> None:
+        """Make sure that there is a ledger for a table that does not exist yet."""
+        if not self.is_early():
+            self.create()
+            self._session.run(set_properties(self._table, {EARLY: "true"}))
+            self._seen = self._commits()
+
+    def prepare(self) -> None:
+        """Make sure that the table which is created next has a ledger: its early one, or else an empty one."""
+        if not self.is_early():
+            self.create()
+
+    def attach(self) -> None:
+        """The table exists now, or did already where a worker died before this."""
+        if not self._attached:
+            if EARLY in self._session.properties(self._table):
+                self._session.run(f"ALTER TABLE {self._table} UNSET TBLPROPERTIES ('{EARLY}')")
+            self._attached = True
+
     def load(self) -> dict[str, RowVersion]:
+        """All tombstones of a table that exists, by canonical key. Raises TableMissing, and Retriable in an outage."""
+        try:
+            self.attach()
+            return self.read()
+        except NotThere as error:
+            if self._session.schema(self._table) is not None:
+                raise
+            if not self._recreate:
+                raise TableMissing(
+                    f"{self._table}: the ledger of the table's deletes does not exist any more: without it late events "
+                    "bring deleted rows back; restore it, or begin an empty one with table.missing=recreate"
+                ) from error
+            self.create()
+            return {}
+
+    def read(self) -> dict[str, RowVersion]:
         """All tombstones by canonical key."""
         seen = self._commits()  # before they are read: what comes meanwhile is read again
         rows = self._session.arrow(f"SELECT {_NAMES} FROM {self._table}")

@@ -76,6 +76,10 @@ class TableSession:
         jvm = getattr(self._spark, "_jvm", None)
         return None if jvm is None else (jvm, self._spark._jsparkSession)
 
+    def properties(self, table: str) -> Mapping[str, str]:
+        """The properties of a table (quoted name)."""
+        return {row.key: row.value for row in self.rows(f"SHOW TBLPROPERTIES {table}")}
+
     def schema(self, table: str) -> pa.Schema | None:
         """The Arrow schema of a table (quoted name), or None if there is none."""
         from pyspark.sql.pandas.types import to_arrow_schema  # late, see session.py

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.core.actions import applying, take_actions
-from headrace.core.errors import Fatal, HeadraceError
+from headrace.core.errors import Fatal, HeadraceError, TableMissing
 from headrace.core.events import OWN_PREFIX, Actions, RowVersion
 from headrace.core.history import History
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
@@ -60,11 +60,13 @@ class SparkTable:
         self._format = table_format
         self._path = path
         self._table = table_format.sql_name(path)
-        self._ledger = TombstoneLedger(session, table_format, ledger_path(path))
+        self._ledger = TombstoneLedger(session, table_format, ledger_path(path), recreate=options.recreate)
         self._upkeep = Upkeep(session, table_format, self._ledger, path)
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
         self._fresh = False
+        self._seen = False
+        self._recreate = options.recreate
         self._adopt = options.adopt
         self._soft = options.soft_delete and not options.history
         self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
@@ -72,11 +74,13 @@ class SparkTable:
     # -- what the table is --------------------------------------------------------------------------------------------
 
     def schema(self) -> pa.Schema | None:
-        """The data columns in lake types, or None while the table does not exist."""
+        """The data columns in lake types, or None while the table does not exist. Raises TableMissing."""
         if self._schema is None:
             found = self._session.schema(self._table)
             if found is not None:
-                self._schema = self._data_columns(found)
+                self._schema, self._seen = self._data_columns(found), True
+            elif self._seen and not self._recreate:
+                raise TableMissing(f"{self._label}: the table does not exist any more, or the storage does not show it")
         return self._schema
 
     def _data_columns(self, found: pa.Schema) -> pa.Schema:
@@ -109,8 +113,7 @@ class SparkTable:
     def key_fields(self) -> tuple[str, ...]:
         """The columns of the row key in their order, which the table's properties tell."""
         if not self._key_fields and self.schema() is not None:
-            rows = self._session.rows(f"SHOW TBLPROPERTIES {self._table}")
-            stored = {row.key: row.value for row in rows}
+            stored = self._session.properties(self._table)
             self._key_fields = tuple(json.loads(stored.get(KEY_FIELDS, "[]")))
         return self._key_fields
 
@@ -139,9 +142,10 @@ class SparkTable:
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         self._run(self._format.create_namespace(self._path.namespace))
-        self._ledger.create()  # before the table: an old ledger must never meet a new table
+        self._ledger.prepare()  # before the table: an old ledger must never meet a new table
         self._run(self._format.create(self._path, pa.schema([*schema, *self._own]), key_fields))
-        self._schema, self._key_fields, self._fresh = schema, tuple(key_fields), True
+        self._ledger.attach()
+        self._schema, self._key_fields, self._fresh, self._seen = schema, tuple(key_fields), True, True
 
     def _alter(self, stored: pa.Schema, change: Evolution) -> None:
         if change.additions:
@@ -164,15 +168,20 @@ class SparkTable:
 
     def ledger(self) -> Mapping[str, RowVersion]:
         """The tombstones by canonical key, the floor of the last truncate under ``""``."""
-        return {} if self.schema() is None else self._ledger.load()
+        if self.schema() is not None:
+            return self._ledger.load()
+        return self._ledger.read() if self._ledger.is_early() else {}
 
     def ledger_moved(self) -> bool:
         """Whether somebody else may have added to the ledger since this handle has read it."""
-        return self.schema() is not None and self._ledger.moved()
+        return (self.schema() is not None or self._ledger.is_early()) and self._ledger.moved()
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add to the ledger, durably; nothing happens where there is nothing to add."""
         if tombstones:
+            if self.schema() is None:
+                self._run(self._format.create_namespace(self._path.namespace))
+                self._ledger.begin_early()
             self._ledger.append(tombstones, now)
             self._upkeep.ledger_grew()
 

@@ -6,8 +6,9 @@ can be played by opening it again.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.conform import conformed
-from headrace.core.errors import Fatal
+from headrace.core.errors import Fatal, TableMissing
 from headrace.core.events import Actions, CellState, Column, RowVersion
 from headrace.core.history import History
 from headrace.core.keys import FLOOR_KEY
@@ -50,12 +51,16 @@ class _Row:
 
 @dataclass(slots=True)
 class _Stored:
-    """What stays when a handle is gone: the table and its ledger."""
+    """What stays when a handle is gone: the table and its ledger.
+
+    ``tombstones`` is None without a ledger; ``attached`` marks the ledger of a table that was created.
+    """
 
     schema: pa.Schema | None = None
     key_fields: tuple[str, ...] = ()
     rows: dict[str, _Row] = field(default_factory=dict)
-    tombstones: dict[str, tuple[RowVersion, int]] = field(default_factory=dict)
+    tombstones: dict[str, tuple[RowVersion, int]] | None = None
+    attached: bool = False
     recordings: int = 0
     commits: list[Commit] = field(default_factory=list)
     foreign: bool = False
@@ -74,6 +79,25 @@ class MemoryLakehouse:
         stored = self._tables.setdefault((namespace, name), _Stored())
         return MemoryTable(f"{namespace}.{name}", stored, options)
 
+    def drop(self, namespace: str, name: str) -> None:
+        """Drop a table; its ledger stays, as that of a real table does."""
+        stored, ledger = self._tables[namespace, name], self.copy(namespace, name)
+        self.restore(namespace, name, _Stored(tombstones=ledger.tombstones, attached=ledger.attached))
+        stored.recordings = ledger.recordings
+
+    def drop_ledger(self, namespace: str, name: str) -> None:
+        """Drop the ledger of a table."""
+        self._tables[namespace, name].tombstones = None
+
+    def copy(self, namespace: str, name: str) -> _Stored:
+        """A copy of a table with its ledger, for ``restore``."""
+        return copy.deepcopy(self._tables[namespace, name])
+
+    def restore(self, namespace: str, name: str, stored: _Stored) -> None:
+        """Replace a table and its ledger by a copy; open handles see it."""
+        for each in fields(_Stored):
+            setattr(self._tables[namespace, name], each.name, getattr(stored, each.name))
+
     def check(self) -> None:
         """Memory can always be written."""
 
@@ -88,6 +112,8 @@ class MemoryTable:
         self._name = name
         self._stored = stored
         self._adopt = options.adopt
+        self._recreate = options.recreate
+        self._seen = False
         self._soft = options.soft_delete
         self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
         self._recordings: int | None = None
@@ -130,11 +156,17 @@ class MemoryTable:
 
     def schema(self) -> pa.Schema | None:
         """The data columns, or None before ``evolve``. Takes over a table that somebody else has made, or is Fatal."""
-        if self._stored.schema is not None and not self._of_this_kind():
+        if self._stored.schema is None:
+            if self._seen and not self._recreate:
+                raise TableMissing(f"{self._name}: the table does not exist any more")
+            return None
+        self._seen = True
+        if not self._of_this_kind():
             raise Fatal(f"{self._name}: the table has another insert.mode or delete.mode; write to another one")
         if self._stored.foreign and not self._adopt:
             raise Fatal(f"{self._name}: the table was not made by Headrace; set table.adopt=true or write elsewhere")
-        self._stored.foreign = False
+        if self._stored.foreign:
+            self._stored.foreign, self._stored.tombstones, self._stored.attached = False, {}, True
         return self._stored.schema
 
     def key_fields(self) -> tuple[str, ...]:
@@ -144,8 +176,11 @@ class MemoryTable:
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         """Create the table or make ``schema`` fit. Raises Fatal when it cannot be done."""
         wanted = lake_schema(self._name, schema, key_fields)
-        if self._stored.schema is None:
+        if self.schema() is None:
             self._stored.schema, self._stored.key_fields, self._stored.own = wanted, tuple(key_fields), self._own
+            if self._stored.attached or self._stored.tombstones is None:
+                self._stored.tombstones = {}
+            self._stored.attached = True
             return
         change = evolution(self._name, self._stored.schema, wanted)
         self._stored.schema = evolved(self._stored.schema, change)
@@ -157,7 +192,17 @@ class MemoryTable:
     def ledger(self) -> Mapping[str, RowVersion]:
         """The tombstones by canonical key, the floor under ``""``."""
         self._recordings = self._stored.recordings
-        return {key: version for key, (version, _) in self._stored.tombstones.items()}
+        return {key: version for key, (version, _) in self._tombstones().items()}
+
+    def _tombstones(self) -> dict[str, tuple[RowVersion, int]]:
+        """The entries that count; what the table of before has left does not."""
+        exists = self.schema() is not None
+        if exists and self._stored.tombstones is None:
+            if not self._recreate:
+                raise TableMissing(f"{self._name}: the ledger of the table's deletes does not exist any more")
+            self._stored.tombstones = {}
+        counts = self._stored.tombstones is not None and (exists or not self._stored.attached)
+        return dict(self._stored.tombstones or {}) if counts else {}
 
     def ledger_moved(self) -> bool:
         """Whether somebody else has added to the ledger since this handle has read it."""
@@ -168,9 +213,11 @@ class MemoryTable:
         if not self.ledger_moved():
             self._recordings = self._stored.recordings + 1
         self._stored.recordings += 1
+        ledger = self._tombstones()
         for key, version in tombstones.items():
-            old = self._stored.tombstones.get(key)
-            self._stored.tombstones[key] = (succeed(version, old[0] if old else None), now)
+            old = ledger.get(key)
+            ledger[key] = (succeed(version, old[0] if old else None), now)
+        self._stored.tombstones, self._stored.attached = ledger, self._stored.schema is not None
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         """Apply what ranks above the stored rows, all of it read before any of it is written."""
@@ -262,7 +309,7 @@ class MemoryTable:
         """Forget tombstones older than the retention; the floor stays."""
         self._stored.tombstones = {
             key: entry
-            for key, entry in self._stored.tombstones.items()
+            for key, entry in self._tombstones().items()
             if key == FLOOR_KEY or entry[1] > now - tombstone_retention
         }
 

@@ -8,6 +8,7 @@
     │   └── Fenced         the partition belongs to somebody else now: drop the batch, its records come again there
     ├── RestError          a REST request cannot be served as sent; it carries its own HTTP status
     └── Fatal              the task stops and waits for an operator; the message says what to do
+        └── TableMissing   a table that the connector has written, or its ledger, is not there any more
 
 Edges translate their vendor's errors into one of these with ``raise … from error``. No message ever carries a cell's
 value: it names the topic, partition, offset and column.
@@ -73,6 +74,10 @@ class RestError(HeadraceError):
 
 class Fatal(HeadraceError):
     """Going on would risk wrong data, or cannot work. The task fails; the message names the next step."""
+
+
+class TableMissing(Fatal):
+    """A table that was written before, or its ledger, does not exist any more: it must not count as empty."""
 
 
 class Stage(StrEnum):

@@ -32,7 +32,6 @@ class TableLedger:
         self._tombstones: Tombstones | None = None
         self._read_at = 0
         self._assigned_anew = False
-        self._early: dict[str, RowVersion] = {}
 
     @property
     def tombstones(self) -> Tombstones:
@@ -74,18 +73,9 @@ class TableLedger:
             self.defaults = remembered(self.known)
 
     def record(self, new: Mapping[str, RowVersion]) -> None:
-        """Add to the ledger, durably; of a table that is not there yet, with the table (``record_early``)."""
-        if self._table.schema() is None:
-            self._early |= new
-        else:
-            self._table.record_tombstones(new, self._now())
+        """Add to the ledger, durably, also of a table that does not exist yet."""
+        self._table.record_tombstones(new, self._now())
         self.known.update(new)
-
-    def record_early(self) -> None:
-        """The table is there now: write what was recorded before it."""
-        if self._early:
-            self._table.record_tombstones(self._early, self._now())
-            self._early = {}
 
     def remember_defaults(self, defaults: Sequence[ColumnDefault], version: RowVersion) -> None:
         """Rows may still come that are older than the columns, and so may these defaults: ranks decide."""
@@ -94,9 +84,7 @@ class TableLedger:
         self._know_defaults()
 
     def _read(self) -> Tombstones:
-        ledger = dict(self._table.ledger())
-        ledger |= {key: succeed(version, ledger.get(key)) for key, version in self._early.items()}
-        self._tombstones, self._read_at = Tombstones(ledger), self._now()
+        self._tombstones, self._read_at = Tombstones(dict(self._table.ledger())), self._now()
         self._know_defaults()
         return self._tombstones
 

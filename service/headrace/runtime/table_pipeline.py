@@ -173,7 +173,6 @@ class TablePipeline:
     def _evolve(self, actions: Actions) -> None:
         wanted = table_schema(actions)
         evolve(self._name, self._table, wanted, actions.key_fields, new_columns=self._options.evolve)
-        self._ledger.record_early()
 
     # -- tombstones ---------------------------------------------------------------------------------------------------
 
@@ -218,14 +217,12 @@ class TablePipeline:
         floor = succeed(truncate.version, known)
         if floor == known:
             self._regression.refuse_truncate(truncate, known)
-        if self._table.schema() is None:
-            # Nothing to remove, and no ledger to write to; what another partition brings late is still below it.
-            self._ledger.record({FLOOR_KEY: floor})
-            return
         with self._stages("merge"):
             if floor != known:
                 self._ledger.record({FLOOR_KEY: floor})
             failpoints.reach("after-ledger")
+            if self._table.schema() is None:
+                return  # nothing to remove; what another partition brings late is below the floor in the ledger
             self._table.truncate(truncate.version, commit)
         failpoints.reach("after-table-commit")
 

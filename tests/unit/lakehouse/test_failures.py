@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.errors import Fatal, HeadraceError, Retriable
-from headrace_connectors.lakehouse.failures import Conflict, translate, translated
+from headrace_connectors.lakehouse.failures import Conflict, NotThere, translate, translated
 
 TRACE = (
     "An error occurred while calling o65.sql.\n: org.apache.spark.SparkException: Job aborted: secret-42\nCaused by: "
@@ -30,7 +30,7 @@ class AnalysisError(Exception):
         ("io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND] x", Conflict, "another writer"),
         ("io.delta.exceptions.MetadataChangedException: [DELTA_METADATA_CHANGED] x", Conflict, "another writer"),
         ("[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] x", Fatal, "other files"),
-        ("[DELTA_MISSING_DELTA_TABLE] x", Retriable, "made anew"),
+        ("[DELTA_MISSING_DELTA_TABLE] x", NotThere, "does not exist"),
         ("java.lang.OutOfMemoryError: Java heap space", Fatal, "spark.driver.memory"),
         ("java.net.ConnectException: Connection refused", Retriable, "does not answer"),
         ("org.postgresql.util.PSQLException: ERROR: relation exists", Retriable, "catalog's database.*PSQLException"),
