@@ -7,8 +7,7 @@ database's catalog or from the values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
@@ -20,8 +19,8 @@ from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.json_types import parse_plain, row_type
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import OWN_PREFIX, Column
+from headrace.core.header_keys import HeaderKeys
 from headrace.core.inference import infer_schema
-from headrace.core.keys import canonical_keys
 from headrace.core.payload import Payload, PayloadDecoder, in_one, one_each
 from headrace.core.schema import Field, Schema
 
@@ -123,6 +122,7 @@ class Codec:
         self._decoder = self._make_decoder()
         self._steady: tuple[Names, PayloadDecoder[Any]] | None = None
         self._key_decoder = self._make_key_decoder()
+        self._header_keys: tuple[tuple[Schema, ...], HeaderKeys] | None = None
         self.key_places = [self._place(name) for name in key_fields]
         self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
 
@@ -244,7 +244,8 @@ class Codec:
 
     def _inferred(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[tuple[str, Schema, pa.Array]]:
         names = list(dict.fromkeys(name for row in rows for name in row))
-        _refuse_own_names(names)
+        for index, row in enumerate(rows) if any(name.startswith(OWN_PREFIX) for name in names) else ():
+            _refuse_own_names(row, index)
         for name in names:
             values = [row.get(name) for row in rows]
             schema = (known.field(name) if known is not None else None) or self._key_type_of(name)
@@ -257,27 +258,14 @@ class Codec:
     def _key_type_of(self, name: str) -> Schema | None:
         return self._key_types[self.key_fields.index(name)] if name in self.key_fields else None
 
-    def canonical(self, documents: dict[int, bytes], columns: dict[str, Column]) -> dict[int, str]:
-        """The canonical text of key documents from headers, typed as the key columns are."""
-        if not documents:
+    def canonical(self, documents: Mapping[int, bytes], columns: Mapping[str, Column]) -> dict[int, str]:
+        """The canonical texts of those key documents from headers that can be read, typed as the key columns are."""
+        if not documents or not self.key_fields:
             return {}
-        rows = [self._key_values(_payload_of(document)) for document in documents.values()]
-        arrays = [
-            build_array(columns[name].schema, values)
-            for name, values in zip(self.key_fields, zip(*rows, strict=True), strict=True)
-        ]
-        return dict(zip(documents, canonical_keys(arrays).to_pylist(), strict=True))
-
-    def readable(self, documents: dict[int, bytes], columns: dict[str, Column]) -> dict[int, str]:
-        """Return what ``canonical`` returns, without the documents that do not fit the key."""
-        try:
-            found = self.canonical(documents, columns)
-        except BadRecord:
-            found = {}
-            for index, document in documents.items():
-                with suppress(BadRecord):
-                    found |= self.canonical({index: document}, columns)
-        return {index: key for index, key in found.items() if key is not None}
+        schemas = tuple(columns[name].schema for name in self.key_fields)
+        if self._header_keys is None or self._header_keys[0] != schemas:
+            self._header_keys = schemas, HeaderKeys(self.key_fields, schemas)
+        return self._header_keys[1].texts(documents)
 
 
 _ENCODED = frozenset({"bytes", "struct", "array", "map"})  # types whose JSON form is not the Connect value yet
@@ -294,14 +282,6 @@ def _from_plain(schema: Schema, value: Any, index: int) -> Any:
     return msgspec.structs.astuple(row)[0]
 
 
-def _payload_of(document: bytes) -> bytes:
-    """The payload of a header's JSON, which may carry its schema."""
-    plain = parse_plain(document)
-    if isinstance(plain, dict) and plain.keys() == {"schema", "payload"}:
-        return msgspec.json.encode(plain["payload"])
-    return document
-
-
 def _key_type(name: str, after: Schema | None, key_schema: Schema | None) -> Schema | None:
     """The type of a key column: the event's own where there is one, so that both halves of a row agree."""
     if after is not None and after.field(name) is not None:
@@ -316,10 +296,10 @@ def _column(name: str, schema: Schema, values: Sequence[Any] | Cells) -> pa.Arra
         raise BadRecord(f"column {name!r}: {error}", index=error.index) from error
 
 
-def _refuse_own_names(names: Iterable[str]) -> None:
+def _refuse_own_names(names: Iterable[str], index: int | None = None) -> None:
     for name in names:
         if name.startswith(OWN_PREFIX):
-            raise BadRecord(f"column {name!r}: names that start with {OWN_PREFIX} are Headrace's own")
+            raise BadRecord(f"column {name!r}: names that start with {OWN_PREFIX} are Headrace's own", index=index)
 
 
 def _as_it_is(row: Any) -> Any:

@@ -365,10 +365,12 @@ class TopicDecoder:
             try:
                 changes = self._builder.changes(self._tables.current, codec, events)
                 out.pieces.append(changes)
+                while self._builder.notes:
+                    self._note(self._builder.notes.pop())
                 self._judge(changes, isinstance(codec, FlatCodec), out)
                 return
             except BadRecord as error:
-                out.errant.append(Errant(events.remove(error.index or 0), Stage.TASK_PUT, error))
+                out.errant.append(Errant(events.remove(error.culprit), Stage.TASK_PUT, error))
 
     def _judge(self, changes: Changes, flattened: bool, out: Decoded) -> None:
         """Say what the changes lack."""

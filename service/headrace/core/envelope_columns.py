@@ -19,6 +19,7 @@ from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import CellState, Changes, Column, Operation, TableId, Versions
 from headrace.core.hidden_nulls import doubted, null_may_hide
 from headrace.core.keys import canonical_keys
+from headrace.core.notes import Note
 from headrace.core.ordering import Ordering, field_values, ordered_positions
 from headrace.core.positions import NO_FORMAT, PositionFormat, position_format, positions
 from headrace.core.schema import Schema
@@ -26,8 +27,15 @@ from headrace.core.unavailable import Placeholder
 
 NEW_KEY_HEADER = "__debezium.newkey"
 
+UNREADABLE_KEYS = Note(
+    "headers of key changes (__debezium.oldkey, __debezium.newkey) cannot be read, so such a change counts as a delete "
+    "and an insert, and values that it left out are taken from the database or by reselect.unresolved.insert.mode; set "
+    "header.converter=org.apache.kafka.connect.json.JsonConverter at the source"
+)
+
 Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
+_DIGITS = 40  # more than an SCN has
 
 
 class ChangesBuilder:
@@ -52,25 +60,31 @@ class ChangesBuilder:
         self._modes = modes
         self._position_epoch = position_epoch
         self._embedded = embedded
+        self.notes: list[Note] = []
+        """What the events lacked, until somebody takes it."""
 
     def changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
         """The events of one table in columns. Raises BadRecord with the place of an event that does not fit."""
-        old_keys, new_keys = _key_changes(events)
+        old_documents, new_documents = _key_changes(events)
         arrays = codec.columns(events.rows, self._catalog.schema(table) if codec.schemaless else None)
         operations = np.array(events.operations, np.uint8)
-        columns = self._classify(table, arrays, events, operations, list(old_keys))
+        columns = self._classify(table, arrays, events, operations, list(old_documents))
         by_name = {column.name: column for column in columns}
+        key = self._row_keys(codec.key_fields, by_name, len(events))
+        old_keys, new_keys = (codec.canonical(each, by_name) for each in (old_documents, new_documents))
+        if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):
+            self.notes.append(UNREADABLE_KEYS)
         return Changes(
             table=table,
             key_fields=codec.key_fields,
             operation=operations,
-            key=self._row_keys(codec.key_fields, by_name, len(events)),
+            key=key,
             version=self.versions(events, by_name),
             transaction=_transactions(events.sources),
             columns=columns,
-            old_key=codec.canonical(old_keys, by_name),
+            old_key=old_keys,
             moved=frozenset(new_keys),
-            new_key=codec.readable(new_keys, by_name),
+            new_key=new_keys,
         )
 
     def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
@@ -80,8 +94,7 @@ class ChangesBuilder:
 
     def versions(self, events: Events, columns: Mapping[str, Column] = MappingProxyType({})) -> Versions:
         """Where each event stands. ``columns`` are those of the events' rows."""
-        connector = _connector(events)
-        form = position_format(connector) if connector is not None else NO_FORMAT
+        form = _position_format(events)
         offset = np.array([record.offset for record in events.records], np.int64)
         source_time = _source_times(events.sources, events.records)
         if self._ordering is None or form is not NO_FORMAT:
@@ -158,6 +171,16 @@ def _connector(events: Events) -> str | None:
     return next((source.connector for source in events.sources if source is not NO_SOURCE), None)
 
 
+def _position_format(events: Events) -> PositionFormat:
+    """How the events' positions are made. Raises BadRecord with the place of the first event that has a source."""
+    connector = _connector(events)
+    try:
+        return NO_FORMAT if connector is None else position_format(connector)
+    except BadRecord as error:
+        error.index = next(place for place, source in enumerate(events.sources) if source is not NO_SOURCE)
+        raise
+
+
 def _with_states(
     name: str,
     schema: Schema,
@@ -189,7 +212,8 @@ def _either(one: Bools | None, other: Bools | None) -> Bools | None:
 
 def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArray:
     if not names or not all(name in columns for name in names):
-        raise BadRecord(f"the key column(s) {', '.join(names) or '(none)'} are not in the event")
+        missing = ", ".join(names) or "(none)"
+        raise BadRecord(f"the key column(s) {missing} are not in the event", index=0)  # and in none of the others
     key = canonical_keys([columns[name].values for name in names])
     if key.null_count:
         index = int(np.flatnonzero(np.asarray(key.is_null()))[0])
@@ -208,8 +232,10 @@ def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
 
 
 def _commit_scn(source: Source) -> int:
-    scn = int(source.commit_scn or -1)  # its digits were checked when it became a position
-    return scn if scn <= _LARGEST else -1
+    text = str(source.commit_scn)
+    if not (text.isascii() and text.isdigit()):
+        return -1  # refused where it becomes a position, which a snapshot read does not have
+    return int(text) if len(text) < _DIGITS and int(text) <= _LARGEST else -1
 
 
 def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> npt.NDArray[np.int64]:
@@ -232,13 +258,13 @@ def _source_time(source: Source, record: KafkaRecord) -> int:
 
 
 def _key_changes(events: Events) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """Second halves of key changes with the old key's document, first halves with the new key's."""
+    """By place: the old key's document of second halves of key changes, and the new key's of first halves."""
     old_keys: dict[int, bytes] = {}
     new_keys: dict[int, bytes] = {}
     for place, headers in enumerate([record.headers for record in events.records]):
         for name, value in headers:
             if name == OLD_KEY_HEADER and events.operations[place] is Operation.CREATE:
-                old_keys[place] = value
+                old_keys[place] = value or b""
             elif name == NEW_KEY_HEADER:
-                new_keys[place] = value
+                new_keys[place] = value or b""
     return old_keys, new_keys

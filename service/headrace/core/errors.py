@@ -35,6 +35,8 @@ class ConfigError(HeadraceError):
 class BadRecord(HeadraceError):
     """A record that cannot be decoded or applied. ``index`` is its place in the run of records that was decoded.
 
+    Where a run is decoded at once the index says which record is bad (``culprit``); never guess it.
+
     ``class_name`` is the class that could not use it, where the stage alone does not say that: a transform's.
     """
 
@@ -50,6 +52,13 @@ class BadRecord(HeadraceError):
         self.index = index
         self.stage = stage
         self.class_name = class_name
+
+    @property
+    def culprit(self) -> int:
+        """``index``. Raises Fatal where nobody has set it: another record than the bad one would be refused."""
+        if self.index is None:
+            raise Fatal(f"a bad record that nobody has located: {self}; this is a defect, please report it") from self
+        return self.index
 
 
 class Retriable(HeadraceError):

@@ -129,7 +129,7 @@ def source_array(schema: Schema, values: Sequence[Any]) -> pa.Array:
         try:
             return build_array(schema, cells)
         except BadRecord as error:
-            cells[error.index or 0] = None
+            cells[error.culprit] = None
     return pa.nulls(len(cells), arrow_type(schema))
 
 

@@ -92,7 +92,7 @@ class ReadCells:
             try:
                 values = build_array(column.schema, [given[place] for place in usable])
             except BadRecord as error:
-                del usable[error.index or 0]
+                del usable[error.culprit]
             else:
                 return ReadCells(np.array(usable, np.int64), values, len(wanted) - len(usable))
 
