@@ -48,6 +48,10 @@ class FileStreamSinkConnector:
         """The typed form."""
         return validation.sink_connector_config(properties, defaults)
 
+    def task_count(self, config: SinkConnectorConfig) -> int:
+        """As many as are allowed, whatever the topics."""
+        return config.get_int("tasks.max")
+
 
 _STRING_OPTIONS = ("converter.converter.type", "converter.converter.encoding")
 _FILE = ConfigKey("file", Type.STRING, None, Importance.HIGH, "Where to write.")

@@ -29,7 +29,11 @@ WORKER = {
     "status.storage.topic": "status",
     "task.retry.backoff.max.ms": "1",
 }
-SHOP = {"connector.class": "LakehouseSink", "topics": "shop.public.orders"}
+SHOP = {
+    "connector.class": "LakehouseSink",
+    "topics": ",".join(f"shop.public.{table}" for table in ("orders", "items", "people", "places")),
+}
+"""Enough topics for as many tasks as a test asks for."""
 
 
 class Api:

@@ -201,7 +201,7 @@ _SOURCE = group(
         "2",
         "The source connector's setting: digits of PostgreSQL's money type.",
         _LOW,
-        at_least(0),
+        between(0, 38),
     ),
     key(
         "add.fields.prefix",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
+from headrace.core.config_state import MAX_TASKS
 from headrace.core.config_validators import (
     at_least,
     not_empty_name,
@@ -58,7 +59,8 @@ FRAMEWORK_OPTIONS = ConfigDef(
             Type.INT,
             "1",
             _HIGH,
-            "How many tasks share the connector's topics. All partitions of a topic belong to one task.",
+            "How many tasks share the connector's topics. All partitions of a topic belong to one task, so that there "
+            f"are never more tasks than topics, and {MAX_TASKS} at most.",
             _COMMON,
             4,
             Width.SHORT,

@@ -57,6 +57,7 @@ from headrace.core.errors import ConfigError
 from headrace.core.field_selection import FIELD_LISTS, field_selection
 from headrace.core.ordering import OPTION as ORDERING_FIELD
 from headrace.core.ordering import ordering
+from headrace.core.regex_cost import TooCostly, check_cost
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE, ReselectOptions
 from headrace.core.suggestions import suggestion
 from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
@@ -64,6 +65,8 @@ from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
 Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."
 _LEADING_GROUPS = ("Common", "Transforms", "Predicates", "Error Handling")
+_SUGGESTIONS = 50
+"""Unknown options that are compared with all known ones, which takes about a millisecond each."""
 _SECRET = re.compile(r"password|secret|jaas|credential|token|key\.pem", re.IGNORECASE)
 
 
@@ -249,8 +252,9 @@ def _queue_problems(queue: str, topics: Sequence[str], pattern: str) -> Iterator
 
 def _matches(pattern: str, text: str) -> bool:
     try:
+        check_cost(pattern)
         return re.fullmatch(pattern, text) is not None
-    except re.error:
+    except (re.error, TooCostly):
         return False
 
 
@@ -286,7 +290,14 @@ def _no_queue(given: Mapping[str, str]) -> Iterator[str]:
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
-    readers = (ReselectOptions.from_properties, _table_layout, _table_kind, _field_selection, _ordering, check_chain)
+    readers = (
+        ReselectOptions.from_properties,
+        _table_layout,
+        _table_kind,
+        _field_selection,
+        _ordering,
+        check_chain,
+    )
     for read in readers:
         try:
             read(given)
@@ -340,9 +351,14 @@ def _unknown_problems(
     bare: Properties, infos: Mapping[str, ConfigInfo], known: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     types = {f"{prefix}type" for prefix in post_processor_prefixes(bare)}
-    for name in bare:
-        if name not in infos and name not in LATER and name not in types and not _tolerated(name, bare):
-            yield name, f"Unknown configuration '{name}'. {called_here(name) or suggestion(name, known)}"
+    unknown = (
+        name
+        for name in bare
+        if name not in infos and name not in LATER and name not in types and not _tolerated(name, bare)
+    )
+    for count, name in enumerate(unknown):
+        compared = known if count < _SUGGESTIONS else ()
+        yield name, f"Unknown configuration '{name}'. {called_here(name) or suggestion(name, compared)}"
 
 
 def _tolerated(name: str, bare: Properties) -> bool:

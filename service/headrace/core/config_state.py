@@ -19,6 +19,13 @@ from headrace.core.lifecycle import State, TargetState
 Config = dict[str, str]
 Record = tuple[str, bytes | None]
 
+MAX_TASKS = 100
+"""The most tasks of a connector, whatever ``tasks.max`` and the records of the topic say.
+
+Each task is a member of the consumer group, and its record repeats the connector's configuration.
+"""
+_TASK_NUMBERS = frozenset(map(str, range(MAX_TASKS)))
+
 _CONNECTOR, _TARGET, _TASK, _COMMIT = "connector-", "target-state-", "task-", "commit-"
 _LOGGER, _RESTART = "logger-cluster-", "restart-connector-"
 
@@ -68,7 +75,11 @@ class ClusterConfigState:
         return [dict(config) for config in self._tasks.get(name, ())]
 
     def apply(self, key: str, value: bytes | None) -> str | None:
-        """Take in a record. Returns the connector that it changes, None if it changes none."""
+        """Take in a record. Returns the connector that it changes, None if it changes none.
+
+        Raises any exception for a record that is not one of Connect's. Task records beyond ``MAX_TASKS`` are ignored:
+        the connector writes its tasks again when it starts.
+        """
         document = None if value is None else json.loads(value)
         if key.startswith(_CONNECTOR):
             return self._apply_connector(key.removeprefix(_CONNECTOR), document)
@@ -99,7 +110,7 @@ class ClusterConfigState:
 
     def _apply_task(self, name_and_number: str, document: Any) -> None:
         name, _, number = name_and_number.rpartition("-")
-        if document is not None and number.isdecimal():
+        if document is not None and number in _TASK_NUMBERS:
             self._pending.setdefault(name, {})[int(number)] = dict(document["properties"])
 
     def _apply_commit(self, name: str, document: Any) -> str | None:
@@ -108,7 +119,7 @@ class ClusterConfigState:
             return None
         pending = self._pending.pop(name, {})
         known = dict(enumerate(self._tasks.get(name, ()))) | pending
-        count = int(document["tasks"])
+        count = min(int(document["tasks"]), MAX_TASKS)
         if any(number not in known for number in range(count)):
             return None  # half compacted: the connector will write its tasks again when it starts
         self._tasks[name] = [known[number] for number in range(count)]

@@ -7,6 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.core.regex_cost import TooCostly, check_cost
+
+_SHOWN = 200
+"""Characters of a value that a message repeats where the value may be long."""
+
 
 class InvalidValue(ValueError):
     """A value that does not fit its option; the text is Kafka's."""
@@ -103,6 +108,18 @@ def regex(name: str, value: Any) -> None:
     except re.error as error:
         raise InvalidValue(
             f"Invalid value {value} for configuration {name}: Invalid regex: {_in_javas_words(value, error)}"
+        ) from error
+    matches_quickly(name, value)
+
+
+def matches_quickly(name: str, value: str) -> None:
+    """A regular expression that no text keeps busy for long: the worker serves nobody else while it matches."""
+    try:
+        check_cost(value)
+    except TooCostly as error:
+        raise InvalidValue(
+            f"Invalid value {value[:_SHOWN]} for configuration {name}: the regular expression may take very long: "
+            f"{error}; write it so that each text matches in one way"
         ) from error
 
 

@@ -85,6 +85,8 @@ async def _json(request: Request) -> Any:
         return None
     try:
         return json.loads(body, parse_int=_Number, parse_float=_Number, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise RestError("The request body is nested too deeply", 500) from error
     except UnicodeDecodeError as error:
         raise RestError("Invalid UTF-8 in the request body", 500) from error
     except json.JSONDecodeError as error:

@@ -1,8 +1,8 @@
 """What Kafka Connect's HTTP server does before a resource is asked (``connect.md`` section 1.1).
 
 Plain ASGI, outside of the routes: a trailing slash is the same resource, HEAD works on every GET, OPTIONS lists the
-methods, ambiguous paths are refused, no error goes further, and every request leaves one line in the log (a poll that
-went well at DEBUG).
+methods, ambiguous paths and large bodies are refused, no error goes further, and every request leaves one line in the
+log (a poll that went well at DEBUG).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes
 
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,6 +22,8 @@ from headrace.rest.errors import error_response, unexpected
 
 log = logging.getLogger("headrace.rest")
 
+MAX_BODY_BYTES = 1024 * 1024
+"""A configuration is one record of the config topic, and brokers take no larger one (``max.message.bytes``)."""
 _POLLED = ("/health", "/metrics")
 """What probes and Prometheus ask every few seconds: worth a line only when the answer is an error."""
 _METHOD_ORDER = ("HEAD", "POST", "DELETE", "GET", "OPTIONS", "PUT", "PATCH")
@@ -58,7 +61,7 @@ class ConnectTransport:
             allow = {"Allow": ",".join(methods)}
             await PlainTextResponse(", ".join(methods), headers=allow)(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            await self._app(scope, _bounded(receive), send)
 
     def _methods(self, scope: Scope) -> list[str]:
         """The methods of the resource, in the order in which Connect lists them; none for an unknown path."""
@@ -69,6 +72,21 @@ class ConnectTransport:
             return []
         found |= {"OPTIONS", *({"HEAD"} if "GET" in found else ())}
         return [method for method in _METHOD_ORDER if method in found]
+
+
+def _bounded(receive: Receive) -> Receive:
+    """``receive``, which raises HTTPException 413 when the request's body becomes too large."""
+    received = 0
+
+    async def receive_bounded() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > MAX_BODY_BYTES:
+            raise HTTPException(413)
+        return message
+
+    return receive_bounded
 
 
 def _route_methods(route: BaseRoute, scope: Scope) -> set[str]:

@@ -8,6 +8,8 @@ from headrace.core.errors import RestError
 
 Properties = Mapping[str, str | None]
 _UNADDRESSABLE = frozenset("/\\%")
+_MAX_BYTES = 1024
+"""Percent-encoded three times as long, a name fits into the 16 KiB that a request's head may have."""
 
 
 def named(name: str, config: Properties) -> dict[str, str | None]:
@@ -26,3 +28,5 @@ def check_addressable(name: str) -> None:
         raise RestError(
             f"The name {name} cannot be addressed in a URL: it may not be . or .., nor contain / \\ or %", 400
         )
+    if len(name.encode(errors="surrogatepass")) > _MAX_BYTES:
+        raise RestError(f"The connector's name is longer than {_MAX_BYTES} bytes; choose a shorter one", 400)

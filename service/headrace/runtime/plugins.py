@@ -15,6 +15,7 @@ from headrace.config import SinkConnectorConfig, validation
 from headrace.config.framework import CONNECTOR_CLASS, TASK_CLASS
 from headrace.config.validation import Properties, WorkerDefaults
 from headrace.core.config_def import ConfigDef, ConfigInfos
+from headrace.core.config_state import MAX_TASKS
 from headrace.core.errors import ConfigError
 
 
@@ -34,6 +35,9 @@ class ConnectorPlugin(Protocol):
 
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
         """The typed form of a configuration that has been found valid."""
+
+    def task_count(self, config: SinkConnectorConfig) -> int:
+        """How many tasks the connector has use for: ``tasks.max`` at most (Kafka Connect's ``taskConfigs``)."""
 
 
 class LakehouseSinkConnector:
@@ -55,6 +59,10 @@ class LakehouseSinkConnector:
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
         """The typed form."""
         return validation.sink_connector_config(properties, defaults)
+
+    def task_count(self, config: SinkConnectorConfig) -> int:
+        """One for each topic at most, since a topic belongs to one task. A pattern has any number of topics."""
+        return min(config.get_int("tasks.max"), len(config.topics) or MAX_TASKS, MAX_TASKS)
 
 
 class Plugins:

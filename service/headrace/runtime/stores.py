@@ -119,8 +119,8 @@ class ConfigStore:
             name = self.state.apply(key, value)
             level = config_state.logger_level(key, value)
             restart = config_state.restart_request(key, value)
-        except (ValueError, KeyError, TypeError):
-            log.error("The record with key %s in the config topic cannot be read; it is ignored", key)
+        except Exception as error:  # whatever a record holds, the worker has to read what comes after it
+            log.error("Config topic: the record with key %.200s is ignored: %s", key, type(error).__name__)
             return
         if name is not None and self._changed is not None:
             self._changed(name)
@@ -241,8 +241,8 @@ class StatusStore:
                 self._put(key, status.encode_status(self._stands[key]))
             else:
                 self._state.apply(key, value)
-        except (ValueError, KeyError, TypeError):
-            log.error("The record with key %s in the status topic cannot be read; it is ignored", key)
+        except Exception as error:  # as above
+            log.error("Status topic: the record with key %.200s is ignored: %s", key, type(error).__name__)
 
     def _contradicts(self, key: str, value: bytes | None) -> bool:
         """Whether a record says something else than we stand for. Of a later generation it is right, and we are not."""

@@ -17,7 +17,7 @@ from functools import partial
 
 from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults
-from headrace.core.config_state import RestartRequest
+from headrace.core.config_state import MAX_TASKS, RestartRequest
 from headrace.core.errors import ConfigError, Retriable
 from headrace.core.lifecycle import CONNECTOR, Event, State, TargetState, next_state
 from headrace.core.status import Status
@@ -145,7 +145,15 @@ class WorkerConnector:
         else:
             plugin = self._plugin(config)
             typed = self._checked(plugin, config)
-            await self._write_tasks(config, target, [task_config(plugin, config)] * typed.get_int("tasks.max"))
+            count, wanted = plugin.task_count(typed), typed.get_int("tasks.max")
+            tasks = [task_config(plugin, config)] * count
+            if count < wanted and tasks != self._context.configs.state.task_configs(self.name):
+                log.warning(
+                    "Connector %s: runs %d tasks of tasks.max=%d: a topic belongs to one task, and a connector has %d "
+                    "tasks at most",
+                    *(self.name, count, wanted, MAX_TASKS),
+                )
+            await self._write_tasks(config, target, tasks)
             self._move(Event.START)
         self._forget_task_statuses(len(self._context.configs.state.task_configs(self.name)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.config_state import (
+    MAX_TASKS,
     ClusterConfigState,
     Record,
     RestartRequest,
@@ -55,6 +56,16 @@ def test_tasks_count_from_their_commit_on() -> None:
     assert half.task_configs("n") == []
     half.apply("commit-n", b'{"tasks":2}')
     assert half.task_configs("n") == [CONFIG, CONFIG]
+
+
+def test_a_connector_has_a_bounded_number_of_tasks() -> None:
+    """Records of an older worker, or of Connect, may ask for any number; they are read without being kept."""
+    numbers = [*range(MAX_TASKS + 50), 10**9, int("9" * 4000)]
+    records: list[Record] = [(f"task-n-{number}", b'{"properties":{"topics":"t"}}') for number in numbers]
+    records.append((f"task-n-{'9' * 5000}", b'{"properties":{}}'))
+    state = _state(*connector_records("n", CONFIG), *records, ("commit-n", b'{"tasks":999999999}'))
+    assert state.task_configs("n") == [CONFIG] * MAX_TASKS
+    assert state._pending == {}
 
 
 def test_compaction_may_leave_the_commit_before_its_connector() -> None:

@@ -14,6 +14,7 @@ from headrace.core.cache.rows import CacheLimits
 from headrace.core.catalog import Dialect, HandlingModes
 from headrace.core.errors import ConfigError
 from headrace.core.events import TableId
+from headrace.core.regex_cost import TooCostly, check_cost
 from headrace.core.unavailable import DEFAULT_PLACEHOLDER
 
 POST_PROCESSORS = "post.processors"
@@ -214,7 +215,10 @@ def _compile(part: str, key: str) -> re.Pattern[str]:
     if JAVA_ONLY.search(part) or "&&" in part:
         raise ConfigError(f"{key}: {part!r} uses regular expression syntax that only Java has; write it without", key)
     try:
+        check_cost(part, re.IGNORECASE)
         return re.compile(part, re.IGNORECASE | re.ASCII)
+    except TooCostly as error:
+        raise ConfigError(f"{key}: {part[:200]!r} may take very long: {error}", key) from error
     except re.error as error:
         raise ConfigError(f"{key}: {part!r} is not a regular expression: {error}", key) from error
 
