@@ -8,9 +8,12 @@ database's catalog or from the values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.arrays import build_array
@@ -95,6 +98,19 @@ def _steady_source(names: Names, base: type[Source]) -> type[Source]:
         members.append((name, kind, constant) if constant == getattr(Source(), name) else (name, kind))
     steady = msgspec.defstruct("SteadySource", members, bases=(base,), kw_only=True, gc=False, frozen=True)
     return cast(type[Source], steady)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCells:
+    """The cells of a column. ``absent`` marks rows without a schema that do not have it; None where all have it.
+
+    Whether a row has a column is said by the row alone, not by those that happen to be decoded with it.
+    """
+
+    name: str
+    schema: Schema
+    values: pa.Array
+    absent: npt.NDArray[np.bool_] | None = None
 
 
 class Codec:
@@ -227,8 +243,8 @@ class Codec:
             return SchemaAndValue(None, {self.key_fields[0]: payload.value}), True
         return payload, False
 
-    def columns(self, rows: Sequence[Any] | ColumnRows, known: Schema | None) -> Iterator[tuple[str, Schema, pa.Array]]:
-        """Name, schema and values of each column; ``known`` is the table's schema for rows that come without one.
+    def columns(self, rows: Sequence[Any] | ColumnRows, known: Schema | None) -> Iterator[ColumnCells]:
+        """The cells of each column; ``known`` is the table's schema for rows that come without one.
 
         Raises BadRecord with the index of a row that does not fit.
         """
@@ -240,9 +256,9 @@ class Codec:
         else:
             cells = zip(*rows, strict=True)
         for member, values in zip(self._fields, cells, strict=True):
-            yield member.name, member.schema, _column(member.name, member.schema, values)
+            yield ColumnCells(member.name, member.schema, _column(member.name, member.schema, values))
 
-    def _inferred(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[tuple[str, Schema, pa.Array]]:
+    def _inferred(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[ColumnCells]:
         names = list(dict.fromkeys(name for row in rows for name in row))
         for index, row in enumerate(rows) if any(name.startswith(OWN_PREFIX) for name in names) else ():
             _refuse_own_names(row, index)
@@ -253,7 +269,8 @@ class Codec:
                 schema = infer_schema(values)
             elif schema.type in _ENCODED:
                 values = [_from_plain(schema, value, i) for i, value in enumerate(values)]
-            yield name, schema, _column(name, schema, values)
+            present = np.fromiter((name in row for row in rows), np.bool_, len(rows))
+            yield ColumnCells(name, schema, _column(name, schema, values), None if present.all() else ~present)
 
     def _key_type_of(self, name: str) -> Schema | None:
         return self._key_types[self.key_fields.index(name)] if name in self.key_fields else None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.catalog import Catalog, HandlingModes
-from headrace.core.codec import Codec, Source, ordering_attribute
+from headrace.core.codec import Codec, ColumnCells, Source, ordering_attribute
 from headrace.core.envelope_events import NO_SOURCE, OLD_KEY_HEADER, Events, KafkaRecord
 from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import CellState, Changes, Column, Operation, TableId, Versions
@@ -122,7 +122,7 @@ class ChangesBuilder:
     def _classify(
         self,
         table: TableId,
-        arrays: Iterable[tuple[str, Schema, pa.Array]],
+        arrays: Iterable[ColumnCells],
         events: Events,
         operations: npt.NDArray[np.uint8],
         key_changes: list[int],
@@ -137,19 +137,22 @@ class ChangesBuilder:
         # Full replica identity is that of now. An event of another time does not tell the row as it was.
         untold = may_hide & ~np.array(events.before, np.bool_) if by_name else may_hide
         columns = []
-        for name, schema, values in arrays:
+        for cells in arrays:
+            schema, values = cells.schema, cells.values
             placeholders = self._placeholder.mask(schema, values, embedded=self._embedded)
             if placeholders is not None:
                 placeholders &= may_omit
             cut = self._placeholder.ambiguous(schema, values)
             if cut is not None:
                 cut &= may_omit
-            column, hiding = by_name.get(name), may_hide
+            column, hiding = by_name.get(cells.name), may_hide
             if column is not None and column.recoverable:
                 column, hiding = replace(column, recoverable=False), untold
             hides = null_may_hide(connector, schema, column, self._modes)
             schema = doubted(connector, schema, self._modes)
-            columns.append(_with_states(name, schema, values, placeholders, cut, hiding if hides else None))
+            absent = None if cells.absent is None else cells.absent & may_omit  # a delete has no row but its key
+            masks = placeholders, cut, hiding if hides else None, absent
+            columns.append(_with_states(cells.name, schema, values, *masks))
         return tuple(columns)
 
 
@@ -188,18 +191,21 @@ def _with_states(
     placeholders: Bools | None,
     cut: Bools | None,
     may_hide: Bools | None,
+    absent: Bools | None,
 ) -> Column:
     """A column with the states of its cells (``reselect.md`` section 2.5); ``cut`` may be placeholders or values."""
     hidden = may_hide & np.asarray(values.is_null()) if may_hide is not None and values.null_count else None
     unknown = _either(cut, hidden)
-    omitted = _either(placeholders, None)
-    if omitted is None and unknown is None:
+    omitted, missing = _either(placeholders, None), _either(absent, None)
+    if omitted is None and unknown is None and missing is None:
         return Column(name, schema, values)
     states = np.where(np.asarray(values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)
     if unknown is not None:
         states[unknown] = CellState.UNKNOWN
     if omitted is not None:
         states[omitted] = CellState.UNCHANGED
+    if missing is not None:
+        states[missing] = CellState.ABSENT
     untold = pa.array(states >= CellState.UNCHANGED)
     return Column(name, schema, pc.if_else(untold, pa.scalar(None, values.type), values), states)
 
