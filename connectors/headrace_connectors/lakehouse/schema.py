@@ -144,20 +144,34 @@ def data_schema(table: str, stored: pa.Schema) -> pa.Schema:
 
 
 def _refuse_names(table: str, names: Sequence[str]) -> None:
-    seen: dict[str, str] = {}
+    _refuse_alike(table, "column", names)
     for name in names:
         if name.lower().startswith(OWN_PREFIX) and name != CELLS:
             raise Fatal(f"{table}: column {name!r} starts with {OWN_PREFIX}, which is reserved; rename or exclude it")
+
+
+def _refuse_alike(table: str, what: str, names: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
         if "${" in name:
-            raise Fatal(f"{table}: column {name!r}: Spark takes ${{}} in a name for a variable; rename or exclude it")
+            raise Fatal(f"{table}: {what} {name!r}: Spark takes ${{}} in a name for a variable; rename or exclude it")
         other = seen.get(name.lower())
         if other is not None:
             how = "occurs twice" if other == name else f"differs from {other!r} only in case"
-            raise Fatal(f"{table}: column {name!r} {how}; lake engines cannot tell them apart, exclude one of them")
+            raise Fatal(f"{table}: {what} {name!r} {how}; lake engines cannot tell them apart, exclude one of them")
         seen[name.lower()] = name
 
 
+def _refuse_members(table: str, column: str, kind: pa.DataType) -> None:
+    """Members of structs have the same rules for their names, however deep these are."""
+    if pa.types.is_struct(kind):
+        _refuse_alike(table, f"column {column!r}: member", [member.name for member in kind])
+    for index in range(kind.num_fields):
+        _refuse_members(table, column, kind.field(index).type)
+
+
 def _lake_field(table: str, column: pa.Field) -> pa.Field:
+    _refuse_members(table, column.name, column.type)
     try:
         return pa.field(column.name, lake_type(column.type))
     except TypeError as error:
@@ -176,10 +190,12 @@ def evolution(table: str, stored: pa.Schema, wanted: pa.Schema) -> Evolution:
             added.append(column)
             continue
         kind = stored.field(column.name).type
+        _refuse_members(table, column.name, column.type)
         whole = _with_new_members(kind, column.type)
         if whole is None:
             widened.append(_widened(table, column, kind))
         elif whole != kind:
+            _refuse_members(table, column.name, whole)
             grown.append(column.with_type(whole))
             members += _new_members((column.name,), kind, whole)
     return Evolution(tuple(added), tuple(widened), tuple(grown), tuple(members))

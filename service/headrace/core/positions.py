@@ -29,6 +29,15 @@ def _number(values: Sequence[Any]) -> pa.Array:
     return pc.cast(pa.array(values, pa.int64()), pa.string())
 
 
+def _out_of_range(part: PositionPart, values: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Numbers that no connector writes: of a sign, or of more digits than their part has, they would sort wrongly."""
+    numbers = pa.array(values, pa.int64())
+    fits = pc.greater_equal(numbers, 0)
+    if 10**part.width < 2**63:
+        fits = pc.and_(fits, pc.less(numbers, 10**part.width))
+    return np.flatnonzero(~np.asarray(fits.fill_null(True)))
+
+
 def _decimal_text(values: Sequence[Any]) -> pa.Array:
     return pa.array([None if value is None else str(value) for value in values], pa.string())
 
@@ -51,7 +60,7 @@ _LSN = r"^[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}$"
 class PositionPart:
     """One field of the source block as text of ``width`` characters.
 
-    ``pattern`` is what the text must match; a number needs none, since the decoder has read it as one.
+    ``pattern`` is what the text must match; a number has none.
     """
 
     field: str
@@ -137,16 +146,16 @@ def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
 
 def _part_texts(part: PositionPart, values: Sequence[Any]) -> pa.Array:
     texts = part.text(values)
-    if part.pattern is not None:
-        _refuse_others(part, part.pattern, texts)
-    return pc.utf8_lpad(texts, part.width, "0")
-
-
-def _refuse_others(part: PositionPart, pattern: str, texts: pa.Array) -> None:
-    fits = pc.and_(pc.match_substring_regex(texts, pattern), pc.less_equal(pc.utf8_length(texts), part.width))
-    others = np.flatnonzero(~np.asarray(fits.fill_null(True)))
+    others = _out_of_range(part, values) if part.pattern is None else _unlike(part, part.pattern, texts)
     if len(others):
         raise BadRecord(
             f"source.{part.field} is not what its connector writes, so the event has no place among others",
             index=int(others[0]),
         )
+    return pc.utf8_lpad(texts, part.width, "0")
+
+
+def _unlike(part: PositionPart, pattern: str, texts: pa.Array) -> npt.NDArray[np.int64]:
+    """Texts of another form than a part has."""
+    fits = pc.and_(pc.match_substring_regex(texts, pattern), pc.less_equal(pc.utf8_length(texts), part.width))
+    return np.flatnonzero(~np.asarray(fits.fill_null(True)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -127,3 +129,14 @@ def test_what_cannot_be_widened_is_refused(stored: pa.DataType, wanted: pa.DataT
     for one, other in ((stored, wanted), (wanted, stored)):
         with pytest.raises(Fatal, match="cannot be widened"):
             evolution("t", pa.schema([("x", one)]), pa.schema([("x", other)]))
+
+
+@pytest.mark.parametrize("wrapped", [lambda kind: kind, pa.list_, lambda kind: pa.struct([("in", pa.list_(kind))])])
+def test_members_that_differ_only_in_case_are_refused_at_once(wrapped: Callable[[pa.DataType], pa.DataType]) -> None:
+    """As columns are: no engine can tell them apart. In a new table, and in one that exists."""
+    members = [("id", pa.int64()), ("ID", pa.int64())]
+    wanted = pa.schema([("doc", wrapped(pa.struct(members)))])
+    with pytest.raises(Fatal, match="column 'doc': member 'ID' differs from 'id' only in case"):
+        lake_schema("t", wanted)
+    with pytest.raises(Fatal, match="column 'doc': member 'ID' differs from 'id' only in case"):
+        evolution("t", pa.schema([("doc", wrapped(pa.struct(members[:1])))]), wanted)
