@@ -9,9 +9,11 @@ Values outside what SQL engines print are kept, not cut: a date or timestamp is 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -102,13 +104,14 @@ def _in_python(values: Sequence[Any]) -> Sequence[Any]:
     return values.to_pylist() if isinstance(values, pa.Array) else values
 
 
-def _culprit(build: Builder, schema: Schema, values: Sequence[Any]) -> int:
-    for index, value in enumerate(_in_python(values)):
+def _culprit(build: Builder, schema: Schema, values: Sequence[Any]) -> int | None:
+    """The first value that does not fit by itself."""
+    for place, value in enumerate(_in_python(values)):
         try:
             build(schema, [value])
         except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError):
-            return index
-    return 0
+            return place
+    return None
 
 
 def _describe(schema: Schema) -> str:
@@ -135,14 +138,28 @@ def _builder(schema: Schema) -> Builder:
 def _plain(schema: Schema, values: Sequence[Any]) -> pa.Array:
     target = arrow_type(schema)
     if pa.types.is_date32(target):
-        return _in_arrow(values, pa.int32()).view(target)
+        return _whole_numbers(values, pa.int32()).view(target)
     if pa.types.is_timestamp(target):
-        return _in_arrow(values, pa.int64()).view(target)
-    return _in_arrow(values, target)
+        return _whole_numbers(values, pa.int64()).view(target)
+    return _whole_numbers(values, target) if pa.types.is_integer(target) else _in_arrow(values, target)
+
+
+def _whole_numbers(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Integers, also those that JSON writes with a point. Arrow would cut what stands behind it."""
+    if not isinstance(values, pa.Array) and {float, Decimal} & set(map(type, values)):
+        values = [_whole(value) if isinstance(value, float | Decimal) else value for value in values]
+    return _in_arrow(values, kind)
+
+
+def _whole(number: float | Decimal) -> int:
+    whole = int(number)
+    if whole != number:
+        raise ValueError("a number with a fraction")
+    return whole
 
 
 def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    millis = _in_arrow(values, pa.int64())
+    millis = _whole_numbers(values, pa.int64())
     infinite = pc.or_(pc.equal(millis, INFINITY_MICROS), pc.equal(millis, NEGATIVE_INFINITY_MICROS))
     if pc.any(infinite).as_py():  # infinity has the same count in every unit
         finite = pc.multiply_checked(pc.if_else(infinite, 0, millis), 1000)
@@ -151,9 +168,31 @@ def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
 
 
 def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    if not isinstance(values, pa.Array) and str in set(map(type, values)):  # JSON spells NaN and the infinities as text
-        values = [float(value) if isinstance(value, str) else value for value in values]
-    return _in_arrow(values, arrow_type(schema))
+    kinds = () if isinstance(values, pa.Array) else set(map(type, values))
+    if bool in kinds:
+        raise TypeError("a boolean is no number")
+    if str in kinds:
+        values = [_float(value) if isinstance(value, str) else value for value in values]
+    floats = _in_arrow(values, arrow_type(schema))
+    infinite = pc.is_inf(floats)
+    if schema.type == "double" or not pc.any(infinite).as_py():
+        return floats
+    if pc.any(pc.and_(infinite, pc.is_finite(_in_arrow(values, pa.float64())))).as_py():
+        raise ValueError("a number beyond the range of a float")
+    return floats
+
+
+_NUMBER = re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,4})?", re.ASCII)
+NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+"""How JSON spells the doubles that it cannot write."""
+
+
+def _float(text: str) -> float:
+    """A number that is a text: what JSON cannot write otherwise, or a key that is text only."""
+    number = float(text) if text in NOT_FINITE or _NUMBER.fullmatch(text) else math.nan
+    if not math.isfinite(number) and text not in NOT_FINITE:
+        raise ValueError("a text that is no number, or none that a double holds")
+    return number
 
 
 # -- decimals ----------------------------------------------------------------------------------------------
@@ -177,6 +216,8 @@ _WORD_BYTES = 8
 
 def _small_decimals(target: pa.DataType, octets: pa.BinaryArray) -> pa.Array:
     """Decimals of up to 18 digits through int64: a twentieth of the cost of Decimal objects."""
+    if pc.any(pc.equal(pc.binary_length(octets), 0)).as_py():
+        raise ValueError("a decimal without bytes")
     limit = 10**target.precision
     low = _signed_numbers(octets)
     if ((low >= limit) | (low <= -limit)).any():
@@ -201,6 +242,8 @@ def _signed_numbers(octets: pa.BinaryArray) -> npt.NDArray[np.int64]:
 
 
 def _unscaled(value: bytes, scale: int) -> Decimal:
+    if not isinstance(value, bytes | bytearray | memoryview) or not len(value):
+        raise ValueError("a decimal without bytes")
     number = int.from_bytes(value, "big", signed=True)
     # Built from digits: scaleb() would round to the context's precision.
     return Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))
@@ -215,8 +258,8 @@ _MOST_ZEROS = 200_000  # PostgreSQL keeps 131,072 digits; a few characters may s
 
 def plain_text(number: Decimal) -> str:
     """A decimal as plain digits without trailing zeros, so that equal numbers have equal texts."""
-    if abs(number.adjusted()) > _MOST_ZEROS:
-        raise ValueError("more zeros than any database keeps")
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_ZEROS:
+        raise ValueError("no number, or more zeros than any database keeps")
     text = format(number, "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")
@@ -224,13 +267,14 @@ def plain_text(number: Decimal) -> str:
 
 
 def _variable_scale(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    return pa.array([None if v is None else _decimal_text(v["value"], int(v["scale"])) for v in values], pa.string())
+    return pa.array([None if v is None else _decimal_text(v["value"], index(v["scale"])) for v in values], pa.string())
 
 
 # -- time --------------------------------------------------------------------------------------------------
 
 _ZONED = re.compile(
-    r"([+-]?\d{4,})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:[.](\d{1,9}))?)?(?:Z|([+-])(\d\d):?(\d\d)(?::(\d\d))?)",
+    r"([+-]?\d{4,})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.](\d{1,9}))?)?"
+    r"(?:Z|([+-])(\d\d)(?::?(\d\d)(?::(\d\d))?)?)",
     re.ASCII,
 )
 _INFINITIES = {"infinity": INFINITY_MICROS, "-infinity": NEGATIVE_INFINITY_MICROS}
@@ -238,11 +282,14 @@ _INFINITIES = {"infinity": INFINITY_MICROS, "-infinity": NEGATIVE_INFINITY_MICRO
 
 def _zoned_timestamps(schema: Schema, values: Sequence[Any]) -> pa.Array:
     target = arrow_type(schema)
+    texts = _in_arrow(values, pa.string())
     try:
-        return _in_arrow(values, pa.string()).cast(target)
+        if pc.all(pc.ends_with(texts, "Z")).as_py():  # Arrow takes offsets of 60 minutes
+            return texts.cast(target)
     except pa.ArrowInvalid:  # years beyond four digits, infinity, nanoseconds
-        micros = [None if v is None else zoned_micros(v) for v in _in_python(values)]
-        return pa.array(micros, pa.int64()).view(target)
+        pass
+    micros = [None if v is None else zoned_micros(v) for v in _in_python(values)]
+    return pa.array(micros, pa.int64()).view(target)
 
 
 def zoned_micros(text: str) -> int:
@@ -253,14 +300,42 @@ def zoned_micros(text: str) -> int:
     if match is None:
         raise ValueError("not an ISO timestamp with a zone")
     year, month, day, hour, minute = (int(match[i]) for i in range(1, 6))
-    seconds = days_from_civil(year, month, day) * 86400 + hour * 3600 + minute * 60 + int(match[6] or 0)
+    second = int(match[6] or 0)
+    if not (1 <= month <= 12 and 1 <= day <= days_in_month(year, month)):
+        raise ValueError("no day of the calendar")
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError("no time of a day")
+    seconds = days_from_civil(year, month, day) * 86400 + hour * 3600 + minute * 60 + second
     if match[8]:
-        offset = int(match[9]) * 3600 + int(match[10]) * 60 + int(match[11] or 0)
+        hours, minutes, rest = int(match[9]), int(match[10] or 0), int(match[11] or 0)
+        offset = hours * 3600 + minutes * 60 + rest
+        if offset > _LARGEST_OFFSET or max(minutes, rest) > 59:
+            raise ValueError("no offset of a time zone")
         seconds -= offset if match[8] == "+" else -offset
     micros = seconds * 1_000_000 + int((match[7] or "").ljust(6, "0")[:6])
     if not -(2**63) <= micros < 2**63:
         raise ValueError("outside the range of a timestamp in microseconds")
     return micros
+
+
+_LARGEST_OFFSET = 18 * 3600  # of Java's ZoneOffset, in seconds
+
+
+def cut_instants(schema: Schema, values: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
+    """Which ZonedTimestamps have digits beyond the microsecond, which are cut; None if there are none."""
+    if schema.name != ZONED_TIMESTAMP:
+        return None
+    texts = _in_arrow(values, pa.string())
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) <= len("2020-01-01T00:00:00.000000Z"):
+        return None
+    finer = np.asarray(pc.match_substring_regex(texts, r"[.]\d{6}\d*[1-9]").fill_null(False))
+    return finer if finer.any() else None
+
+
+def days_in_month(year: int, month: int) -> int:
+    """Days of a month in the proleptic Gregorian calendar."""
+    begins = days_from_civil(year, month, 1)
+    return days_from_civil(year + month // 12, month % 12 + 1, 1) - begins
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:

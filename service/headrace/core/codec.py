@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.arrays import build_array
+from headrace.core.arrays import build_array, cut_instants
 from headrace.core.column_rows import Cells, ColumnRows
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.json_types import parse_plain, row_type
@@ -138,6 +138,8 @@ class Codec:
         self._decoder = self._make_decoder()
         self._steady: tuple[Names, PayloadDecoder[Any]] | None = None
         self._key_decoder = self._make_key_decoder()
+        self.cut_columns: set[str] = set()
+        """Columns of which values had digits beyond the microsecond."""
         self._header_keys: tuple[tuple[Schema, ...], HeaderKeys] | None = None
         self.key_places = [self._place(name) for name in key_fields]
         self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
@@ -256,7 +258,7 @@ class Codec:
         else:
             cells = zip(*rows, strict=True)
         for member, values in zip(self._fields, cells, strict=True):
-            yield ColumnCells(member.name, member.schema, _column(member.name, member.schema, values))
+            yield ColumnCells(member.name, member.schema, self._column(member.name, member.schema, values))
 
     def _inferred(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[ColumnCells]:
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -270,7 +272,20 @@ class Codec:
             elif schema.type in _ENCODED:
                 values = [_from_plain(schema, value, i) for i, value in enumerate(values)]
             present = np.fromiter((name in row for row in rows), np.bool_, len(rows))
-            yield ColumnCells(name, schema, _column(name, schema, values), None if present.all() else ~present)
+            yield ColumnCells(name, schema, self._column(name, schema, values), None if present.all() else ~present)
+
+    def _column(self, name: str, schema: Schema, values: Sequence[Any] | Cells) -> pa.Array:
+        try:
+            column = build_array(schema, values)
+        except BadRecord as error:
+            raise BadRecord(f"column {name!r}: {error}", index=error.index) from error
+        cut = cut_instants(schema, values)
+        if cut is not None and name in self.key_fields:
+            problem = "digits beyond the microsecond in a key, without which two rows could be one"
+            raise BadRecord(f"column {name!r}: {problem}", index=int(cut.argmax()))
+        if cut is not None:
+            self.cut_columns.add(name)
+        return column
 
     def _key_type_of(self, name: str) -> Schema | None:
         return self._key_types[self.key_fields.index(name)] if name in self.key_fields else None
@@ -304,13 +319,6 @@ def _key_type(name: str, after: Schema | None, key_schema: Schema | None) -> Sch
     if after is not None and after.field(name) is not None:
         return after.field(name)
     return None if key_schema is None else key_schema.field(name)
-
-
-def _column(name: str, schema: Schema, values: Sequence[Any] | Cells) -> pa.Array:
-    try:
-        return build_array(schema, values)
-    except BadRecord as error:
-        raise BadRecord(f"column {name!r}: {error}", index=error.index) from error
 
 
 def _refuse_own_names(names: Iterable[str], index: int | None = None) -> None:

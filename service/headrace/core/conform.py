@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.arrays import NOT_FINITE
 from headrace.core.events import CellState, Changes, Column
-from headrace.core.inference import MAYBE_LOB, NOT_NUMBERS, is_inferred
+from headrace.core.inference import MAYBE_LOB, is_inferred
 
 
 def conformed(values: pa.Array, known: pa.DataType | None) -> pa.Array | None:
@@ -120,6 +121,6 @@ def _floats(values: pa.Array, known: pa.DataType) -> pa.Array:
             return values.cast(known)
         except pa.ArrowInvalid:  # a number that a float does not hold
             return values
-    if pa.types.is_string(values.type) and pc.all(pc.is_in(values.drop_null(), pa.array(sorted(NOT_NUMBERS)))).as_py():
+    if pa.types.is_string(values.type) and pc.all(pc.is_in(values.drop_null(), pa.array(sorted(NOT_FINITE)))).as_py():
         return pa.array([None if text is None else float(text) for text in values.to_pylist()], known)
     return values

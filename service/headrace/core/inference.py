@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from headrace.core.arrays import NOT_FINITE
 from headrace.core.errors import BadRecord
 from headrace.core.schema import DEEPEST, Field, Schema
 
@@ -18,9 +19,6 @@ _NULL = Schema("null", optional=True)
 _STRING = Schema("string", optional=True)
 _DOUBLE = Schema("double", optional=True)
 _NUMBERS = frozenset({"int64", "double"})
-NOT_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})
-"""How JSON spells the doubles that it cannot write."""
-
 INFERRED = (("headrace.inferred", "true"),)
 """Parameters of a column's schema that was inferred: the table's type counts for more (``core/conform.py``)."""
 
@@ -70,7 +68,7 @@ def _schema_of(value: Any, depth: int) -> Schema:
     if isinstance(value, float):
         return _DOUBLE
     if isinstance(value, str):
-        return _MAYBE_NUMBER if value in NOT_NUMBERS else _STRING
+        return _MAYBE_NUMBER if value in NOT_FINITE else _STRING
     if depth == DEEPEST:
         raise BadRecord(f"a value nested more than {DEEPEST} times")
     if isinstance(value, list):
