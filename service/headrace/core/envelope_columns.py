@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core import binlog_order
 from headrace.core.catalog import Catalog, HandlingModes
 from headrace.core.codec import Codec, ColumnCells, Source, ordering_attribute
 from headrace.core.envelope_events import NO_SOURCE, OLD_KEY_HEADER, Events, KafkaRecord
@@ -62,11 +63,15 @@ class ChangesBuilder:
         self._modes = modes
         self._position_epoch = position_epoch
         self._embedded = embedded
+        self._binlog_order = binlog_order.BinlogOrder()
         self.notes: list[Note] = []
         """What the events lacked, until somebody takes it."""
 
     def changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
-        """The events of one table in columns. Raises BadRecord with the place of an event that does not fit."""
+        """The events of one table in columns. Raises BadRecord with the place of an event that does not fit.
+
+        Those of a partition are given in order of arrival; after an error they are given again without the event.
+        """
         old_documents, new_documents = _key_changes(events)
         arrays = codec.columns(events.rows, self._catalog.schema(table) if codec.schemaless else None)
         operations = np.array(events.operations, np.uint8)
@@ -77,7 +82,7 @@ class ChangesBuilder:
         old_keys, new_keys = (codec.canonical(each, by_name) for each in (old_documents, new_documents))
         if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):
             self.notes.append(UNREADABLE_KEYS)
-        return Changes(
+        changes = Changes(
             table=table,
             key_fields=codec.key_fields,
             operation=operations,
@@ -89,6 +94,9 @@ class ChangesBuilder:
             moved=frozenset(new_keys),
             new_key=new_keys,
         )
+        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:
+            self._binlog_order.check(changes)
+        return changes
 
     def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
         if not names and self._keyless:

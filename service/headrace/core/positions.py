@@ -84,8 +84,9 @@ class PositionFormat:
 NO_FORMAT = PositionFormat(())
 """Of events that say nothing that Headrace can order them by: none has a position, and arrival decides."""
 
+BINLOG_ROW_WIDTH = 10
 _BINLOG = PositionFormat(
-    (PositionPart("file", 10, _binlog_suffix, _DIGITS), PositionPart("pos", 20), PositionPart("row", 10)),
+    (PositionPart("file", 10, _binlog_suffix, _DIGITS), PositionPart("pos", 20), PositionPart("row", BINLOG_ROW_WIDTH)),
 )
 _ORACLE = PositionFormat((PositionPart("commit_scn", 38, _decimal_text, _DIGITS), PositionPart("txSeq", 20)))
 """An SCN is an Oracle NUMBER, of 38 digits at most. ``scn`` misorders: events come in the order of commits."""

@@ -1,0 +1,165 @@
+"""Changes of MySQL whose order is not known are refused; all others, and what comes again, are not."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core import binlog_order
+from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.events import Changes
+
+
+@dataclass(frozen=True)
+class Given:
+    """A record."""
+
+    key: bytes
+    value: bytes | None
+    offset: int
+    partition: int = 0
+    timestamp: int = 0
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change of a row at a binary log position; ``headers`` are those of a key change."""
+
+    op: str
+    key: int
+    pos: int
+    row: int = 0
+    value: str = "a"
+    headers: tuple[tuple[str, bytes], ...] = ()
+    connector: str = "mysql"
+
+
+def record(event: Event, offset: int) -> Given:
+    source = {"connector": event.connector, "name": "shop", "db": "d", "table": "items"}
+    source |= {"file": "b.000001", "pos": event.pos, "row": event.row}  # type: ignore[dict-item] # numbers, too
+    after = None if event.op == "d" else {"id": event.key, "v": event.value}
+    value = json.dumps({"op": event.op, "source": source, "after": after}).encode()
+    return Given(json.dumps({"id": event.key}).encode(), value, offset, headers=event.headers)
+
+
+class Topic:
+    """A decoder that is given fetch after fetch of one partition."""
+
+    def __init__(self, **options: Any) -> None:
+        self._decoder = TopicDecoder("t", EnvelopeOptions(key_schemas=False, value_schemas=False, **options))
+        self._offset = 0
+
+    def fetch(self, *events: Event) -> Decoded:
+        records = [record(event, self._offset + place) for place, event in enumerate(events)]
+        self._offset += len(records)
+        return self._decoder.decode(records)
+
+
+def refused(*fetches: list[Event], **options: Any) -> list[tuple[int, int]]:
+    """Fetch and place of what is refused."""
+    topic = Topic(**options)
+    return [(number, each.index) for number, events in enumerate(fetches) for each in topic.fetch(*events).errant]
+
+
+FIRST, SECOND, LATER = Event("u", 1, 10), Event("u", 1, 10, value="b"), Event("u", 1, 20)
+
+
+def test_two_changes_of_a_row_at_one_position_are_refused() -> None:
+    """The later one, and it says what to do; what the fetch has beside it is used."""
+    out = Topic().fetch(FIRST, SECOND, LATER)
+    [errant] = out.errant
+    assert errant.index == 1
+    assert "binlog_transaction_compression=OFF" in str(errant.error)
+    assert [len(piece) for piece in out.pieces if isinstance(piece, Changes)] == [2]
+
+
+def test_a_fetch_may_end_between_them() -> None:
+    """Their order is no better known then."""
+    assert refused([FIRST], [SECOND]) == [(1, 0)]
+    assert refused([LATER, FIRST], [Event("u", 2, 10, row=1)], [SECOND]) == [(2, 0)]
+
+
+def test_a_falling_row_number_is_refused() -> None:
+    """The second statement changed one row only, the first two."""
+    events = [Event("u", 1, 5), Event("u", 2, 10, row=0), FIRST, Event("u", 1, 10, row=1), Event("u", 1, 10, value="c")]
+    assert refused(events) == [(0, 4)]
+
+
+def test_an_insert_and_a_delete_at_one_position_are_refused() -> None:
+    """The row would stay."""
+    assert refused([Event("c", 1, 10), Event("d", 1, 10)]) == [(0, 1)]
+
+
+def test_other_rows_are_not_concerned() -> None:
+    """Two statements of a compressed transaction that change different rows have no order that counts."""
+    assert refused([Event("u", 1, 10), Event("u", 2, 10), Event("c", 3, 10)]) == []
+
+
+def test_a_row_that_one_statement_changes_twice_is_not_refused() -> None:
+    """INSERT … ON DUPLICATE KEY UPDATE names a key twice: the row numbers tell the order."""
+    assert refused([Event("u", 1, 10, row=0), Event("u", 1, 10, row=1, value="b")]) == []
+
+
+def test_the_halves_of_a_key_change_have_one_position() -> None:
+    """They are changes of two rows."""
+    old, new = ("__debezium.oldkey", b'{"id":1}'), ("__debezium.newkey", b'{"id":2}')
+    assert refused([Event("d", 1, 10, headers=(new,)), Event("c", 2, 10, headers=(old,))]) == []
+
+
+def test_a_worker_that_begins_within_a_position_knows_too_little() -> None:
+    """A lower row number may be of a change that comes again, whose first time was not read."""
+    again = [Event("u", 1, 10, row=0, value="a"), Event("u", 1, 10, row=1, value="b")]
+    assert refused([again[1], *again]) == []
+    assert refused([Event("u", 1, 5), again[1], *again]) == [(0, 2)]
+
+
+def test_what_is_read_again_is_no_second_change() -> None:
+    """After a rebalance the offsets go back, and fetches may end elsewhere."""
+    decoder = TopicDecoder("t", EnvelopeOptions(key_schemas=False, value_schemas=False))
+    events = [Event("u", 1, 10, row=0), Event("u", 1, 10, row=1, value="b"), LATER]
+    records = [record(event, offset) for offset, event in enumerate(events)]
+    for fetch in (records[:2], records[1:], records[:1], records[1:2], records):
+        assert decoder.decode(fetch).errant == []
+
+
+def test_only_the_connector_of_mysql_is_checked() -> None:
+    """MariaDB's server does not compress transactions; a history has no order to lose."""
+    assert refused([Event("u", 1, 10, value=value, connector="mariadb") for value in "ab"]) == []
+    assert refused([FIRST, SECOND], keyless=True) == []
+
+
+def test_large_groups_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded; a change that comes again is then no error either."""
+    monkeypatch.setattr(binlog_order, "LARGEST_GROUP", 3)
+    many = [Event("u", key, 10, row=key) for key in range(3)]
+    assert refused([LATER], many, [Event("u", 5, 10, row=5)], [Event("u", 0, 10, row=0)]) == []
+
+
+@st.composite
+def row_events(draw: st.DrawFn) -> list[Event]:
+    """An uncompressed binary log: row events at rising positions, each with changes of any rows."""
+    events: list[Event] = []
+    for number in range(draw(st.integers(1, 6))):
+        keys = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+        events += [Event("u", key, 10 * number, row, f"{number}-{row}") for row, key in enumerate(keys)]
+    return events
+
+
+@given(events=row_events(), data=st.data())
+def test_no_stretch_that_is_sent_again_is_refused(events: list[Event], data: st.DataObject) -> None:
+    """Wherever the connector begins again, wherever the worker begins, and wherever fetches end."""
+    begins = sorted(data.draw(st.lists(st.integers(0, len(events) - 1), max_size=3), label="begins again at"))
+    ends = [data.draw(st.integers(begin, len(events)), label="and had come to") for begin in begins]
+    bounds = zip([0, *begins], [*ends, len(events)], strict=True)
+    sent = [event for begin, end in bounds for event in events[begin:end]]
+    sent = sent[data.draw(st.integers(0, len(sent) - 1)) :]
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(sent)), max_size=4)))
+    edges = [0, *cuts, len(sent)]
+    assert refused(*[sent[begin:end] for begin, end in itertools.pairwise(edges) if begin < end]) == []
