@@ -40,6 +40,11 @@ def test_an_event_without_position_needs_to_arrive_later() -> None:
     assert applied(Event(update(1, 5).operation, 1, 5, {}, offset=3), elsewhere) == [0, 1]
 
 
+def test_a_read_that_is_copied_counts_as_a_new_one() -> None:
+    """Nothing tells it from a later snapshot that corrects the row; the copied update is no new change."""
+    assert applied(read(1), update(1, 10), read(1), update(1, 10)) == [0, 1, 2]
+
+
 def test_the_ledger_blocks_upserts_below_it_and_never_a_delete() -> None:
     """A late update stays dead; the delete is read again after a crash and must remove the row."""
     ledger = {"=1": version(30, 9)}
