@@ -7,7 +7,6 @@ A plain object: the sink task asks it from one thread and passes the time in (se
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,16 +15,17 @@ from enum import StrEnum
 from headrace.core.cassandra.batch import CassandraBatch
 from headrace.core.cassandra.batch import joined as joined_writes
 from headrace.core.column_defaults import ColumnDefaults
-from headrace.core.combine import combine, joined, split
+from headrace.core.combine import combine, joined
 from headrace.core.echoes import Echoes, resumable
 from headrace.core.errors import Fatal
 from headrace.core.events import Barrier, Changes, Truncate
+from headrace.core.held_halves import PATIENCE, HeldHalves, Origin, Part, changes_size
 from headrace.core.offsets import OffsetTracker
 
 Piece = Changes | Truncate | ColumnDefaults | CassandraBatch
 
-KEY_CHANGE_PATIENCE = 5.0
-"""Seconds for which the first half of a key change waits for the second, which may come in another partition."""
+KEY_CHANGE_PATIENCE = PATIENCE
+"""Seconds for which a half of a key change waits for the other, which may come in another partition."""
 
 FAR_BEHIND = 10_000
 """Records that wait in Kafka for a connector that is catching up, not just a moment late."""
@@ -33,6 +33,10 @@ FAR_BEHIND = 10_000
 CATCH_UP_LINGERS = 10
 """So many times its linger a batch may fill while more records wait in Kafka. Whoever is far behind gains more from a
 few large merges than from an early one: eight times the rows cost three times the CPU (``spark.md``)."""
+
+
+_FEW_HELD = 10_000
+"""So many events may be held, however small batches are."""
 
 
 class Trigger(StrEnum):
@@ -72,16 +76,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """``held_until`` is set for the first half of a key change that ended its chunk; ``behind`` as in the chunk."""
+    """A piece of a chunk. ``joined``: in one batch with the next piece."""
 
     piece: Piece
-    partition: Hashable
-    end: int
-    ticket: int
+    origin: Origin
     size: int
-    since: float
-    held_until: float = 0.0
-    behind: int = 0
+    joined: bool = False
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class _Queue:
         self.records += _records(item.piece)
         self.size += item.size
 
-    def give_back(self, item: _Waiting) -> None:
+    def push_first(self, item: _Waiting) -> None:
         self.waiting.appendleft(item)
         self.records += _records(item.piece)
         self.size += item.size
@@ -110,10 +110,15 @@ class _Queue:
 
 
 class BatchManager:
-    """Queues per table, open batches, and the offsets that may be committed."""
+    """Queues per table, open batches, and the offsets that may be committed.
 
-    def __init__(self, policy: BatchPolicy) -> None:
+    ``holds_halves`` is False where both halves of a key change need not be in one batch: in histories.
+    """
+
+    def __init__(self, policy: BatchPolicy, *, holds_halves: bool = True) -> None:
         self._policy = policy
+        self._holds_halves = holds_halves
+        self._held: dict[str, HeldHalves] = {}
         self._queues: dict[str, _Queue] = {}
         self._open: dict[int, Batch] = {}
         self._offsets = OffsetTracker()
@@ -130,40 +135,37 @@ class BatchManager:
         """
         self._behind[partition] = behind
         end = resumable(end, pieces, behind)
-        parts = [(table, *part) for table, piece in pieces for part in self._parts(table, partition, piece)]
-        ticket = self._offsets.begin(partition, end, len(parts))
-        for table, part, held in parts:
-            held_until = now + KEY_CHANGE_PATIENCE if held else 0.0
-            waiting = _Waiting(part, partition, end, ticket, piece_size(part), now, held_until, behind)
-            self._queues.setdefault(table, _Queue()).push(waiting)
+        origin = Origin(partition, end, now, behind)
+        items = [(table, item) for table, piece in pieces for item in self._items(table, origin, piece)]
+        origin.ticket = self._offsets.begin(partition, end, origin.parts)
+        for table, item in items:
+            self._queues.setdefault(table, _Queue()).push(item)
+        for table in {table for table, _ in pieces}:
+            self._bound(table)
 
     def next(self, table: str, now: float, *, flush: bool = False) -> Batch | None:
         """The next batch of a table whose writer is free, or None while it is better to wait (see ``due``).
 
-        With ``flush`` nothing is waited for.
+        With ``flush`` nothing is waited for but the other halves of key changes.
         """
+        self._expire(table, now)
         queue = self._queues.get(table)
-        if queue is None or not queue.waiting:
+        if queue is None or not self._ready(table, queue):
             return None
         trigger = Trigger.FLUSH if flush else self._trigger(queue, now)
         if trigger is None:
             return None
-        return self._close(table, queue, trigger, now)
+        return self._close(table, queue, trigger)
 
     def due(self, table: str) -> float | None:
-        """When (monotonic) the table's queue closes by age; None if it is empty.
+        """When (monotonic) the table's queue closes by age, or a half of a key change has waited long enough.
 
-        Where the next batch would be nothing but first halves that are held, this is when the first of them is let go.
+        None if there is nothing to wait for.
         """
-        queue = self._queues.get(table)
-        if queue is None or not queue.waiting:
-            return None
-        by_age, let_go = self._by_age(queue), math.inf
-        for item in _going_together(queue):
-            if not item.held_until:
-                return by_age
-            let_go = min(let_go, item.held_until)
-        return max(by_age, let_go)
+        queue, held = self._queues.get(table), self._held.get(table)
+        by_age = self._by_age(queue) if queue is not None and self._ready(table, queue) else None
+        let_go = held.due() if held is not None else None
+        return min((time for time in (by_age, let_go) if time is not None), default=None)
 
     def complete(self, batch_id: int) -> Mapping[Hashable, int]:
         """The batch is durable. Returns the partitions whose offset moves, with the offset to commit.
@@ -194,8 +196,8 @@ class BatchManager:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits and no batch is open."""
-        return not self._open and not any(queue.waiting for queue in self._queues.values())
+        """Whether no batch is open and nothing waits but for the other half of a key change."""
+        return not self._open and not any(self._ready(table, queue) for table, queue in self._queues.items())
 
     def waiting(self, table: str) -> tuple[int, int]:
         """Events and bytes that wait for a table's writer."""
@@ -207,13 +209,46 @@ class BatchManager:
         self._queues.clear()
         self._open.clear()
         self._behind.clear()
+        self._held.clear()
         self._echoes = Echoes()
         self._offsets = OffsetTracker()
 
-    def _parts(self, table: str, partition: Hashable, piece: Piece) -> Iterator[tuple[Piece, bool]]:
-        """What a piece adds to its table; True marks what waits for the second half of a key change."""
-        told = self._echoes.without(table, partition, piece) if isinstance(piece, Changes) else piece
-        return iter(()) if told is None else _parts(told)
+    # -- halves of key changes ----------------------------------------------------------------------------------------
+
+    def _items(self, table: str, origin: Origin, piece: Piece) -> Iterator[_Waiting]:
+        """What a piece of a chunk adds to its table's queue."""
+        if not isinstance(piece, Changes):
+            origin.parts += 1
+            yield _Waiting(piece, origin, piece_size(piece))
+            return
+        changes = self._echoes.without(table, origin.partition, piece)
+        if changes is None:
+            return
+        if self._holds_halves:
+            yield from map(_waiting, self._held.setdefault(table, HeldHalves()).route(changes, origin))
+        else:
+            origin.parts += 1
+            yield _Waiting(changes, origin, piece_size(changes))
+
+    def _expire(self, table: str, now: float) -> None:
+        """Queue the halves that have waited long enough."""
+        if held := self._held.get(table):
+            for part in reversed(held.expire(now, self._others_behind)):
+                self._queues.setdefault(table, _Queue()).push_first(_waiting(part))
+
+    def _others_behind(self, partition: Hashable) -> bool:
+        return any(count for other, count in self._behind.items() if other != partition)
+
+    def _bound(self, table: str) -> None:
+        """Queue everything that is held once it is more than a batch."""
+        held, limit = self._held.get(table), self._policy
+        if held and (held.size >= limit.max_bytes or len(held) >= max(limit.max_records, _FEW_HELD)):
+            for part in held.release_all():
+                self._queues.setdefault(table, _Queue()).push(_waiting(part))
+
+    def _ready(self, table: str, queue: _Queue) -> bool:
+        """Whether a batch can be taken: what concerns the whole table waits for the halves that are held."""
+        return bool(queue.waiting) and not (isinstance(queue.waiting[0].piece, Barrier) and self._held.get(table))
 
     # -- closing ------------------------------------------------------------------------------------------------------
 
@@ -228,27 +263,29 @@ class BatchManager:
 
     def _by_age(self, queue: _Queue) -> float:
         """When the oldest event has waited long enough."""
-        catching_up = any(item.behind >= FAR_BEHIND for item in queue.waiting) and any(
-            self._behind.get(item.partition) for item in queue.waiting
+        catching_up = any(item.origin.behind >= FAR_BEHIND for item in queue.waiting) and any(
+            self._behind.get(item.origin.partition) for item in queue.waiting
         )
-        return queue.waiting[0].since + self._policy.linger * (CATCH_UP_LINGERS if catching_up else 1)
+        return queue.waiting[0].origin.since + self._policy.linger * (CATCH_UP_LINGERS if catching_up else 1)
 
-    def _close(self, table: str, queue: _Queue, trigger: Trigger, now: float) -> Batch | None:
-        items = self._take(queue, now)
-        if not items:
-            return None
+    def _close(self, table: str, queue: _Queue, trigger: Trigger) -> Batch:
+        items = self._take(queue)
         offsets: dict[Hashable, int] = {}
-        for item in items:
-            offsets[item.partition] = max(item.end, offsets.get(item.partition, 0))
+        for origin in (item.origin for item in items):
+            offsets[origin.partition] = max(origin.end, offsets.get(origin.partition, 0))
+        if held := self._held.get(table):
+            for partition in offsets:
+                if (offset := held.first_offset(partition)) is not None:
+                    offsets[partition] = min(offset, offsets[partition])
         first = items[0]
         content = first.piece if len(items) == 1 else _whole([item.piece for item in items])
-        tickets = tuple(item.ticket for item in items)
-        batch = Batch(self._next_id, table, content, offsets, trigger, first.since, tickets)
+        tickets = tuple(item.origin.ticket for item in items)
+        batch = Batch(self._next_id, table, content, offsets, trigger, first.origin.since, tickets)
         self._next_id += 1
         self._open[batch.id] = batch
         return batch
 
-    def _take(self, queue: _Queue, now: float) -> list[_Waiting]:
+    def _take(self, queue: _Queue) -> list[_Waiting]:
         """The pieces of the next batch: a barrier stands alone, and types that do not go together are kept apart."""
         items = [queue.pop()]
         if isinstance(items[0].piece, Barrier):
@@ -257,14 +294,16 @@ class BatchManager:
             return [*items, *self._writes_that_follow(queue, items[0].piece)]
         shape = joined(None, _changes(items[0]))
         records, size = _records(items[0].piece), items[0].size
-        while queue.waiting and records < self._policy.max_records and size < self._policy.max_bytes:
+        while queue.waiting and (
+            items[-1].joined or (records < self._policy.max_records and size < self._policy.max_bytes)
+        ):
             head = queue.waiting[0].piece
             shape = joined(shape, head) if isinstance(head, Changes) else None
             if shape is None:
                 break
             items.append(queue.pop())
             records, size = records + _records(head), size + items[-1].size
-        return _without_held(queue, items, now)
+        return items
 
     def _writes_that_follow(self, queue: _Queue, first: CassandraBatch) -> Iterator[_Waiting]:
         """Cassandra's writes that go into one batch with ``first``."""
@@ -282,17 +321,6 @@ def _whole(pieces: Sequence[Piece]) -> Piece:
     return joined_writes(writes)[0] if writes else combine([piece for piece in pieces if isinstance(piece, Changes)])
 
 
-def _going_together(queue: _Queue) -> Iterator[_Waiting]:
-    """The pieces at the head that can be one batch: what follows cannot join them, however long they are held."""
-    shape = None
-    for item in queue.waiting:
-        first = item is queue.waiting[0]
-        shape = joined(shape, item.piece) if isinstance(item.piece, Changes) and (first or shape) else None
-        if shape is None and not first:
-            return
-        yield item
-
-
 def _changes(item: _Waiting) -> Changes:
     assert isinstance(item.piece, Changes)  # noqa: S101 - narrows the type; a truncate never gets here
     return item.piece
@@ -308,40 +336,8 @@ def piece_size(piece: Piece) -> int:
         return 0
     if isinstance(piece, CassandraBatch):
         return piece.size
-    return int(sum(column.values.nbytes for column in piece.columns)) + 64 * len(piece)
+    return changes_size(piece)
 
 
-def _parts(piece: Piece) -> Iterator[tuple[Piece, bool]]:
-    """A piece, cut before a key change that it leaves open; True marks that rest, which waits for its second half."""
-    open_events = _open_events(piece) if isinstance(piece, Changes) else 0
-    if not isinstance(piece, Changes) or not open_events:
-        yield piece, False
-        return
-    body, rest = split(piece, len(piece) - open_events)
-    if len(body):
-        yield body, False
-    yield rest, True
-
-
-def _open_events(changes: Changes) -> int:
-    """How many events at the end are first halves (a delete, and the tombstone that follows it)."""
-    count = 0
-    while count < len(changes) and len(changes) - 1 - count in changes.moved:
-        count += 1
-    return count
-
-
-def _without_held(queue: _Queue, items: list[_Waiting], now: float) -> list[_Waiting]:
-    """Both halves of a key change belong into one commit: first halves that end their partition go back, for a while.
-
-    ``merge.md`` section 6: within a partition a batch is not closed between them.
-    """
-    taken: deque[_Waiting] = deque()
-    followed: set[Hashable] = set()
-    for item in reversed(items):
-        if item.held_until > now and item.partition not in followed:
-            queue.give_back(item)
-        else:
-            followed.add(item.partition)
-            taken.appendleft(item)
-    return list(taken)
+def _waiting(part: Part) -> _Waiting:
+    return _Waiting(part.changes, part.origin, changes_size(part.changes), part.joined)

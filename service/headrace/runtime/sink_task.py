@@ -119,7 +119,7 @@ class SinkTask:
         self._on_failure = on_failure
         self._observer = observer
         self._sequence = ChunkSequence()
-        self._batches = BatchManager(options.batches)
+        self._batches = BatchManager(options.batches, holds_halves=not options.tables.history)
         self._decoder = ChunkDecoder(
             options.connector,
             options.envelope,

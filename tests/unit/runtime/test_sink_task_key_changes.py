@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -79,3 +80,90 @@ async def test_a_snapshot_that_reads_ahead_supplies_nothing_to_a_key_change(harn
     async with running(harness.task(linger=0.2)):
         await eventually(lambda: bool(harness.failures) or harness.offset() == 6)
     assert "leaves out column(s) name" in str(harness.failures[0])
+
+
+@pytest.mark.parametrize("most", [1, 2])
+async def test_small_batches_keep_both_halves_together(harness: Harness, most: int) -> None:
+    """However few records a batch may have, the value that the second half omits is carried over."""
+    insert(harness, 1, 10, "one")
+    async with running(harness.task(max_records=most)):
+        await eventually(lambda: harness.offset() == 1)
+        delete(harness, 1, 20, new=2)
+        moved_in(harness, 2, 20, old=1)
+        await eventually(lambda: harness.offset() == 4 or bool(harness.failures))
+    assert not harness.failures
+    assert names(harness) == {2: "one"}
+
+
+async def test_a_pause_between_the_halves_leaves_the_first_one_unwritten(harness: Harness) -> None:
+    """It is uncommitted as well, so that a worker that takes over reads both."""
+    insert(harness, 1, 10, "one")
+    async with running(harness.task()) as task:
+        await eventually(lambda: harness.offset() == 1)
+        delete(harness, 1, 20, new=2)
+        insert(harness, 3, 30, "three")
+        await eventually(lambda: names(harness).get(3) == "three")
+        await task.pause()
+        assert (names(harness), harness.offset()) == ({1: "one", 3: "three"}, 1)
+    moved_in(harness, 2, 20, old=1, partition=1)
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 4 or bool(harness.failures))
+    assert not harness.failures
+    assert names(harness) == {2: "one", 3: "three"}
+
+
+@pytest.mark.parametrize("most", [1, 500_000])
+async def test_halves_in_two_partitions_wait_for_each_other(harness: Harness, most: int) -> None:
+    """The old key is used again before the second half is there, and other rows of both partitions go on meanwhile."""
+    insert(harness, 1, 10, "one")
+    async with running(harness.task(max_records=most)):
+        await eventually(lambda: harness.offset() == 1)
+        delete(harness, 1, 20, new=2)
+        insert(harness, 1, 30, "next")
+        insert(harness, 3, 40, "three")
+        await eventually(lambda: names(harness).get(3) == "three")
+        assert (names(harness), harness.offset()) == ({1: "one", 3: "three"}, 1)
+        moved_in(harness, 2, 20, old=1, partition=1)
+        await eventually(lambda: harness.offset() == 5 or bool(harness.failures))
+    assert not harness.failures
+    assert names(harness) == {1: "next", 2: "one", 3: "three"}
+    assert harness.broker.committed(GROUP)[SECOND] == 1
+
+
+async def test_a_second_half_that_arrives_first_waits(harness: Harness) -> None:
+    """Its own later events wait with it; one that has all of its cells does not wait."""
+    insert(harness, 1, 10, "one")
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 1)
+        moved_in(harness, 2, 20, old=1, partition=1)
+        moved_in(harness, 4, 50, old=3, partition=1, name="four")
+        await eventually(lambda: names(harness) == {1: "one", 4: "four"})
+        delete(harness, 1, 20, new=2)
+        delete(harness, 3, 50, new=4)
+        await eventually(lambda: harness.offset() == 5 or bool(harness.failures))
+    assert not harness.failures
+    assert names(harness) == {2: "one", 4: "four"}
+    assert harness.broker.committed(GROUP)[SECOND] == 2
+
+
+async def test_a_null_of_an_array_is_carried_from_the_other_partition(harness: Harness) -> None:
+    """With full replica identity an array's null is real, but the event alone does not show it."""
+    harness.broker.append(TOPIC, with_null_array(change("c", {"id": 1, "name": "one"}, 10)), key({"id": 1}))
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 1)
+        row = with_null_array(change("c", {"id": 2, "name": "one"}, 20))
+        headers = [("__debezium.oldkey", key({"id": 1}))]
+        harness.broker.append(TOPIC, row, key({"id": 2}), 1, headers)
+        delete(harness, 1, 20, new=2)
+        await eventually(lambda: harness.offset() == 3 or bool(harness.failures))
+    assert not harness.failures
+    assert harness.rows() == {"=2": {"id": 2, "name": "one", "tags": None}}
+
+
+def with_null_array(document: bytes) -> bytes:
+    """A change whose row has an array column, which is null."""
+    value = json.loads(document)
+    after = value["schema"]["fields"][0]
+    after["fields"].append({"type": "array", "optional": True, "items": {"type": "string"}, "field": "tags"})
+    value["payload"]["after"]["tags"] = None
+    return json.dumps(value).encode()
