@@ -113,7 +113,10 @@ class Feed(Protocol):
         """Commit next offsets of the group. Raises Fenced when a partition belongs to somebody else."""
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Records between the fetch position and the end of each assigned partition, as last seen."""
+        """Records between the committed offset and the end of each assigned partition, as last seen.
+
+        Where nothing that was read is uncommitted, the fetch position counts instead: it passes what is no record.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,8 @@ class KafkaFeed:
         await self._consumers.call(self._member.commit(offsets))
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Records between the fetch position and the end of each assigned partition, a few seconds old at most."""
-        return self._member.lag
+        """Records between the committed offset and the end of each assigned partition, a few seconds old at most."""
+        return {} if self._stopped else self._member.lag
 
     async def _join(self) -> None:
         await check_brokers(self._settings.arguments)

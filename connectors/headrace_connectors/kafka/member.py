@@ -28,6 +28,7 @@ from headrace.ports import Chunk, Record, TopicPartition
 from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import FENCED, translated
+from headrace_connectors.kafka.lag import GroupLag
 from headrace_connectors.kafka.records import make_lean
 from headrace_connectors.kafka.seams import check_alive, heed_group_errors, keep_pace, refresh_all_topics
 from headrace_connectors.kafka.settings import ConsumerSettings
@@ -70,7 +71,7 @@ class GroupMember(Service):
         self, settings: ConsumerSettings, listener: MemberListener, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
-        self.lag: Mapping[TopicPartition, int] = {}
+        self._lag = GroupLag()
         self._settings = settings
         self._listener = listener
         self._clock = clock
@@ -84,6 +85,11 @@ class GroupMember(Service):
         self._heard = (0, 0.0)
         self._settle_seconds = SETTLE_REQUESTS * settings.arguments["request_timeout_ms"] / 1000
         self._unassigned_since = clock()
+
+    @property
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Records that are not committed, by partition, as last seen."""
+        return self._lag.now()
 
     async def on_start(self) -> None:
         """Connect and join the group; the assignment comes later. Raises aiokafka's errors."""
@@ -126,7 +132,8 @@ class GroupMember(Service):
         while wanted:
             try:
                 async with asyncio.timeout(COMMIT_SLICE_SECONDS):
-                    return await self._commit_now(wanted)
+                    await self._commit_now(wanted)
+                return self._lag.committed(offsets)
             except TimeoutError:
                 if self._clock() > deadline:
                     raise Retriable(f"Kafka did not confirm offsets within {COMMIT_SECONDS:g} s") from None
@@ -182,6 +189,7 @@ class GroupMember(Service):
     def _chunk(self, partition: aiokafka.TopicPartition, records: Sequence[Record], end: int) -> Chunk:
         """The highwater came with the newest fetch; with transactions a few of its offsets may never become records."""
         behind = max(0, (self._consumer.highwater(partition) or 0) - end)
+        self._lag.read(TopicPartition(*partition), records[0].offset, end)
         return self._numbering.chunk(TopicPartition(*partition), records, end, behind)
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
@@ -210,7 +218,7 @@ class GroupMember(Service):
         self._numbering.next_epoch()  # before the first await: see the top of the file
         self._assigned.clear()
         self._unassigned_since = self._clock()
-        self.lag = {}
+        self._lag.end()
         if partitions:
             await self._listener.revoked(partitions)
 
@@ -227,7 +235,9 @@ class GroupMember(Service):
         committed = {each: await self._consumer.committed(_aiokafka(each)) for each in partitions}
         if self._settings.reset == "latest":
             await self._commit_first_positions([each for each, offset in committed.items() if offset is None])
-        await self._are_gone({each: offset for each, offset in committed.items() if offset is not None})
+        known = {each: offset for each, offset in committed.items() if offset is not None}
+        await self._are_gone(known)
+        self._lag.begin(known)
         await self._listener.assigned(self._numbering.epoch, partitions)
         self._heard = (0, self._clock())
         self._assigned.set()
@@ -269,9 +279,9 @@ class GroupMember(Service):
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(WATCH_SECONDS):
                 ends = await self._consumer.end_offsets(assigned) if assigned else {}
-                behind = {each: end - await self._consumer.position(each) for each, end in ends.items()}
+                positions = {TopicPartition(*each): await self._consumer.position(each) for each in ends}
             if epoch == self._numbering.epoch:
-                self.lag = {TopicPartition(*each): max(0, records) for each, records in behind.items()}
+                self._lag.measured({TopicPartition(*each): end for each, end in ends.items()}, positions)
 
     def _check_stall(self) -> None:
         """Time passes only while we wait for records: a task that is busy or paused does not fetch, and need not."""

@@ -185,8 +185,9 @@ class MemoryFeed:
         self._group.committed.update(offsets)
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Records between the fetch position and the end."""
-        return {each: max(0, self._broker.end(each) - position) for each, position in self.positions.items()}
+        """Records between the group's offset and the end."""
+        committed = self._group.committed
+        return {each: max(0, self._broker.end(each) - committed.get(each, 0)) for each in self.positions}
 
     def wake(self) -> None:
         """There may be something to fetch."""

@@ -93,7 +93,7 @@ def panel(sample: Sample, before: Sample, help_text: str) -> RenderableType:
     figures = Table(title="Headrace", title_justify="left", show_header=False, box=None, padding=(0, 2))
     figures.add_row("transactions of the shop", f"{sample.transactions:,}")
     figures.add_row("events", f"{sample.events:,}", f"{sample.per_second(before):,.0f}/s")
-    figures.add_row("lag", f"{sample.lag:,}", f"events in Kafka; {sample.events - sample.written:,} on their way")
+    figures.add_row("lag", f"{sample.lag:,}", f"events not committed; {sample.events - sample.written:,} on their way")
     figures.add_row("reselects", f"{sample.reselects:,}", f"SELECTs, {sample.reselected:,} cells read again")
     figures.add_row("cache hits", f"{sample.cache_hits:,}", "cells that needed no SELECT")
     tables = Table(title="Rows in the lake", title_justify="left", show_header=False, box=None, padding=(0, 2))

@@ -63,6 +63,7 @@ class Batch:
     """What a table's writer gets: the changes of many chunks as one, or a single truncate or new column.
 
     ``offsets`` are the next offsets by partition that this batch reaches; ``tickets`` the chunks it belongs to.
+    ``source_time`` is that of its oldest piece, as in ``Unwritten``.
     """
 
     id: int
@@ -72,6 +73,19 @@ class Batch:
     trigger: Trigger
     opened_at: float
     tickets: tuple[int, ...]
+    source_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """The oldest piece of a table that is not durable.
+
+    ``since`` is when it was read (seconds, monotonic), ``source_time`` the newest commit time at the source of its
+    events (microseconds since the epoch, 0: unknown).
+    """
+
+    since: float
+    source_time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +218,16 @@ class BatchManager:
         queue = self._queues.get(table)
         return (queue.records, queue.size) if queue is not None else (0, 0)
 
+    def unwritten(self) -> Mapping[str, Unwritten]:
+        """Return what has waited longest by table: with its writer, in a queue, or as half of a key change."""
+        waiting = {name: queue.waiting[0] for name, queue in self._queues.items() if queue.waiting}
+        for name, held in self._held.items():
+            half = held.oldest()
+            if half is not None and (name not in waiting or half.origin.since < waiting[name].origin.since):
+                waiting[name] = _waiting(half)
+        found = {name: Unwritten(each.origin.since, newest_source_time(each.piece)) for name, each in waiting.items()}
+        return found | {each.table: Unwritten(each.opened_at, each.source_time) for each in self._open.values()}
+
     def reset(self) -> None:
         """Forget everything that is not complete: a new assignment reads it again."""
         self._queues.clear()
@@ -280,7 +304,8 @@ class BatchManager:
         first = items[0]
         content = first.piece if len(items) == 1 else _whole([item.piece for item in items])
         tickets = tuple(item.origin.ticket for item in items)
-        batch = Batch(self._next_id, table, content, offsets, trigger, first.origin.since, tickets)
+        source_time = newest_source_time(first.piece)
+        batch = Batch(self._next_id, table, content, offsets, trigger, first.origin.since, tickets, source_time)
         self._next_id += 1
         self._open[batch.id] = batch
         return batch
@@ -328,6 +353,11 @@ def _changes(item: _Waiting) -> Changes:
 
 def _records(piece: Piece) -> int:
     return 1 if isinstance(piece, Barrier) else len(piece)
+
+
+def newest_source_time(piece: Piece) -> int:
+    """The newest commit time at the source among the events, in microseconds since the epoch; 0 if there is none."""
+    return int(piece.version.source_time.max(initial=0) if isinstance(piece, Changes) else piece.version.source_time)
 
 
 def piece_size(piece: Piece) -> int:

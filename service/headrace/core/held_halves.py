@@ -92,6 +92,11 @@ class HeldHalves:
         own = (part.changes.version.offset[0] for part in parts if part.origin.partition == partition)
         return min(map(int, own), default=None)
 
+    def oldest(self) -> Part | None:
+        """Return the held event whose chunk was read first; None if nothing is held."""
+        parts = (held.part for waiting in self._by_key.values() for held in waiting)
+        return min(parts, key=lambda part: part.origin.since, default=None)
+
     def due(self) -> float | None:
         """Return when (monotonic) the first half has waited long enough; None if none waits."""
         return min((waiting[0].until for waiting in self._by_key.values()), default=None)

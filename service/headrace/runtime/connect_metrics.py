@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from headrace.core.lifecycle import State
 from headrace.ports import TopicPartition
 from headrace.runtime.recent import Recent
+from headrace.runtime.task_progress import Lag, no_lag
 
 PREFIX = "kafka_connect_"
 _LABELS = ("connector", "task")
@@ -46,7 +47,7 @@ class TaskSensors:
     counts: Counter[str] = field(default_factory=Counter)
     present: bool = False
     last_error: float = 0.0
-    lag_max: int | None = None
+    lag: Lag = no_lag
     partitions: int = 0
     put_ms: Recent = field(default_factory=Recent)
     batch: Recent = field(default_factory=Recent)
@@ -94,10 +95,9 @@ class TaskSensors:
         self.count("sink_task_offset_commit_skip_total", int(refused))
         self.commit_done.add(0, self.clock())
 
-    def lagging(self, lag: Mapping[TopicPartition, int]) -> None:
-        """Records between fetch positions and ends, by partition."""
-        self.present, self.partitions = True, len(lag)
-        self.lag_max = max(lag.values(), default=0)
+    def follows(self, lag: Lag) -> None:
+        """Where the lag can be read from now on."""
+        self.lag, self.present = lag, True
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """A new assignment, with nothing in memory."""
@@ -113,7 +113,7 @@ class TaskSensors:
 
     def gone(self) -> None:
         """The task does not exist any more; its counts stay, as Prometheus wants them."""
-        self.present, self.lag_max, self._state = False, None, None
+        self.present, self.lag, self._state = False, no_lag, None
         self._open.clear()
         self._in_states.clear()
 
@@ -123,8 +123,8 @@ class TaskSensors:
         active = sum(records for waiting in self._open.values() for _, records in waiting)
         yield "sink_task_sink_record_active_count", "Records read whose offsets are not committed yet", active
         yield "sink_task_partition_count", "Partitions of the task", self.partitions
-        if self.lag_max is not None:
-            yield "sink_task_sink_record_lag_max", "Largest lag of the task's partitions", self.lag_max
+        if lag := self.lag():
+            yield "sink_task_sink_record_lag_max", "Largest lag of the task's partitions", max(lag.values())
         yield "sink_task_put_batch_avg_time_ms", "Time to write a batch, on average", self.put_ms.average(now)
         yield "sink_task_put_batch_max_time_ms", "Time to write a batch, at most", self.put_ms.largest(now)
         for name, recent in self._rates.items():

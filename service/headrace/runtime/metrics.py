@@ -1,8 +1,8 @@
 """Every metric of a worker, for ``/metrics``.
 
 ``kafka_connect_*`` are the names that the Strimzi dashboards know (``connect_metrics.py``, ``state_metrics.py``);
-``headrace_*`` are ours, per table; ``reselect_*`` those of ``reselect.md`` section 9. Labels carry
-names of connectors, tasks, topics and tables, never keys or values.
+``headrace_*`` are ours, per table (``task_progress.py`` has those that say how far it is); ``reselect_*`` those of
+``reselect.md`` section 9. Labels carry names of connectors, tasks, topics and tables, never keys or values.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from headrace import __version__
-from headrace.core.batch import Batch
+from headrace.core.batch import Batch, Unwritten, newest_source_time
 from headrace.core.cache.rows import CacheUse
-from headrace.core.events import Barrier, Changes, TableId
+from headrace.core.events import Barrier, TableId
 from headrace.core.lifecycle import State
 from headrace.ports import Connections, TopicPartition
 from headrace.runtime.connect_metrics import StartupCounts, TaskCollector, TaskSensors
@@ -24,6 +24,7 @@ from headrace.runtime.plugins import Plugins
 from headrace.runtime.source_reader import Query
 from headrace.runtime.state_metrics import StateCollector
 from headrace.runtime.stores import ConfigStore, StatusStore
+from headrace.runtime.task_progress import ProgressCollector, TaskProgress
 
 _TASK = ("connector", "task")
 _TABLE = (*_TASK, "table")
@@ -53,13 +54,15 @@ _RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
 class Metrics:
     """The metrics of one worker in a registry of their own, so that several workers fit into a process."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
         self.registry = CollectorRegistry()
         self._tasks = TaskCollector(clock)
+        self._progress = ProgressCollector(clock, now)
         self._startups = StartupCounts()
         self._connector_states: dict[str, State] = {}
         self._task_states: dict[tuple[str, int], State] = {}
         self.registry.register(self._tasks)
+        self.registry.register(self._progress)
         self._table_metrics()
         self._reselect_metrics()
         self._info = Gauge("headrace_info", "This worker's version", ["version"], registry=self.registry)
@@ -76,9 +79,9 @@ class Metrics:
         topic_seen: Callable[[str], None],
         noted: Callable[[str, str], None] = lambda text, place: None,
     ) -> TaskMetrics:
-        """What observes a task; ``topic_seen`` hears of the topic of each chunk, ``noted`` of each note."""
-        sensors = self._tasks.task(connector, number)
-        return TaskMetrics(self, (connector, str(number)), sensors, topic_seen, noted)
+        """What observes one run of a task; ``topic_seen`` hears of the topic of each chunk, ``noted`` of each note."""
+        sensors, progress = self._tasks.task(connector, number), self._progress.begin(connector, str(number))
+        return TaskMetrics(self, (connector, str(number)), sensors, progress, topic_seen, noted)
 
     def reselects(self, connector: str, number: int) -> ReselectTaskMetrics:
         """What counts the reselects of a task."""
@@ -101,17 +104,20 @@ class Metrics:
         self._tasks.task(connector, number).moved(state)
         if state is State.DESTROYED:
             self._task_states.pop((connector, number), None)
-            self._forget_task(connector, number)
+            self._tasks.task(connector, number).gone()
+            self._stop_measuring(connector, number)
         elif state is State.RUNNING and before is not State.PAUSED:
             self._startups.add("task", succeeded=True)
-        elif state is State.FAILED and before is not State.RUNNING:
-            self._startups.add("task", succeeded=False)
+        elif state is State.FAILED:
+            self._stop_measuring(connector, number)
+            if before is not State.RUNNING:
+                self._startups.add("task", succeeded=False)
 
-    def _forget_task(self, connector: str, number: int) -> None:
-        """Drop what a task that has gone would still show as present; counters stay, as Prometheus wants them."""
-        self._tasks.task(connector, number).gone()
+    def _stop_measuring(self, connector: str, number: int) -> None:
+        """Drop what a task that has failed or gone would still show as present; counters stay, as Prometheus wants."""
+        self._progress.end(connector, str(number))
         reselect = (self.cache_rows, self.cache_bytes, self.cache_poisoned, self.cache_oldest, self.source_connections)
-        for gauge in (self.lag, self.freshness_now, *reselect):
+        for gauge in reselect:
             gauge.remove_by_labels({"connector": connector, "task": str(number)})
 
     def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str, plugins: Plugins) -> None:
@@ -144,11 +150,6 @@ class Metrics:
         self.freshness = self._histogram(
             "headrace_freshness_seconds", "Source commit to visible row, newest event of each batch", _TABLE, _FRESHNESS
         )
-        self.freshness_now = self._gauge("headrace_freshness_last_seconds", "The same, of the last batch", _TABLE)
-        self.watermark = self._gauge(
-            "headrace_source_time_seconds", "Source time of the newest visible row, Unix time", _TABLE
-        )
-        self.lag = self._gauge("headrace_lag_records", "Records not fetched yet", (*_TASK, "topic", "partition"))
 
     def _reselect_metrics(self) -> None:
         self.reselect = {
@@ -178,12 +179,14 @@ class TaskMetrics:
         metrics: Metrics,
         labels: tuple[str, str],
         sensors: TaskSensors,
+        progress: TaskProgress,
         topic_seen: Callable[[str], None],
         noted: Callable[[str, str], None],
     ) -> None:
         self._metrics = metrics
         self._labels = labels
         self._sensors = sensors
+        self._progress = progress
         self._topic_seen = topic_seen
         self._noted = noted
 
@@ -201,6 +204,7 @@ class TaskMetrics:
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """A new assignment."""
         self._sensors.assigned(partitions)
+        self._progress.assigned()
 
     def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
         """A chunk was decoded."""
@@ -249,7 +253,9 @@ class TaskMetrics:
         metrics.batch_rows.labels(*labels).observe(events)
         metrics.write.labels(*labels).observe(seconds)
         self._sensors.wrote(events, seconds)
-        self._fresh(labels, newest_source_time(batch), now)
+        freshness = self._progress.written(batch.table, newest_source_time(batch.content), now)
+        if freshness is not None:
+            metrics.freshness.labels(*labels).observe(freshness)
 
     def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
         """The group's offsets have moved."""
@@ -260,19 +266,18 @@ class TaskMetrics:
         """A commit failed."""
         self._sensors.uncommitted(refused=refused)
 
-    def lag(self, lag: Mapping[TopicPartition, int]) -> None:
-        """Records between fetch positions and ends."""
-        self._sensors.lagging(lag)
-        for partition, records in lag.items():
-            self._metrics.lag.labels(*self._labels, partition.topic, str(partition.partition)).set(records)
+    def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Where the lag can be read."""
+        self._sensors.follows(lag)
+        self._progress.lag = lag
 
-    def _fresh(self, labels: tuple[str, ...], newest: int, now: float) -> None:
-        if newest <= 0:
-            return
-        seconds = max(now - newest / 1_000_000, 0.0)
-        self._metrics.freshness.labels(*labels).observe(seconds)
-        self._metrics.freshness_now.labels(*labels).set(seconds)
-        self._metrics.watermark.labels(*labels).set(newest / 1_000_000)
+    def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
+        """What waits to be written."""
+        self._progress.unwritten(tables)
+
+    def left(self, tables: Collection[str]) -> None:
+        """Tables that belong to another task."""
+        self._progress.left(tables)
 
 
 class ReselectTaskMetrics:
@@ -309,14 +314,6 @@ class ReselectTaskMetrics:
         """Connections to source databases."""
         for state, number in (("idle", now.idle), ("used", now.used), ("left_alone", now.left_alone)):
             self._metrics.source_connections.labels(*self._labels, state).set(number)
-
-
-def newest_source_time(batch: Batch) -> int:
-    """The newest source commit time in the batch, in microseconds since the epoch; 0 if there is none."""
-    content = batch.content
-    if isinstance(content, Changes):
-        return int(content.version.source_time.max(initial=0))
-    return content.version.source_time
 
 
 def _name(table: TableId) -> str:

@@ -5,11 +5,11 @@ Calls come from the loop, those of ``stage`` from threads as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from headrace.core.batch import Batch
+from headrace.core.batch import Batch, Unwritten
 from headrace.core.lifecycle import State
 from headrace.ports import TopicPartition
 
@@ -56,8 +56,14 @@ class Observer(Protocol):
     def uncommitted(self, *, refused: bool) -> None:
         """A commit failed for a passing reason, or came too late and was refused."""
 
-    def lag(self, lag: Mapping[TopicPartition, int]) -> None:
-        """Records between the fetch positions and the ends of the partitions."""
+    def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Where the records that are not committed can be read from now on, by partition."""
+
+    def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
+        """The oldest events that were read and are not durable, by table; the task's other tables have none."""
+
+    def left(self, tables: Collection[str]) -> None:
+        """The topics of these tables belong to another task now."""
 
 
 class StateObserver(Protocol):
@@ -107,7 +113,13 @@ class _Silent:
     def uncommitted(self, *, refused: bool) -> None:
         pass
 
-    def lag(self, lag: Mapping[TopicPartition, int]) -> None:
+    def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        pass
+
+    def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
+        pass
+
+    def left(self, tables: Collection[str]) -> None:
         pass
 
 

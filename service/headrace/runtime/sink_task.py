@@ -35,6 +35,7 @@ from headrace.core.field_selection import FieldSelection
 from headrace.core.naming import TableNaming
 from headrace.core.sequence import ChunkSequence
 from headrace.core.table_sources import TableSources
+from headrace.core.table_topics import TableTopics
 from headrace.core.transforms.chain import Chain
 from headrace.core.unresolved import LeftOut
 from headrace.ports import (
@@ -133,7 +134,7 @@ class SinkTask:
         self._pipelines = Pipelines(
             options.namespace, options.tables, options.pipeline, lakehouse, post_processor, observer
         )
-        self._topics: dict[str, set[str]] = {}
+        self._topics = TableTopics()
         self._sources = TableSources(
             shared=options.tables.history or bool(options.envelope.key_fields) or options.transforms.merges,
             merged=options.transforms.merges,
@@ -158,6 +159,7 @@ class SinkTask:
         """Check warehouse and source, join the group, begin to read. Raises ConfigError, Retriable or Fatal."""
         await self._in_thread(self._lakehouse.check)
         await self._in_thread(self._post_processor.check)
+        self._observer.lag(self._feed.lag)
         await self._feed.start(self)
         self._committer = asyncio.create_task(self._commit_regularly(), name=f"{self._options.connector} offsets")
 
@@ -258,6 +260,7 @@ class SinkTask:
         self._offsets.clear()
         self._kept.clear()
         self._assigned = Counter(partition.topic for partition in partitions)
+        self._observer.left(self._topics.keep(self._assigned))
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
         self._writer.assigned(partitions)
@@ -277,6 +280,7 @@ class SinkTask:
     def _drop(self) -> None:
         """Give back what waits; no queue is full any more."""
         self._batches.reset()
+        self._observer.unwritten({})
         self._throttle()
         self._note_idle()
 
@@ -358,12 +362,12 @@ class SinkTask:
             self._idle.clear()
 
     def _throttle(self) -> None:
-        crowded = self._batches.crowded()
-        self._feed.throttle({topic for table in crowded for topic in self._topics.get(table, ())})
+        self._feed.throttle(self._topics.of(self._batches.crowded()))
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def _moved(self, offsets: Mapping[object, int]) -> None:
+        self._observer.unwritten(self._batches.unwritten())
         self._offsets.moved(partitions_of(offsets))
         self._kept.forget(partitions_of(offsets))
 
@@ -371,7 +375,6 @@ class SinkTask:
         try:
             while True:
                 await asyncio.sleep(COMMIT_INTERVAL)
-                self._observer.lag(self._feed.lag())
                 await self._offsets.commit()
         except Exception as error:
             self.failed(error)
@@ -385,7 +388,7 @@ class SinkTask:
         self._sources.admit(whole_name, piece.table, topic)
         if isinstance(piece, Truncate) and not self._options.tables.history:
             self._sources.admit_truncate(whole_name, piece, topic, self._assigned[chunk.partition.topic])
-        self._topics.setdefault(name, set()).add(chunk.partition.topic)
+        self._topics.add(name, chunk.partition.topic)
         return name
 
     async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:

@@ -92,7 +92,7 @@ class World:
         while self.threads.waiting or self.network.waiting:
             (self.network if self.network.waiting else self.threads).end(-1)
             await self.rest()
-        await asyncio.wait(self.commits)
+        await asyncio.gather(*self.commits, return_exceptions=True)
 
     async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
         await self.threads.wait()

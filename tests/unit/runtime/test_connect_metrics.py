@@ -117,7 +117,7 @@ def test_a_task_that_has_gone_keeps_its_counts_alone(scene: Scene) -> None:
     """An alert on what it showed would never end."""
     scene.metrics.task_state("shop", 0, State.RUNNING)
     scene.task.decoded(ORDERS, 5, 0)
-    scene.task.lag({ORDERS: 7})
+    scene.task.lag(lambda: {ORDERS: 7})
     scene.metrics.task_state("shop", 0, State.DESTROYED)
     assert scene.value("sink_task_sink_record_lag_max") is None
     assert scene.value("connector_task_running_ratio") is None
@@ -200,7 +200,7 @@ def test_recent_numbers_do_not_mix_with_those_of_the_same_second_a_minute_ago() 
 def test_every_name_of_a_task_is_there(scene: Scene) -> None:
     """As a scrape of the text shows it."""
     scene.metrics.task_state("shop", 0, State.RUNNING)
-    scene.task.lag({ORDERS: 7})
+    scene.task.lag(lambda: {ORDERS: 7})
     scene.task.errant(1, skipped=True, logged=False)
     families = text_string_to_metric_families(scene.metrics.exposition()[0].decode())
     shown = {sample.name for family in families for sample in family.samples if sample.labels == TASK}

@@ -1,0 +1,212 @@
+"""Gauges that say how far a task is: they move while nothing is finished, and go when the task or table does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event
+
+import pytest
+from envelopes import change, key
+from fix_asyncio import eventually
+from unit.runtime.sink_task_harness import TOPIC, Harness, running
+
+from headrace.core.batch import Batch, Trigger, Unwritten
+from headrace.core.events import RowVersion, TableId, Truncate
+from headrace.core.lifecycle import State
+from headrace.ports import TableOptions, TopicPartition
+from headrace.runtime.metrics import Metrics, TaskMetrics
+
+TASK = {"connector": "shop", "task": "0"}
+ORDERS, ITEMS = TopicPartition("shop.orders", 0), TopicPartition("shop.items", 0)
+LAG, FRESHNESS = "headrace_lag_records", "headrace_freshness_last_seconds"
+SOURCE_TIME, OLDEST = "headrace_source_time_seconds", "headrace_oldest_unwritten_seconds"
+
+
+class Time:
+    """The monotonic clock, and the wall clock 1,000 s ahead of it."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def wall(self) -> float:
+        return 1_000.0 + self.seconds
+
+
+class Scene:
+    """The metrics of a worker and its clocks."""
+
+    def __init__(self) -> None:
+        self.time = Time()
+        self.metrics = Metrics(self.time.monotonic, self.time.wall)
+
+    def run(self) -> TaskMetrics:
+        return self.metrics.task("shop", 0, lambda topic: None)
+
+    def written(self, task: TaskMetrics, source_time: float, table: str = "orders") -> None:
+        """A batch whose event was committed at the source at that wall time."""
+        table_id = TableId("shop", "shop", "public", table)
+        content = Truncate(table_id, RowVersion(b"", f"shop.{table}", 0, 1, int(source_time * 1_000_000)))
+        batch = Batch(1, table, content, {}, Trigger.AGE, 0.0, (0,))
+        task.written(batch, 0.5, self.time.wall())
+
+    def value(self, name: str, table: str = "orders") -> float | None:
+        return self.metrics.registry.get_sample_value(name, TASK | {"table": table})
+
+    def lag(self, partition: TopicPartition) -> float | None:
+        place = {"topic": partition.topic, "partition": str(partition.partition)}
+        return self.metrics.registry.get_sample_value(LAG, TASK | place)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A worker that has just begun."""
+    return Scene()
+
+
+def test_freshness_grows_while_nothing_is_finished(scene: Scene) -> None:
+    """From the last batch's to how long ago the waiting event was committed; then it is the last batch's again."""
+    task = scene.run()
+    scene.written(task, scene.time.wall() - 2)
+    assert scene.value(FRESHNESS) == 2
+    scene.time.seconds += 60
+    assert scene.value(FRESHNESS) == 2, "nothing waits: the source may be idle"
+    task.unwritten({"orders": Unwritten(scene.time.seconds, int((scene.time.wall() - 1) * 1_000_000))})
+    scene.time.seconds += 300
+    assert scene.value(FRESHNESS) == 301
+    task.unwritten({})
+    scene.written(task, scene.time.wall() - 3)
+    assert scene.value(FRESHNESS) == 3
+
+
+def test_age_of_the_oldest_event_that_is_not_durable(scene: Scene) -> None:
+    """Since it was read, whatever its source's clock says; 0 where all is durable."""
+    task = scene.run()
+    task.unwritten({"orders": Unwritten(scene.time.seconds, 0), "items": Unwritten(scene.time.seconds, 5)})
+    scene.time.seconds += 30
+    assert (scene.value(OLDEST), scene.value(OLDEST, "items")) == (30, 30)
+    assert scene.value(FRESHNESS) is None, "its source time is unknown"
+    task.unwritten({"items": Unwritten(scene.time.seconds - 10, 5)})
+    assert (scene.value(OLDEST), scene.value(OLDEST, "items")) == (0, 10)
+
+
+def test_series_of_a_table_that_has_moved_to_another_task_go(scene: Scene) -> None:
+    """Its new task shows them; here they would stay for ever."""
+    task = scene.run()
+    task.assigned([ORDERS, ITEMS])
+    for table in ("orders", "items"):
+        scene.written(task, 1_000, table)
+    task.assigned([ITEMS])
+    task.left(["orders"])
+    for name in (FRESHNESS, SOURCE_TIME, OLDEST):
+        assert (scene.value(name) is None, scene.value(name, "items") is None) == (True, False)
+
+
+def test_series_of_a_partition_that_has_moved_go(scene: Scene) -> None:
+    """The lag is read when it is scraped."""
+    lag: dict[TopicPartition, int] = {ORDERS: 5, ITEMS: 7}
+    scene.run().lag(lambda: lag)
+    assert (scene.lag(ORDERS), scene.lag(ITEMS)) == (5, 7)
+    del lag[ORDERS]
+    assert (scene.lag(ORDERS), scene.lag(ITEMS)) == (None, 7)
+
+
+@pytest.mark.parametrize("state", [State.DESTROYED, State.FAILED])
+def test_series_of_a_task_that_is_not_here_or_failed_go(scene: Scene, state: State) -> None:
+    """Nobody measures them; what an abandoned run still reports does not bring them back."""
+    task = scene.run()
+    scene.metrics.task_state("shop", 0, State.RUNNING)
+    task.lag(lambda: {ORDERS: 5})
+    scene.written(task, 1_000)
+    scene.metrics.task_state("shop", 0, state)
+    scene.written(task, 1_050)
+    task.lag(lambda: {ORDERS: 6})
+    assert [scene.value(name) for name in (FRESHNESS, SOURCE_TIME, OLDEST)] == [None] * 3
+    assert scene.lag(ORDERS) is None
+    again = scene.run()
+    again.assigned([ORDERS])
+    scene.written(task, 1_060)
+    assert scene.value(SOURCE_TIME) is None, "of the abandoned run"
+    scene.written(again, 1_070)
+    assert scene.value(SOURCE_TIME) == 1_070
+
+
+def test_a_task_that_restarts_again_and_again_gets_older(scene: Scene) -> None:
+    """What the last run did not write is shown until the next one has read it again, or other topics instead."""
+    task = scene.run()
+    task.unwritten({"orders": Unwritten(scene.time.seconds, int((scene.time.wall() - 5) * 1_000_000))})
+    scene.metrics.task_state("shop", 0, State.RESTARTING)
+    scene.time.seconds += 50
+    again = scene.run()
+    assert (scene.value(OLDEST), scene.value(FRESHNESS)) == (50, 55)
+    again.assigned([ORDERS])
+    assert scene.value(OLDEST) is None
+
+
+@contextmanager
+def hung(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+    """Merges of the lakehouse begin, and wait for the event."""
+    began, go = Event(), Event()
+    table = type(harness.lakehouse.table("lake", "x", TableOptions()))
+    merge = table.merge
+
+    def waiting(*args: object) -> object:
+        began.set()
+        go.wait(10)
+        return merge(*args)  # type: ignore[arg-type]  # whatever it was called with
+
+    monkeypatch.setattr(table, "merge", waiting)
+    yield go
+    go.set()
+
+
+@pytest.mark.anyio
+async def test_a_hung_writer_shows(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lag, freshness and the age of the oldest event, of a real task; all is well again once the writer goes on."""
+    metrics = Metrics()
+    place = {"connector": "items", "task": "0"}
+
+    def value(name: str, **labels: str) -> float:
+        return metrics.registry.get_sample_value(name, place | labels) or 0.0
+
+    def lag() -> float:
+        return value(LAG, topic=TOPIC, partition="0")
+
+    table = {"table": "shop_public_items"}
+    with hung(harness, monkeypatch) as go:
+        async with running(harness.task(observer=metrics.task("items", 0, lambda topic: None))):
+            for number in range(5):
+                harness.insert(number, number + 1)
+            await eventually(lambda: value(OLDEST, **table) > 0.05)
+            assert lag() == 5
+            assert value("kafka_connect_sink_task_sink_record_lag_max") == 5
+            assert value(FRESHNESS, **table) > 1_000, "the events' source time is that of 2023"
+            go.set()
+            await eventually(lambda: harness.offset() == 5)
+            assert (lag(), value(OLDEST, **table)) == (0, 0)
+            assert metrics.registry.get_sample_value(SOURCE_TIME, place | table) == 1_700_000_000
+
+
+@pytest.mark.anyio
+async def test_tables_of_a_task_that_loses_a_topic(harness: Harness) -> None:
+    """Another member takes one of two topics over."""
+    await harness.broker.create_topic("shop.public.notes")
+    metrics = Metrics()
+    tasks = [harness.task(n, observer=metrics.task("items", n, lambda topic: None)) for n in range(2)]
+    async with running(tasks[0]):
+        harness.insert(1, 10)
+        note = change("c", {"id": 1}, 20, table="notes")
+        harness.broker.append("shop.public.notes", note, key({"id": 1}))
+        await eventually(lambda: len(series(metrics, SOURCE_TIME)) == 2)
+        async with running(tasks[1]):
+            await eventually(lambda: len(harness.broker.committed("connect-items")) == 2)
+            assert len(series(metrics, SOURCE_TIME)) == 1
+            assert len(series(metrics, LAG)) == 2
+
+
+def series(metrics: Metrics, name: str) -> list[Mapping[str, str]]:
+    """The labels of the samples of a metric."""
+    return [sample.labels for family in metrics.registry.collect() for sample in family.samples if sample.name == name]
