@@ -34,6 +34,7 @@ FOREIGN = (
     "headrace.",
     "topic.",
     "skipped.",
+    "column.propagate.",
     "bigint.",
     "add.",
     "consumer.",

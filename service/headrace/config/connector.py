@@ -223,7 +223,8 @@ _SOURCE = group(
         Type.BOOLEAN,
         "false",
         "The Oracle connector's setting. Without it a null in a change may hide a LOB that did not change, so the "
-        "stored value is kept, and nothing of a LOB is cached.",
+        "stored value is kept, and nothing of a LOB is cached. Any text or bytes column counts as a LOB unless "
+        "reselect.database.* or column.propagate.source.type at the source connector tells its type.",
         _LOW,
     ),
 )

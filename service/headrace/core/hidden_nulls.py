@@ -1,8 +1,9 @@
 """Which nulls of an update may hide an unchanged value: every connector has its own way to leave one out.
 
 - PostgreSQL: types whose placeholder cannot be written arrive as null (``core/unavailable.py: hides_value``).
-- Oracle: unless ``lob.enabled`` is set at the source, LOB columns are null in every streamed event, changed or not
-  (``reselect.md`` section 2.3). Without the column's type, any text or bytes may be a LOB.
+- Oracle: unless ``lob.enabled`` is set at the source, LOB columns are null in every streamed event, changed or not.
+  Which columns these are, the database's catalog says, or ``column.propagate.source.type`` at the source connector.
+  Without either, any text or bytes may be a LOB (docs/guarantees.md, "What is not promised").
 - MySQL, MariaDB, SQL Server, Db2: what is left out is a placeholder, so a null is a null.
 """
 
@@ -20,6 +21,10 @@ _LOBS = frozenset({"CLOB", "NCLOB", "BLOB", "XMLTYPE", "JSON"})
 _LOB_NAMES = frozenset({None, "io.debezium.data.Xml", "io.debezium.data.Json"})
 SOURCE_TYPE = "__debezium.source.column.type"
 """The parameter in which ``column.propagate.source.type`` tells a column's type."""
+SOURCE_LENGTH = "__debezium.source.column.length"
+"""The same of its declared length: characters, of RAW bytes."""
+_LONGEST_INLINE = {"VARCHAR2": 4000, "NVARCHAR2": 2000, "RAW": 2000}
+"""A longer text is stored as a LOB (MAX_STRING_SIZE=EXTENDED)."""
 
 
 def null_may_hide(connector: str, schema: Schema, column: CatalogColumn | None, modes: HandlingModes) -> bool:
@@ -41,7 +46,14 @@ def doubted(connector: str, schema: Schema, modes: HandlingModes) -> Schema:
 def _may_be_lob(schema: Schema, column: CatalogColumn | None) -> bool:
     if column is not None and column.omittable:  # also a text that is declared too long for its row
         return True
-    told = column.type.name if column is not None else schema.parameter(SOURCE_TYPE)
-    if told is not None:
-        return told.upper() in _LOBS
+    if column is not None:
+        return column.type.name.upper() in _LOBS
+    propagated = schema.parameter(SOURCE_TYPE)
+    if propagated is not None:
+        return propagated.upper() in _LOBS or _is_extended(schema, propagated.upper())
     return schema.type in ("string", "bytes", "null") and schema.name in _LOB_NAMES
+
+
+def _is_extended(schema: Schema, kind: str) -> bool:
+    length = schema.parameter(SOURCE_LENGTH) or ""
+    return length.isdecimal() and int(length) > _LONGEST_INLINE.get(kind, int(length))

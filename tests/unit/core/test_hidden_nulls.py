@@ -9,7 +9,7 @@ import pytest
 from headrace.core.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.conform import told
 from headrace.core.events import CellState, Changes, Column, TableId, Versions
-from headrace.core.hidden_nulls import SOURCE_TYPE, doubted, null_may_hide
+from headrace.core.hidden_nulls import SOURCE_LENGTH, SOURCE_TYPE, doubted, null_may_hide
 from headrace.core.inference import infer_schema, is_inferred
 from headrace.core.schema import Schema
 
@@ -58,6 +58,24 @@ def test_a_type_that_is_told_decides(kind: str, hides: bool) -> None:
     assert null_may_hide("oracle", TEXT, CatalogColumn("C", 1, SqlType(0, "", kind), attstorage="x"), MODES)
     told_by_schema = Schema("bytes", parameters=((SOURCE_TYPE, kind),))
     assert null_may_hide("oracle", told_by_schema, None, MODES) is hides
+
+
+@pytest.mark.parametrize(
+    ("kind", "length", "hides"),
+    [
+        ("VARCHAR2", "4000", False),
+        ("VARCHAR2", "4001", True),
+        ("NVARCHAR2", "2000", False),
+        ("NVARCHAR2", "2001", True),
+        ("RAW", "2000", False),
+        ("RAW", "32767", True),
+        ("CHAR", "2000", False),
+    ],
+)
+def test_a_text_that_is_declared_too_long_for_its_row_is_a_lob(kind: str, length: str, hides: bool) -> None:
+    """Oracle's extended types, as the connector propagates them; the catalog's say so as ``attstorage``."""
+    parameters = ((SOURCE_LENGTH, length), (SOURCE_TYPE, kind))
+    assert null_may_hide("oracle", Schema("string", parameters=parameters), None, MODES) is hides
 
 
 @pytest.mark.parametrize(
