@@ -6,6 +6,7 @@ that a worker without tables, or a test with memory tables, need not pay.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -22,9 +23,12 @@ from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.failures import translated
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
 from headrace_connectors.lakehouse.schema import quoted
+from headrace_connectors.lakehouse.spark_process import held_standard_error, user_environment
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession
 from headrace_connectors.lakehouse.writer import SparkTable
+
+log = logging.getLogger(__name__)
 
 CATALOG = "lake"
 PACKAGES = (
@@ -216,11 +220,14 @@ def _start(chosen: Mapping[str, str]) -> Any:
     _keep_statements_out_of_the_log()
     builder = SparkSession.builder
     master = chosen["spark.master"]
-    builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    remote = master.startswith("sc://")
+    builder = builder.remote(master) if remote else builder.master(master)
     for name, value in chosen.items():
         if name != "spark.master":
             builder = builder.config(name, value)
     try:
+        if not remote:
+            _start_process(chosen)
         return builder.getOrCreate()
     except HeadraceError:
         raise
@@ -228,6 +235,22 @@ def _start(chosen: Mapping[str, str]) -> Any:
         raise Retriable(
             f"Spark did not start ({type(error).__name__}); is Java 17 installed, are its jars there?"
         ) from error
+
+
+def _start_process(chosen: Mapping[str, str]) -> None:
+    """Prepare Spark's JVM; start it here if it fetches packages, because Ivy prints pages while it does."""
+    from pyspark import SparkConf, SparkContext  # late, as above
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ.update(user_environment(os.getuid()))
+    if "spark.jars.packages" not in chosen or SparkContext._gateway is not None:
+        return
+    packages = chosen["spark.jars.packages"]
+    log.info("Spark: resolving %s from Maven Central; set HEADRACE_JARS to a folder that has the jars", packages)
+    conf = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
+    with held_standard_error() as standard_error:
+        gateway = launch_gateway(conf, {"stderr": standard_error})
+        SparkContext(conf=conf, gateway=gateway)
 
 
 def _keep_statements_out_of_the_log() -> None:
