@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "headrace"
 CASES = sorted(CHART.glob("ci/*-values.yaml"))
 MINIMAL = CHART / "ci" / "minimal-values.yaml"
+OPTIONAL_VALUES = {"global", "medium"}  # accepted, but not in values.yaml
+OPEN_VALUES = {".worker.config", ".connectors"}  # the worker refuses an unknown option
 DEFAULTS = WorkerDefaults(converters={}, version=__version__)
 
 Manifest = dict[str, Any]
@@ -162,6 +164,17 @@ def test_connectors_arrive_as_they_were_set(tmp_path: Path) -> None:
         (["--set", "existingConnectorsSecret=s,mode=standalone"], "existingConnectorsKeys is required"),
         (["--set", "replicaCount=2,mode=standalone,connectors.shop.config.topics=a"], "needs mode: distributed"),
         (["--set-json", 'worker.config={"worker.threads": true}'], "worker.threads"),
+        (["--set", "kafka.bootstrapServer=k:1"], "'bootstrapServer' not allowed"),
+        (["--set", "replicas=2"], "'replicas' not allowed"),
+        (["--set", "config.bootstrap.servers=k:1"], "'config' not allowed"),
+        (["--set", "persistence.accessMode=x"], "'accessMode' not allowed"),
+        (["--set", "mode=standalone,connectors.shop.configs.topics=a"], "'configs' not allowed"),
+        (["--set", "mode=cluster"], "mode"),
+        (["--set", "worker.config.group.id=lake"], r"write --set 'worker.config.group\.id"),
+        (["--set", "mode=standalone,connectors.shop.config.topics.regex=a"], "config/topics': got object"),
+        (["--set", "mode=standalone,connectors.shop.config.table.namespace=a"], r"connectors.shop.config.table\.name"),
+        (["--set", "replicaCount=2"], "/var/lib/headrace/warehouse is an emptyDir of each pod: set worker.config"),
+        (["--set", r"replicaCount=2,worker.config.spark\.master=local[2]"], "is an emptyDir of each pod"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_installed(arguments: list[str], message: str) -> None:
@@ -169,6 +182,43 @@ def test_mistakes_are_refused_before_anything_is_installed(arguments: list[str],
     answer = run_helm("template", MINIMAL, *arguments)
     assert answer.returncode != 0
     assert message in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--set", "replicaCount=2,worker.config.warehouse=s3://lake/warehouse"],
+        ["--set", "replicaCount=2,persistence.enabled=true,persistence.existingClaim=lake"],
+        ["--set", "replicaCount=2,persistence.enabled=true", "--set-json", 'persistence.accessModes=["ReadWriteMany"]'],
+        ["--set", "replicaCount=2,existingConfigMap=mine"],
+        ["--set", r"worker.config.group\.id=lake,image.tag=7,global.region=eu"],
+    ],
+)
+def test_a_warehouse_of_all_workers_is_accepted(arguments: list[str]) -> None:
+    """And so is an option with a backslash before each of its dots."""
+    answer = run_helm("template", MINIMAL, *arguments)
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_the_schema_has_every_value_and_no_other() -> None:
+    """An object is closed where values.yaml has keys of the chart in it, and they are the same keys."""
+
+    def compare(schema: Manifest, values: Manifest, path: str) -> None:
+        if schema.get("additionalProperties", True) is False:
+            assert schema["properties"].keys() - values.keys() <= OPTIONAL_VALUES, path
+            assert values.keys() <= schema["properties"].keys(), path
+            for name in values:
+                compare(schema["properties"][name], values[name], f"{path}.{name}")
+        else:
+            assert path in OPEN_VALUES or schema.get("type") != "object", f"{path} is open"
+
+    compare(json.loads((CHART / "values.schema.json").read_text()), default_values(), "")
+
+
+def test_the_platform_may_assign_the_uid() -> None:
+    """Values of null remove the image's uid and the groups; the rest of the context stays."""
+    context = pod(CHART / "ci" / "openshift-values.yaml")["spec"]["securityContext"]
+    assert context.keys() == default_values()["podSecurityContext"].keys() - {"runAsUser", "runAsGroup", "fsGroup"}
 
 
 @in_every_case

@@ -90,8 +90,23 @@ annotations:
 {{- $text -}}
 {{- end }}
 
-{{- /* Mistakes that the schema cannot see, said before anything is installed. */ -}}
+{{- /* Fails for an option that is a map: (list path options). Helm splits a key of --set at each of its dots. */ -}}
+{{- define "headrace.checkOptions" -}}
+{{- $path := index . 0 }}
+{{- range $key, $value := index . 1 }}
+{{- if kindIs "map" $value }}
+{{- $rest := keys $value | sortAlpha | first }}
+{{- fail (printf "%s.%s is a map, and options have dots in their names: write --set '%s.%s\\.%s…=…' with a backslash before each dot of the name, or \"%s.%s…\" in a values file" $path $key $path $key $rest $key $rest) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Mistakes that the schema cannot see, reported before anything is installed. */ -}}
 {{- define "headrace.check" -}}
+{{- include "headrace.checkOptions" (list "worker.config" (default dict .Values.worker.config)) }}
+{{- range $name, $connector := .Values.connectors }}
+{{- include "headrace.checkOptions" (list (printf "connectors.%s.config" $name) $connector.config) }}
+{{- end }}
 {{- if not (or .Values.kafka.bootstrapServers (get (default dict .Values.worker.config) "bootstrap.servers") .Values.existingConfigMap) }}
 {{- fail "kafka.bootstrapServers is required: the brokers to connect to first, as host:port" }}
 {{- end }}
@@ -110,5 +125,9 @@ annotations:
 {{- end }}
 {{- if and (gt (int .Values.replicaCount) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) }}
 {{- fail "replicaCount above 1 needs a warehouse that all workers reach: persistence.accessModes [ReadWriteMany], or another catalog" }}
+{{- end }}
+{{- $warehouse := get (include "headrace.workerOptions" . | fromYaml) "warehouse" }}
+{{- if and (gt (int .Values.replicaCount) 1) (not .Values.persistence.enabled) (not .Values.existingConfigMap) (hasPrefix (printf "%s/" .Values.persistence.mountPath) $warehouse) }}
+{{- fail (printf "replicaCount above 1 needs a warehouse that all workers reach, and %s is an emptyDir of each pod: set worker.config.warehouse and a catalog (spark.sql.catalog.lake.*), or persistence.enabled with accessModes [ReadWriteMany]" $warehouse) }}
 {{- end }}
 {{- end }}

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from headrace.config import documentation
+from headrace.config import chart_values, documentation
 
 
 def made_files() -> dict[str, str]:
@@ -16,7 +16,7 @@ def made_files() -> dict[str, str]:
         "docs/errors.md": documentation.errors(),
         "docs/migration.md": documentation.migration(),
         "docs/states.md": documentation.states(),
-        "helm/headrace/values.schema.json": json.dumps(documentation.values_schema(), indent=2) + "\n",
+        "helm/headrace/values.schema.json": json.dumps(chart_values.values_schema(), indent=2) + "\n",
     }
 
 

@@ -1,4 +1,4 @@
-"""The documents that are made from the code: options, errors, states, and the chart's value schema.
+"""The documents that are made from the code: options, errors and states.
 
 ``python -m headrace.config`` writes them; a test fails when they have drifted.
 """
@@ -6,24 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from headrace.config import connector, worker_keys, worker_options
 from headrace.config.converter import CONVERTERS
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import OTHER_SINKS
-from headrace.core.config_def import ConfigDef, ConfigKey, Type
+from headrace.core.config_def import ConfigDef, ConfigKey
 from headrace.core.errors import POLICY
 from headrace.core.lifecycle import CONNECTOR, TASK, diagram
 
 _MADE = "<!-- Made from the code by `python -m headrace.config`; edit it there. -->\n"
-_JSON_TYPES = {
-    Type.BOOLEAN: ["boolean", "string"],
-    Type.INT: ["integer", "string"],
-    Type.SHORT: ["integer", "string"],
-    Type.LONG: ["integer", "string"],
-    Type.DOUBLE: ["number", "string"],
-}
 
 
 def configuration() -> str:
@@ -103,28 +95,6 @@ def states() -> str:
     )
 
 
-def values_schema() -> dict[str, Any]:
-    """The parts of the chart's ``values.schema.json`` that are about options: ``worker.config`` and ``connectors``."""
-    properties = {
-        "name": {"type": "string"},
-        "initial_state": {"enum": ["RUNNING", "PAUSED", "STOPPED"]},
-        "config": _schema(FRAMEWORK_OPTIONS + connector.SINK_OPTIONS),
-    }
-    config = {**_schema(worker_options.WORKER_OPTIONS), "description": "Keys of worker.properties."}
-    return {
-        "$schema": "https://json-schema.org/draft-07/schema#",
-        "type": "object",
-        "properties": {
-            "worker": {"type": "object", "properties": {"config": config}},
-            "connectors": {
-                "type": "object",
-                "description": "Connectors by name, as in POST /connectors.",
-                "additionalProperties": {"type": "object", "required": ["config"], "properties": properties},
-            },
-        },
-    }
-
-
 def _groups(options: ConfigDef) -> Iterator[str]:
     for title in options.groups():
         yield f"### {title}\n"
@@ -157,14 +127,6 @@ def _default(key: ConfigKey) -> str:
 def _reasons(reasons: Mapping[str, str]) -> Iterator[str]:
     yield from (f"- `{name}`: {reason}" for name, reason in reasons.items())
     yield ""
-
-
-def _schema(options: ConfigDef) -> dict[str, Any]:
-    """Keys of plug-ins are open, so unknown ones are left to the worker, which suggests the right one."""
-    properties = {
-        key.name: {"type": _JSON_TYPES.get(key.type, "string"), "description": key.doc} for key in options.keys
-    }
-    return {"type": "object", "properties": properties, "additionalProperties": True}
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config import connector, documentation, worker_options
+from headrace.config import chart_values, connector, documentation, worker_options
 from headrace.config.__main__ import made_files
 from headrace.config.framework import FRAMEWORK_OPTIONS
 
@@ -30,7 +30,7 @@ def test_every_option_is_documented() -> None:
 
 def test_the_schema_takes_numbers_and_texts() -> None:
     """Helm users write both."""
-    schema = documentation.values_schema()
+    schema = chart_values.values_schema()
     config = schema["properties"]["worker"]["properties"]["config"]
     assert config["properties"]["worker.threads"]["type"] == ["integer", "string"]
     assert json.loads(json.dumps(schema)) == schema
