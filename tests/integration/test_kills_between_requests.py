@@ -19,7 +19,7 @@ from headrace_dev.worker import Worker
 
 pytestmark = pytest.mark.stack
 
-SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders", "name": "shop"}
+SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders,shop.orders.items", "name": "shop"}
 TWO = {**SHOP, "tasks.max": "2"}
 LIFE: list[tuple[str, str, object, list[str], dict[str, str] | None]] = [
     ("POST", "", {"name": "shop", "config": SHOP}, ["RUNNING"] * 2, SHOP),

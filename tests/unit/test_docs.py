@@ -29,6 +29,7 @@ FOREIGN = (
     "max.poll.",
     "security.protocol",
     "sasl.",
+    "write.",
     "metadata.max.",
     "history.",
     "headrace.",

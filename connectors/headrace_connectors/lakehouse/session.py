@@ -18,6 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headrace.core.errors import ConfigError, HeadraceError, Retriable
+from headrace.core.locations import check_locations
+from headrace.core.naming import check_table_path
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.failures import translated
@@ -157,7 +159,12 @@ class SparkLakehouse:
         self._scratch: Path | None = None
 
     def table(self, namespace: str, name: str, options: TableOptions) -> SparkTable:
-        """Open a table by name; nothing is created before ``evolve``. Starts Spark if it is not running."""
+        """Open a table by name; nothing is created before ``evolve``. Starts Spark if it is not running.
+
+        Raises ConfigError for names and properties that lead outside of the warehouse.
+        """
+        check_table_path(namespace, name)
+        check_locations(options.properties, str(self._path or self._warehouse))
         table_format = self._format(options)
         path = TablePath(namespace, name)
         self._refuse_other_format(path, options.format)

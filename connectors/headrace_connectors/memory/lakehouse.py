@@ -21,6 +21,7 @@ from headrace.core.errors import Fatal, TableMissing
 from headrace.core.events import Actions, CellState, Column, RowVersion
 from headrace.core.history import History
 from headrace.core.keys import FLOOR_KEY
+from headrace.core.naming import check_table_path
 from headrace.core.ranking import UNVERSIONED, arrived_later, outranks, succeed
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
 from headrace_connectors.lakehouse.append import history_rows
@@ -75,7 +76,8 @@ class MemoryLakehouse:
         self._tables: dict[tuple[str, str], _Stored] = {}
 
     def table(self, namespace: str, name: str, options: TableOptions) -> MemoryTable:
-        """Open a table; nothing is created before ``evolve``."""
+        """Open a table; nothing is created before ``evolve``. Raises ConfigError for names with separators."""
+        check_table_path(namespace, name)
         stored = self._tables.setdefault((namespace, name), _Stored())
         return MemoryTable(f"{namespace}.{name}", stored, options)
 

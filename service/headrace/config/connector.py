@@ -12,12 +12,20 @@ from headrace.config.values import AbstractConfig
 from headrace.core.catalog import MODES
 from headrace.core.config_def import Importance, Type
 from headrace.core.config_validators import any_case, at_least, between
+from headrace.core.naming import namespace
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 
 _TABLES = group(
     "Tables",
-    key("table.namespace", Type.STRING, "headrace", "Namespace of the tables: lake.<namespace>.<name>.", _HIGH),
+    key(
+        "table.namespace",
+        Type.STRING,
+        "headrace",
+        "Namespace of the tables: lake.<namespace>.<name>. A folder of the warehouse, so without / and \\.",
+        _HIGH,
+        namespace,
+    ),
     key(
         "collection.name.format",
         Type.STRING,

@@ -55,6 +55,9 @@ from headrace.core.config_def import (
 )
 from headrace.core.errors import ConfigError
 from headrace.core.field_selection import FIELD_LISTS, field_selection
+from headrace.core.locations import location_problems
+from headrace.core.naming import KEY as COLLECTION_NAME
+from headrace.core.naming import TableNaming
 from headrace.core.ordering import OPTION as ORDERING_FIELD
 from headrace.core.ordering import ordering
 from headrace.core.regex_cost import TooCostly, check_cost
@@ -75,7 +78,7 @@ class WorkerDefaults:
     """What a connector inherits from its worker, and what it may not collide with.
 
     ``converters`` are the worker's ``*.converter`` keys with their prefixed options, ``consumer_group`` its
-    ``consumer.group.id``.
+    ``consumer.group.id``, ``warehouse`` the absolute place of its tables, None where it is not known.
     """
 
     converters: Mapping[str, str]
@@ -83,6 +86,7 @@ class WorkerDefaults:
     group_id: str | None = None
     overrides: OverridePolicy = field(default_factory=OverridePolicy)
     consumer_group: str | None = None
+    warehouse: str | None = None
 
 
 def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
@@ -215,6 +219,7 @@ def _problems(bare: Properties, infos: Mapping[str, ConfigInfo], defaults: Worke
     yield from _not_yet_problems(given)
     yield from _reselect_problems(given)
     yield from _group_problems(given, defaults)
+    yield from _location_problems(given, defaults)
     yield from _unknown_problems(bare, infos, known)
 
 
@@ -292,6 +297,7 @@ def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
     readers = (
         ReselectOptions.from_properties,
+        _table_names,
         _table_layout,
         _table_kind,
         _field_selection,
@@ -303,6 +309,11 @@ def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             read(given)
         except ConfigError as error:
             yield error.key or "post.processors", str(error)
+
+
+def _table_names(given: Mapping[str, str]) -> None:
+    if form := given.get(COLLECTION_NAME):
+        TableNaming(form)
 
 
 def _table_layout(given: Mapping[str, str]) -> None:
@@ -345,6 +356,14 @@ def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Itera
             refused := defaults.overrides.problem(option.split(".", 2)[2])
         ):
             yield option, refused
+
+
+def _location_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
+    of_tables = {
+        name.removeprefix(TABLE_PROPERTIES): value for name, value in given.items() if name.startswith(TABLE_PROPERTIES)
+    }
+    for name, problem in location_problems(of_tables, defaults.warehouse).items():
+        yield f"{TABLE_PROPERTIES}{name}", f"{TABLE_PROPERTIES}{problem}"
 
 
 def _unknown_problems(

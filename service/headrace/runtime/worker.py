@@ -11,6 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from headrace import __version__
 from headrace.config import WorkerConfig
@@ -198,4 +200,8 @@ def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
         config.get_string("connector.client.config.override.policy"),
         config.get_list("connector.client.config.override.allowlist"),
     )
-    return WorkerDefaults(converters, __version__, config.group_id, policy, config.originals.get("consumer.group.id"))
+    warehouse = config.get_string("warehouse")
+    if urlsplit(warehouse).scheme in ("", "file"):
+        warehouse = str(Path(urlsplit(warehouse).path).absolute())
+    group = config.originals.get("consumer.group.id")
+    return WorkerDefaults(converters, __version__, config.group_id, policy, group, warehouse)

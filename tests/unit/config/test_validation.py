@@ -215,6 +215,31 @@ def test_a_history_marks_nothing() -> None:
     assert _errors(insert__mode="insert") == _errors(delete__mode="soft") == {}
 
 
+@pytest.mark.parametrize("namespace", ["../../etc", "/etc", "a/b", "..", "a\\b"])
+def test_a_namespace_stays_in_the_warehouse(namespace: str) -> None:
+    """It is one folder."""
+    errors = _errors(table__namespace=namespace)
+    assert list(errors) == ["table.namespace"]
+    assert errors["table.namespace"][0].startswith(f"Invalid value {namespace} for configuration table.namespace: the")
+
+
+@pytest.mark.parametrize("form", ["../${topic}", "${source.tabel}"])
+def test_the_format_of_table_names_is_checked(form: str) -> None:
+    """When the connector is created, not when its task starts."""
+    assert list(_errors(collection__name__format=form)) == ["collection.name.format"]
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"), [("/data/lake/x", False), ("file:/data/lake/x", False), ("/etc", True), ("s3://b/x", True)]
+)
+def test_files_of_a_table_stay_in_the_warehouse(value: str, refused: bool) -> None:
+    """The error stands at the property."""
+    name = "table.properties.write.data.path"
+    infos = validate({**MINIMAL, name: value}, replace(DEFAULTS, warehouse="/data/lake"))
+    errors = {info.definition.name for info in infos.configs if info.value.errors}
+    assert errors == ({name} if refused else set())
+
+
 def test_table_properties_are_free() -> None:
     """They are the format's own, and get to the tables without their prefix."""
     name = "table.properties.write.parquet.compression-codec"

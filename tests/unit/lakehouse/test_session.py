@@ -44,6 +44,28 @@ def test_only_a_local_master_stays_on_loopback() -> None:
     assert "spark.driver.host" not in settings("/w", {"spark.master": "k8s://https://cluster"})
 
 
+@pytest.mark.parametrize("table_format", ["iceberg", "delta"])
+@pytest.mark.parametrize(
+    ("namespace", "name", "properties"),
+    [
+        ("../../etc", "items", {}),
+        ("lake", "../../etc", {}),
+        ("..", "items", {}),
+        ("lake", "a/b", {}),
+        ("lake", "items", {"write.data.path": "/etc"}),
+        ("lake", "items", {"location": "file:///etc"}),
+    ],
+)
+def test_no_table_is_opened_outside_of_the_warehouse(
+    tmp_path: Path, table_format: str, namespace: str, name: str, properties: dict[str, str]
+) -> None:
+    """Refused before Spark is asked, whoever has stored the configuration."""
+    lakehouse = SparkLakehouse(str(tmp_path / "warehouse"), {"spark.master": "no such master"})
+    with pytest.raises(ConfigError, match=r"table\.namespace|collection\.name\.format|table\.properties"):
+        lakehouse.table(namespace, name, TableOptions(table_format, properties=properties))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[4,2]", 4)])
 def test_cores_of_a_local_master(master: str, cores: int) -> None:
     """The threads that a local master has."""

@@ -278,3 +278,19 @@ def truncated(columns: dict[str, Any], lsn: int, table: str) -> bytes:
     document = json.loads(whole_change("t", None, columns, lsn, table=table))
     document["payload"]["after"] = None
     return json.dumps(document).encode()
+
+
+async def test_a_topic_that_a_transform_moves_out_of_the_namespace_stops_the_task(harness: Harness) -> None:
+    """Before anything is written; no offset passes the record."""
+    harness.insert(1, 10)
+    router = "org.apache.kafka.connect.transforms.RegexRouter"
+    moved = {
+        "transforms": "m",
+        "transforms.m.type": router,
+        "transforms.m.regex": ".*",
+        "transforms.m.replacement": "../x",
+    }
+    async with running(harness.task(transforms=chain(moved))):
+        await eventually(lambda: bool(harness.failures))
+    assert "contains /" in str(harness.failures[0])
+    assert harness.offset() == 0
