@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -73,6 +74,8 @@ class StandInTask:
         self.name = f"{connector}-{number}"
         self.fail = fail
         self.calls: list[str] = []
+        self.write_in_flight: asyncio.Event | None = None
+        """If it is set to an event, a write ends with that."""
 
     async def start(self) -> None:
         """Started."""
@@ -81,6 +84,16 @@ class StandInTask:
     async def stop(self) -> None:
         """Stopped."""
         self.calls.append("stop")
+        await self._write_ended()
+
+    async def leave(self) -> None:
+        """Out of the group."""
+        self.calls.append("leave")
+        await self._write_ended()
+
+    async def _write_ended(self) -> None:
+        if self.write_in_flight is not None:
+            await self.write_in_flight.wait()
 
     async def pause(self) -> None:
         """Paused."""

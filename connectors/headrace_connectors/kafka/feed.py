@@ -50,6 +50,7 @@ class KafkaFeed:
         self._epoch: int | None = None
         self._putting: asyncio.Task[None] | None = None
         self._rebalancing: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self._stopped = False
         self._failed = False
 
@@ -68,9 +69,15 @@ class KafkaFeed:
             raise
 
     async def stop(self) -> None:
-        """Leave the group. Idempotent; nothing is put afterwards."""
-        if self._stopped:
-            return
+        """Leave the group. Idempotent; nothing is put afterwards.
+
+        A caller that is cancelled does not interrupt it: half stopped, a member would keep its topics for ever.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._leave())
+        await asyncio.shield(self._stopping)
+
+    async def _leave(self) -> None:
         self._stopped = True
         self._epoch = None
         for task in (self._putting, self._rebalancing):

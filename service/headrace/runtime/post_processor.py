@@ -224,6 +224,10 @@ class ReselectColumnsPostProcessor:
         with self._lock:
             if self._cache is not None:
                 self._cache.close()
+        self.close_source()
+
+    def close_source(self) -> None:
+        """End waiting retries, and let go of the database: what still asks it fails. Idempotent."""
         if self._source is not None:
             self._source.close()
 

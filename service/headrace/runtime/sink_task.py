@@ -167,16 +167,31 @@ class SinkTask:
         """Finish the write in flight, commit what is durable, leave the group. Idempotent."""
         self._gate.close()
         self._feed.pause()
+        await self._end_writes()
+        if not self._failed:
+            await self._offsets.commit()
+        await self._close()
+
+    async def leave(self) -> None:
+        """Leave the group at once, with nothing committed; return when the write in flight has ended. Idempotent."""
+        self._gate.close()
+        await self._feed.stop()
+        self._post_processor.close_source()  # a write that waits for the database might do so without end
+        await self._end_writes()
+        await self._close()
+
+    async def _close(self) -> None:
+        await self._feed.stop()
+        self._post_processor.close()
+        await self._errants.close()
+
+    async def _end_writes(self) -> None:
+        """Wait for the writes in flight and begin no other. The gate is closed."""
         await self._gate.quiet()
         await self._offsets.quiet()  # a commit that is cancelled on its way may arrive behind the last one
         for task in (*self._drains.values(), *([self._committer] if self._committer else [])):
             task.cancel()
         await asyncio.gather(*self._drains.values(), return_exceptions=True)
-        if not self._failed:
-            await self._offsets.commit()
-        await self._feed.stop()
-        self._post_processor.close()
-        await self._errants.close()
 
     async def pause(self) -> None:
         """Stop reading but stay in the group; what was read is still written and committed, and nothing afterwards.

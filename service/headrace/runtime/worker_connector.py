@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 _TASK_CLASS = "task.class"
 """Stands in the tasks' configurations beside what the connector's says."""
 _RETRY_SECONDS = 1.0
+_LEAVE_SECONDS = 15.0
+"""How long a worker that stops waits for tasks that leave their groups with a write in flight: it ends the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class WorkerConnector:
         """Stop everything because the worker goes; what is wanted stays stored."""
         self._loop.cancel()
         await asyncio.gather(self._loop, return_exceptions=True)
-        await self._end_tasks(list(self._tasks), Event.RELEASE)
+        ending = asyncio.ensure_future(self._end_tasks(list(self._tasks), Event.RELEASE))
+        await asyncio.wait({ending}, timeout=self._context.supervision.stop + _LEAVE_SECONDS)
         if self._context.cluster.leads and self._state not in (State.STOPPED, State.DESTROYED):
             self._move(Event.RELEASE)
 

@@ -31,6 +31,12 @@ class Task(Protocol):
     async def stop(self) -> None:
         """Finish the write in flight, commit, leave the group. Idempotent, and safe after a failed start."""
 
+    async def leave(self) -> None:
+        """Leave the group at once, then return when the write in flight has ended. For a ``stop`` that was cancelled.
+
+        Nothing is committed any more. Idempotent.
+        """
+
     async def pause(self) -> None:
         """Stop reading but stay in the group; returns when what was read is written or given back."""
 
@@ -119,7 +125,11 @@ class WorkerTask:
         self._move(Event.RESTART, self.trace)
 
     async def stop(self, event: Event) -> None:
-        """End the task, for good (DELETE), for another start (RESTART) or because the worker goes (RELEASE)."""
+        """End the task: permanently (DELETE), for another start (RESTART) or because the worker goes (RELEASE).
+
+        Returns when the task cannot write any more, however long that takes: what starts in its place would write to
+        the same tables.
+        """
         await self._end_supervision()
         self._move(event, self.trace if event is Event.RESTART else None)
 
@@ -189,9 +199,23 @@ class WorkerTask:
             async with asyncio.timeout(self._supervision.stop):
                 await task.stop()
         except TimeoutError:
-            log.error("Task %s did not stop within %g s and is abandoned", self._name, self._supervision.stop)
+            await self._leave(task)
         except Exception as error:  # a task that cannot stop must not keep the connector from going on
             log.error("Task %s could not stop cleanly: %s", self._name, summary(error))
+
+    async def _leave(self, task: Task) -> None:
+        """Give the task's topics to others, and wait for a write that takes long; its status says so."""
+        waits = (
+            f"Task {self._name}: waits for its write in flight, which has not ended within {self._supervision.stop:g} "
+            "s; the task has left its consumer group, and nothing starts in its place before the write has ended. If "
+            "it never ends, restart the worker"
+        )
+        log.error(waits)
+        self._move(Event.RESTART, waits)
+        try:
+            await task.leave()
+        except Exception as error:  # as above
+            log.error("Task %s could not leave its group cleanly: %s", self._name, summary(error))
 
     def _passing(self, error: BaseException) -> None:
         log.warning("Task %s failed and is started again: %s", self._name, summary(error))

@@ -7,12 +7,14 @@ from threading import Event
 from typing import Any
 
 import pytest
+from envelopes import change, key
 from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import Harness, running
+from unit.runtime.sink_task_harness import TOPIC, Harness, reselect, running
 
 from headrace.core.connect_data import SchemaAndValue
 from headrace.core.converters.conversion import Conversion, Headers
 from headrace.core.converters.json_data import JsonData
+from headrace.core.errors import Retriable
 from headrace.ports import Commit, TableOptions
 from headrace_connectors.memory import feed
 
@@ -93,6 +95,49 @@ async def test_a_rebalance_ends_the_throttling_of_a_full_queue(
         await rebalancing
         await eventually(lambda: harness.offset() == 7)
     assert len(harness.rows()) == 7
+
+
+async def test_a_task_that_leaves_gives_its_topics_to_others_and_ends_with_its_write(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a ``stop`` that took too long: it is out of the group before its write has ended, and commits nothing."""
+    merge = Waiting()
+    table = type(harness.lakehouse.table("lake", "x", TableOptions()))
+    monkeypatch.setattr(table, "merge", merge.before(table.merge))
+    old, new = harness.task(0), harness.task(1)
+    await old.start()
+    harness.insert(1, 10)
+    await eventually(merge.began.is_set)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await old.stop()
+    leaving = asyncio.create_task(old.leave())
+    monkeypatch.setattr(table, "merge", table.merge)
+    async with running(new):
+        await eventually(lambda: new.epoch > 0)
+        assert not leaving.done()
+        merge.go.set()
+        await leaving
+        await eventually(lambda: harness.offset() == 1)
+    assert set(harness.rows()) == {"=1"}
+    assert harness.failures == []
+
+
+async def test_a_task_that_leaves_ends_retries_without_end(harness: Harness) -> None:
+    """A write that asks a database which does not answer, with errors.retry.timeout=-1, is in flight for ever."""
+    processor: Any = reselect(["now"], errors_retry_timeout_ms=-1, errors_retry_delay_max_ms=1)
+    source = processor._source._source  # the database below the retries
+    task = harness.task(processor=processor)
+    await task.start()
+    source.failures = [Retriable("the database is away")] * 10_000
+    placeholder = {"id": 1, "name": "__debezium_unavailable_value"}
+    harness.broker.append(TOPIC, change("u", placeholder, 10), key({"id": 1}))
+    await eventually(lambda: len(source.failures) < 9_999)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await task.stop()
+    async with asyncio.timeout(10):
+        await task.leave()
 
 
 class Waiting:

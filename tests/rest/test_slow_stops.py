@@ -1,0 +1,63 @@
+"""Tasks that do not stop in time: nothing starts in their place while they may still write."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fix_asyncio import eventually
+from rest.worker_api import SHOP, Api
+
+from headrace.runtime import worker_connector
+
+pytestmark = pytest.mark.anyio
+QUICK = {"task.shutdown.graceful.timeout.ms": "50"}
+
+
+async def _with_a_write_in_flight() -> tuple[Api, asyncio.Event]:
+    """A worker whose task 0 has a write that ends with the event."""
+    api = Api(**QUICK)
+    await api.worker.start()
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    ended = asyncio.Event()
+    api.tasks.tasks["shop-0"].write_in_flight = ended
+    return api, ended
+
+
+async def test_a_connector_that_is_made_again_waits_for_the_write_of_the_old_one() -> None:
+    """The old task leaves its group; the status says what the new one waits for, and then it runs."""
+    api, ended = await _with_a_write_in_flight()
+    old = api.tasks.tasks["shop-0"]
+    assert (await api.call("DELETE", "/connectors/shop")).status == 204
+    assert (await api.create()).status == 201
+    await api.until("RUNNING", "RESTARTING")
+    trace = (await api.status())["tasks"][0]["trace"]
+    assert "Task shop-0: waits for its write in flight" in trace
+    assert old.calls == ["start", "stop", "leave"]
+    assert api.tasks.tasks["shop-0"] is old
+    ended.set()
+    await api.until("RUNNING", "RUNNING")
+    assert api.tasks.tasks["shop-0"] is not old
+    await api.worker.stop()
+
+
+async def test_a_restarted_task_waits_as_well() -> None:
+    """Also for a new configuration."""
+    api, ended = await _with_a_write_in_flight()
+    old = api.tasks.tasks["shop-0"]
+    assert (await api.call("PUT", "/connectors/shop/config", {**SHOP, "batch.linger.ms": "7"})).status == 200
+    await eventually(lambda: old.calls[-1] == "leave")
+    assert api.tasks.made == 1
+    ended.set()
+    await eventually(lambda: api.tasks.made == 2)
+    await api.until("RUNNING", "RUNNING")
+    await api.worker.stop()
+
+
+async def test_a_worker_that_stops_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends, and with it the write."""
+    monkeypatch.setattr(worker_connector, "_LEAVE_SECONDS", 0.05)
+    api, _ = await _with_a_write_in_flight()
+    async with asyncio.timeout(30):
+        await api.worker.stop()
