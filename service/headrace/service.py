@@ -13,8 +13,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,16 @@ from headrace.runtime.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
 _STOP_MARGIN_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorFile:
+    """A connector of standalone mode, and the file that it is from."""
+
+    path: Path
+    name: str
+    config: Mapping[str, str | None]
+    initial: TargetState | None
 
 
 class Service:
@@ -62,12 +73,20 @@ class Service:
         self._server = RestServer(create_app(self.worker, self.herder, self._metrics.exposition), self._listener)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:
-        """Serve until SIGTERM or SIGINT. Raises ConfigError when it cannot start."""
+        """Serve until SIGTERM or SIGINT. Raises ConfigError when it cannot start.
+
+        The files of ``connectors`` are checked first, without Kafka: an operator sees a typing error at once.
+        """
+        try:
+            files = self._checked(connectors)
+        except ConfigError:
+            self._listener.close()
+            raise
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        working = asyncio.create_task(self._start(connectors), name="start")
+        working = asyncio.create_task(self._start(files), name="start")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
             await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -80,21 +99,30 @@ class Service:
             await asyncio.gather(working, stopping, return_exceptions=True)
             await self._stop()
 
-    async def _start(self, connectors: Sequence[Path]) -> None:
+    def _checked(self, paths: Sequence[Path]) -> list[ConnectorFile]:
+        """What the files hold. Raises ConfigError that names the file."""
+        files: list[ConnectorFile] = []
+        for path in paths:
+            name, config, initial = read_connector(path)
+            try:
+                self.herder.check(name, config)
+            except RestError as error:
+                raise ConfigError(f"{path}: {error}") from error
+            if other := next((each.path for each in files if each.name == name), None):
+                raise ConfigError(f"{path}: connector {name} is already in {other}; give it another name")
+            files.append(ConnectorFile(path, name, config, initial))
+        return files
+
+    async def _start(self, connectors: Sequence[ConnectorFile]) -> None:
         self._server.start()
         log.info("REST API on http://%s", self.worker.worker_id)
         await self._feeds.start()
         await self.worker.start()
-        for path in connectors:
-            await self._create(path)
-
-    async def _create(self, path: Path) -> None:
-        """Standalone mode: a connector from its file. Raises ConfigError."""
-        name, config, initial = read_connector(path)
-        try:
-            await self.herder.create(name, config, initial)
-        except RestError as error:
-            raise ConfigError(f"{path}: {error}") from error
+        for file in connectors:
+            try:
+                await self.herder.create(file.name, file.config, file.initial)
+            except RestError as error:
+                raise ConfigError(f"{file.path}: {error}") from error
 
     async def _stop(self) -> None:
         log.info("Stopping")

@@ -22,6 +22,7 @@ from headrace.runtime.connector_names import check_addressable, named
 from headrace.runtime.connector_validator import Config, ConnectorCheck, ConnectorValidator, Properties
 from headrace.runtime.loggers import LoggerLevel
 from headrace.runtime.plugin_catalog import PluginCatalog, PluginInfo
+from headrace.runtime.plugins import ConnectorPlugin
 from headrace.runtime.sink_offsets import ConnectorOffset, HeldOffsets, SinkOffsets, nothing_held
 from headrace.runtime.trace import summary
 from headrace.runtime.worker import Worker
@@ -110,12 +111,14 @@ class Herder:
             raise RestError("Topic tracking reset is disabled.", 403)
         self._statuses.forget_topics(name)
 
+    def check(self, name: str, config: Properties) -> None:
+        """Raise RestError 400 for a connector that could not be created. Needs no running worker."""
+        self._to_create(name, config)
+
     async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
         """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
         async with self._changing(_writing_config(name)):
-            given = named(name, config)
-            plugin, properties = self._validator.checked(given)
-            check_addressable(name)
+            plugin, properties = self._to_create(name, config)
             if name in self.connectors():
                 raise RestError(f"Connector {name} already exists", 409)
             await self._written(self._configs.put_connector(name, properties, initial), "connector configuration")
@@ -232,6 +235,11 @@ class Herder:
     def validate(self, plugin: str, config: Properties) -> ConfigInfos:
         """Check a configuration. Raises RestError when it is not one of the plug-in in the path."""
         return self._validator.validate(plugin, config)
+
+    def _to_create(self, name: str, config: Properties) -> tuple[ConnectorPlugin, Config]:
+        plugin, properties = self._validator.checked(named(name, config))
+        check_addressable(name)
+        return plugin, properties
 
     def _type(self, config: Config | None) -> str:
         plugin = self._worker.plugins.find((config or {}).get("connector.class", ""))
