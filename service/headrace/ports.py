@@ -33,6 +33,13 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+class OffsetNote(NamedTuple):
+    """What a group has committed for a partition: the next offset, and the note that was committed with it."""
+
+    offset: int
+    note: str
+
+
 class Record(KafkaRecord, Protocol):
     """One Kafka record as a consumer returns it.
 
@@ -110,7 +117,19 @@ class Feed(Protocol):
         """Do not fetch from these topics until called again without them: their tables' queues are full."""
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit next offsets of the group. Raises Fenced when a partition belongs to somebody else."""
+        """Commit next offsets of the group. Raises Fenced when a partition belongs to somebody else.
+
+        Each carries the newest note of its partition: that of ``note``, or else the one that the assignment began with.
+        """
+
+    def committed(self) -> Mapping[TopicPartition, OffsetNote]:
+        """What the group had committed for the assigned partitions when the assignment began, 0 and "" for nothing.
+
+        An offset that was set from outside of the group has no note.
+        """
+
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Give the commits of these partitions' offsets another note, until the assignment ends."""
 
     def lag(self) -> Mapping[TopicPartition, int]:
         """Records between the committed offset and the end of each assigned partition, as last seen.
@@ -145,7 +164,7 @@ class Commit:
 
     ``offsets`` are next offsets by topic and partition; ``watermark`` is the source time (microseconds) up to which all
     partitions are in, -1 if unknown. Without a ``group`` the commit is no batch of a topic (a repair): it says nothing
-    of offsets, and whoever looks for them looks at the commits before it.
+    of offsets itself. Whatever is stored carries on the offsets of the commit before it, see ``LakeTable.reached``.
     """
 
     batch_id: int
@@ -220,8 +239,16 @@ class LakeTable(Protocol):
     def append(self, rows: History, commit: Commit) -> None:
         """Add the rows to a history, in one commit; events whose coordinate stands there already are left out."""
 
+    def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
+        """The next offsets up to which the commits of the table have a consumer group's records, as they are now.
+
+        None where there is no table, or no commit that says so any more. Every commit, of upkeep and repairs as well,
+        carries on what the commit before it said, the highest offset of each partition, so that the newest commit
+        alone tells all; what a rollback or RESTORE has undone does not count. Cheap while nobody else commits.
+        """
+
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """The next offsets that the newest commit of a consumer group carries (a history's are what is in it)."""
+        """The same, and where no commit says so what the rows themselves tell (a history's are what is in it)."""
 
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """The versions of the rows that stand under the actions' keys, by canonical key."""

@@ -9,7 +9,7 @@ import pytest
 from contracts.feed_harness import Cluster, FeedHarness, Recorder, numbered, until
 
 from headrace.core.errors import ConfigError, Fatal, Fenced
-from headrace.ports import Feed, TopicPartition
+from headrace.ports import Feed, OffsetNote, TopicPartition
 
 
 class FeedSuite:
@@ -74,6 +74,33 @@ class FeedSuite:
                 await until(lambda: len(seen.values) == 40, "the uncommitted records")
                 await feed.stop()
             assert seen.values == numbered(40, 60)
+
+        asyncio.run(scenario())
+
+    def test_notes_go_with_the_offsets(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """Each commit carries the newest note of its partition, also one that the assignment began with."""
+
+        async def scenario() -> None:
+            first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+            async with harness.cluster() as cluster:
+                await cluster.create(topic, partitions=2)
+                feed, _ = await self.opened(cluster, harness, connector, topic)
+                assert feed.committed() == dict.fromkeys((first, second), OffsetNote(0, ""))
+                feed.note({first: "it's so", TopicPartition("nobody's", 0): "no"})
+                await feed.commit({first: 0, second: 0})
+                await feed.stop()
+                feed, _ = await self.opened(cluster, harness, connector, topic)
+                assert feed.committed() == {first: OffsetNote(0, "it's so"), second: OffsetNote(0, "")}
+                await feed.commit({first: 0})
+                await feed.stop()
+                feed, _ = await self.opened(cluster, harness, connector, topic)
+                assert feed.committed()[first] == OffsetNote(0, "it's so")
+                feed.note({first: ""})
+                await feed.commit({first: 0})
+                await feed.stop()
+                feed, _ = await self.opened(cluster, harness, connector, topic)
+                assert feed.committed()[first] == OffsetNote(0, "")
+                await feed.stop()
 
         asyncio.run(scenario())
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from contracts.lake_actions import TOPIC, Row, actions, commit, text
+from contracts.lake_actions import KEEP, TOPIC, Row, actions, commit, text
 from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, apply, item, items
 
+from headrace.core.events import RowVersion
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace_connectors.lakehouse import upkeep
 
@@ -36,14 +37,67 @@ class LakeCommitsSuite(LakeFixtures):
             "headrace.watermark": "17",
         }
 
-    def test_a_commit_without_a_group_says_nothing_of_offsets(
+    def test_a_commit_without_a_group_carries_the_offsets_before_it(
         self, lake: LakeHarness, name: str, table: LakeTable
     ) -> None:
-        """Where the group stands is told by the commit before it."""
+        """It is no batch of a topic, and adds nothing of its own to where the group stands."""
         table.merge(items(item(1, position=11)), commit(12, **{TOPIC: 40}))
-        table.merge(items(item(1, "mended", position=12)), Commit(0, "sink"))
-        assert set(lake.summary(name)) - {"headrace.write-id"} == {"headrace.format-version", "headrace.connector"}
+        before = lake.summary(name)
+        lake.open(name).merge(items(item(1, "repaired", position=12)), Commit(0, "sink"))
+        carried = {"headrace.group", "headrace.offsets"}
+        summary = lake.summary(name)
+        assert set(summary) - {"headrace.write-id"} == {"headrace.format-version", "headrace.connector", *carried}
+        assert {name: summary[name] for name in carried} == {name: before[name] for name in carried}
         assert table.offsets("connect-sink") == {TopicPartition(TOPIC, 0): 40}
+
+    def test_every_commit_carries_all_offsets_on(
+        self, lake: LakeHarness, name: str, table: LakeTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever makes it, so that a catalog which shows the newest one only tells how far the table is."""
+        monkeypatch.setattr(upkeep, "FILES_UNTIL_COMPACTION", 1)
+        table.merge(items(item(2, position=11), item(3, position=11)), commit(1, first=40, second=7))
+        floor = RowVersion(text(11), TOPIC, 0, 0, 0)
+        kept = item(2, KEEP, position=20)
+        for write in (
+            lambda: apply(table, item(4, position=12)),
+            lambda: apply(lake.open(name), item(5, position=12)),
+            lambda: table.merge(items(kept, item(6, position=13)), commit(2)),
+            lambda: lake.open(name).merge(items(item(4, "repaired", position=14)), Commit(0, "sink")),
+            lambda: table.truncate(floor, commit(3)),
+            lambda: table.fill("note", pa.scalar("x"), floor, commit(4)),
+            lambda: table.maintain(NOW, 7 * DAY),
+        ):
+            write()
+            lake.forget_history(name)
+            for each in (table, lake.open(name)):
+                assert each.reached("connect-sink") == {TopicPartition("first", 0): 40, TopicPartition("second", 0): 7}
+        assert table.reached("connect-other") is None
+
+    def test_offsets_never_go_back(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """A batch that is read again after a rewind is in the table already, with all that came after it."""
+        table.merge(items(item(2, position=11)), commit(1, first=40))
+        table.merge(items(item(2, position=12)), commit(2, first=20, second=3))
+        assert lake.open(name).reached("connect-sink") == {
+            TopicPartition("first", 0): 40,
+            TopicPartition("second", 0): 3,
+        }
+
+    def test_an_older_copy_is_noticed_at_once(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """By the handle that has written what the copy lacks, and by a new one."""
+        table.merge(items(item(2, position=11)), commit(1, first=40))
+        with lake.restored(name):
+            table.merge(items(item(2, position=12)), commit(2, first=50))
+            assert table.reached("connect-sink") == {TopicPartition("first", 0): 50}
+        for each in (table, lake.open(name)):
+            assert each.reached("connect-sink") == {TopicPartition("first", 0): 40}
+
+    def test_only_what_is_committed_counts(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+        """A batch of stale changes may make no commit: then its offsets are not in the table."""
+        table.merge(items(item(1, position=11)), commit(1, first=40))
+        table.merge(items(item(1, position=3)), commit(2, first=50))
+        assert table.reached("connect-sink") == lake.open(name).reached("connect-sink")
+        assert lake.open(unknown := name + "_x").reached("connect-sink") is None
+        assert lake.open(unknown).schema() is None
 
     def test_upkeep_changes_no_row(self, table: LakeTable, rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Commits with upkeep between them: the rows are those of the last."""

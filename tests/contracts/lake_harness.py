@@ -42,6 +42,12 @@ class LakeHarness(Protocol):
     def hidden(self, name: str) -> AbstractContextManager[None]:
         """For the time of the block the storage shows neither the table nor its ledger."""
 
+    def restored(self, name: str) -> AbstractContextManager[None]:
+        """At the end of the block the table and its ledger are as they were at its beginning."""
+
+    def forget_history(self, name: str) -> None:
+        """Let go of what the commits before the newest say of themselves, where the format can."""
+
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         """Insert a row without Headrace: its version columns are null."""
 

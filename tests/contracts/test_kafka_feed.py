@@ -11,6 +11,7 @@ from contracts.feed_suite import FeedSuite
 from contracts.kafka_harness import QUICK, KafkaHarness
 
 from headrace.core.converters.json_types import Document, JsonConverter, whole
+from headrace.ports import TopicPartition
 from headrace_dev.kafka import Kafka
 
 
@@ -40,3 +41,22 @@ class TestKafkaFeed(FeedSuite):
         asyncio.run(scenario())
         assert [type(value) for value in listener.values] == [Document, bytes, Document]
         assert [whole(value) for value in listener.values] == documents
+
+    def test_offsets_go_without_a_note_that_brokers_refuse(
+        self, harness: KafkaHarness, connector: str, topic: str
+    ) -> None:
+        """Which is longer than their offset.metadata.max.bytes: reading goes on, and the log says so."""
+        listener, place = Recorder(), TopicPartition(topic, 0)
+
+        async def scenario() -> None:
+            async with harness.cluster() as cluster:
+                await cluster.create(topic)
+                listener.feed = cluster.feeds.open(connector, 0, {**QUICK, "topics": topic})
+                await listener.feed.start(listener)
+                await until(lambda: bool(listener.assignments), "the assignment")
+                listener.feed.note({place: "x" * 5_000})
+                await listener.feed.commit({place: 0})
+                assert await cluster.committed(f"connect-{connector}") == {place: 0}
+                await listener.feed.stop()
+
+        asyncio.run(scenario())

@@ -49,6 +49,15 @@ class MemoryHarness:
         yield
         self._lakehouse.restore("shop", name, copy)
 
+    @contextmanager
+    def restored(self, name: str) -> Iterator[None]:
+        copy = self._lakehouse.copy("shop", name)
+        yield
+        self._lakehouse.restore("shop", name, copy)
+
+    def forget_history(self, name: str) -> None:
+        self.open(name).forget_history()
+
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         self.open(name).insert_unversioned(str(cells["id"]), cells)
 

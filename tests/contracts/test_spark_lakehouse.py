@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from contracts.history_suite import HistorySuite
 from contracts.lake_actions import Row, actions, commit, delete
-from contracts.lake_harness import ITEM, apply, item
+from contracts.lake_harness import ITEM, apply, item, items
 from contracts.lake_table_suite import LakeTableSuite
 from contracts.pipeline_suite import LeftOutSuite, PipelineSuite
 from contracts.soft_delete_suite import SoftDeleteSuite
@@ -25,7 +25,7 @@ from fix_spark import Warehouse
 
 from headrace.core.errors import Retriable
 from headrace.core.table_layout import table_layout
-from headrace.ports import TableOptions
+from headrace.ports import TableOptions, TopicPartition
 from headrace_connectors.lakehouse.ledger import SUFFIX
 from headrace_connectors.lakehouse.schema import column_list
 from headrace_connectors.lakehouse.table_session import TableSession
@@ -43,6 +43,18 @@ def moved_away(*folders: Path) -> Iterator[None]:
     yield
     for folder, elsewhere in zip(folders, away, strict=True):
         elsewhere.rename(folder)
+
+
+@contextmanager
+def copied(*folders: Path) -> Iterator[None]:
+    """At the end of the block the folders are replaced by copies from its beginning."""
+    copies = [folder.with_name(f"{folder.name}.copy") for folder in folders]
+    for folder, copy in zip(folders, copies, strict=True):
+        shutil.copytree(folder, copy)
+    yield
+    for folder, copy in zip(folders, copies, strict=True):
+        shutil.rmtree(folder)
+        copy.rename(folder)
 
 
 class IcebergHarness:
@@ -74,6 +86,14 @@ class IcebergHarness:
 
     def hidden(self, name: str) -> AbstractContextManager[None]:
         return moved_away(*(self._warehouse.path / "shop" / each for each in (name, name + SUFFIX)))
+
+    def restored(self, name: str) -> AbstractContextManager[None]:
+        return copied(*(self._warehouse.path / "shop" / each for each in (name, name + SUFFIX)))
+
+    def forget_history(self, name: str) -> None:
+        self._warehouse.sql(
+            f"CALL lake.system.expire_snapshots(table => 'shop.`{name}`', older_than => now(), retain_last => 1)"
+        )
 
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         self._warehouse.sql(f"INSERT INTO lake.shop.`{name}` {_row(cells)}")
@@ -110,6 +130,12 @@ class DeltaHarness:
 
     def hidden(self, name: str) -> AbstractContextManager[None]:
         return moved_away(*(self._warehouse.path / "delta_shop" / each for each in (name, name + SUFFIX)))
+
+    def restored(self, name: str) -> AbstractContextManager[None]:
+        return copied(*(self._warehouse.path / "delta_shop" / each for each in (name, name + SUFFIX)))
+
+    def forget_history(self, name: str) -> None:
+        """Delta's log says more than the newest commit for as long as its retention."""
 
     def load_otherwise(self, name: str, cells: Mapping[str, Any]) -> None:
         self._warehouse.sql(f"INSERT INTO {self.sql_name(name)} {_row(cells)}")
@@ -260,3 +286,44 @@ def test_the_layout_of_delta_tables(delta: DeltaHarness, warehouse: Warehouse, u
         ([], ["note"]),
     ]
     assert dict(details[0]["properties"])["delta.checkpointInterval"] == "7"
+
+
+@pytest.mark.parametrize("with_jvm", [True, False])
+def test_what_a_rollback_has_undone_is_not_in_an_iceberg_table(
+    iceberg: IcebergHarness,
+    warehouse: Warehouse,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    with_jvm: bool,
+) -> None:
+    """The offsets are those of the snapshot that the table has gone back to, although the later one is still listed."""
+    if not with_jvm:
+        monkeypatch.setattr(TableSession, "java", None)
+    name, table = _with_two_commits(iceberg, unique)
+    query = f"SELECT snapshot_id FROM lake.shop.`{name}`.snapshots ORDER BY committed_at"
+    first = warehouse.sql(query)["snapshot_id"][0]
+    warehouse.sql(f"CALL lake.system.rollback_to_snapshot('shop.`{name}`', {first})")
+    for each in (table, iceberg.open(name)):
+        assert each.reached("connect-sink") == {TopicPartition("first", 0): 1}
+
+
+def test_what_a_restore_has_undone_is_not_in_a_delta_table(
+    delta: DeltaHarness, warehouse: Warehouse, unique: Callable[[str], str]
+) -> None:
+    """Its history goes on with a RESTORE, and lists what that has undone."""
+    name, table = _with_two_commits(delta, unique)
+    warehouse.sql(f"RESTORE TABLE {delta.sql_name(name)} TO VERSION AS OF 1")
+    for each in (table, delta.open(name)):
+        assert each.reached("connect-sink") == {TopicPartition("first", 0): 1}
+    apply(table, item(5, position=5))
+    assert delta.open(name).reached("connect-sink") == {TopicPartition("first", 0): 1}
+
+
+def _with_two_commits(lake: IcebergHarness | DeltaHarness, unique: Callable[[str], str]) -> tuple[str, SparkTable]:
+    name = unique("rolled_back")
+    table = lake.open(name)
+    table.evolve(ITEM, ["id"])
+    for number in (1, 2):
+        table.merge(items(item(number, position=number)), commit(number, first=number))
+    assert table.reached("connect-sink") == {TopicPartition("first", 0): 2}
+    return name, table

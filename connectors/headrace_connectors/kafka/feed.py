@@ -16,7 +16,7 @@ from typing import Any
 from aiokafka.errors import KafkaError
 
 from headrace.core.errors import Fenced, Retriable
-from headrace.ports import Chunk, FeedListener, TopicPartition
+from headrace.ports import Chunk, FeedListener, OffsetNote, TopicPartition
 from headrace_connectors.kafka.agent import FaustHost
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import translated
@@ -103,6 +103,14 @@ class KafkaFeed:
         if self._stopped:
             raise Fenced("the feed was stopped: its partitions belong to somebody else")
         await self._consumers.call(self._member.commit(offsets))
+
+    def committed(self) -> Mapping[TopicPartition, OffsetNote]:
+        """What the group had committed when the assignment began."""
+        return self._member.committed
+
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Give the commits of these partitions' offsets another note from now on."""
+        self._consumers.soon(lambda: self._member.note(notes))
 
     def lag(self) -> Mapping[TopicPartition, int]:
         """Records between the committed offset and the end of each assigned partition, a few seconds old at most."""

@@ -20,17 +20,17 @@ from dataclasses import replace
 from typing import Protocol
 
 import aiokafka
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetMetadataTooLargeError
 from mode import Service
 
 from headrace.core.errors import Retriable
-from headrace.ports import Chunk, Record, TopicPartition
+from headrace.ports import Chunk, OffsetNote, Record, TopicPartition
 from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.lag import GroupLag
 from headrace_connectors.kafka.records import make_lean
-from headrace_connectors.kafka.seams import check_alive, heed_group_errors, keep_pace, refresh_all_topics
+from headrace_connectors.kafka.seams import check_alive, committed, heed_group_errors, keep_pace, refresh_all_topics
 from headrace_connectors.kafka.settings import ConsumerSettings
 from headrace_connectors.kafka.stopping import stopped
 
@@ -44,6 +44,10 @@ SETTLE_REQUESTS = 3
 """How many time-outs of a request a rebalance may last: one that is lost, the next, which waits for all members."""
 COMMIT_SLICE_SECONDS = 5.0
 COMMIT_SECONDS = 60.0
+_NO_NOTES = (
+    "The brokers accept less metadata of an offset (offset.metadata.max.bytes) than the task has to note: offsets are "
+    "committed without, so a table that is missing or behind is not noticed after a restart"
+)
 NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
 """A partition that nobody is ever assigned."""
 
@@ -65,13 +69,15 @@ class MemberListener(Protocol):
 
 
 class GroupMember(Service):
-    """Owns one AIOKafkaConsumer. All methods are called on the consumer thread, except that ``lag`` may be read."""
+    """Owns one AIOKafkaConsumer. All methods are called on the consumer thread; its public values may be read."""
 
     def __init__(
         self, settings: ConsumerSettings, listener: MemberListener, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
         self._lag = GroupLag()
+        self.committed: Mapping[TopicPartition, OffsetNote] = {}
+        self._notes: dict[TopicPartition, str] = {}
         self._settings = settings
         self._listener = listener
         self._clock = clock
@@ -125,8 +131,12 @@ class GroupMember(Service):
         self._throttled = topics
         self._gate_moved.set()
 
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Commit these notes with the offsets of their partitions from now on, as far as they are still assigned."""
+        self._notes |= {each: note for each, note in notes.items() if each in self._notes}
+
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit next offsets. What is gone (topic deleted) is left out: aiokafka would retry it for ever."""
+        """Commit next offsets, with their notes. A deleted topic is left out: aiokafka would retry it for ever."""
         wanted = {aiokafka.TopicPartition(*partition): offset for partition, offset in offsets.items()}
         deadline = self._clock() + COMMIT_SECONDS
         while wanted:
@@ -141,8 +151,13 @@ class GroupMember(Service):
         return None
 
     async def _commit_now(self, wanted: Mapping[aiokafka.TopicPartition, int]) -> None:
+        noted = {each: (offset, self._notes.get(TopicPartition(*each), "")) for each, offset in wanted.items()}
         try:
-            await self._consumer.commit(wanted)
+            await self._consumer.commit(noted)
+        except OffsetMetadataTooLargeError:
+            log.warning(_NO_NOTES)
+            self._notes = dict.fromkeys(self._notes, "")
+            await self._commit_now(wanted)
         except KafkaError as error:
             raise translated(error, "committing offsets") from error
 
@@ -232,12 +247,15 @@ class GroupMember(Service):
             self._fail(error, "taking an assignment")
 
     async def _arrived(self, partitions: Collection[TopicPartition]) -> None:
-        committed = {each: await self._consumer.committed(_aiokafka(each)) for each in partitions}
+        found = await committed(self._consumer, map(_aiokafka, partitions))
+        known = {TopicPartition(*each): OffsetNote(offset, note or "") for each, (offset, note) in found.items()}
         if self._settings.reset == "latest":
-            await self._commit_first_positions([each for each, offset in committed.items() if offset is None])
-        known = {each: offset for each, offset in committed.items() if offset is not None}
-        await self._are_gone(known)
-        self._lag.begin(known)
+            await self._commit_first_positions([each for each in partitions if each not in known])
+        offsets = {each: offset for each, (offset, _) in known.items()}
+        await self._are_gone(offsets)
+        self._lag.begin(offsets)
+        self.committed = {each: known.get(each, OffsetNote(0, "")) for each in partitions}
+        self._notes = {each: note for each, (_, note) in self.committed.items()}
         await self._listener.assigned(self._numbering.epoch, partitions)
         self._heard = (0, self._clock())
         self._assigned.set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import aiokafka
@@ -28,6 +29,17 @@ async def position(consumer: aiokafka.AIOKafkaConsumer, partition: aiokafka.Topi
     async with asyncio.timeout(consumer._request_timeout_ms / 1000):
         found: int = await consumer.position(partition)
         return found
+
+
+async def committed(
+    consumer: aiokafka.AIOKafkaConsumer, partitions: Iterable[aiokafka.TopicPartition]
+) -> Mapping[aiokafka.TopicPartition, tuple[int, str]]:
+    """The offsets that the group has committed, and their metadata; without partitions that have none.
+
+    aiokafka's own call asks for one partition at a time and drops the metadata.
+    """
+    found = await consumer._coordinator.fetch_committed_offsets(list(partitions))
+    return {each: (told.offset, told.metadata) for each, told in found.items() if told.offset >= 0}
 
 
 def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:

@@ -10,7 +10,7 @@ fewer readers know it than the rest.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.failures import NotThere, translated
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
-from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
+from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION
 from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
 from headrace_connectors.lakehouse.table_session import TableSession
 
@@ -115,9 +115,10 @@ class DeltaFormat:
         """
         told = session.rows(statement)
         if told:
-            return Committed(_returned_counts(told[0].asDict()))
+            counts = _returned_counts(told[0].asDict())
+            return Committed(counts, made=counts.upserted + counts.deleted > 0)
         write_id = json.loads(session.setting(_USER_METADATA))[WRITE_ID]
-        return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0))
+        return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0), made=False)
 
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
         """From the newest entries of the table's history."""
@@ -127,13 +128,18 @@ class DeltaFormat:
                 return Committed(_recorded_counts(row.operation, row.operationMetrics), first=row.version == 1)
         return None
 
-    def last_commit(self, session: TableSession, path: TablePath, group: str) -> Mapping[str, str] | None:
+    def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
+        """Nothing: whatever makes a commit does so under the settings of its properties."""
+        return False
+
+    def version(self, session: TableSession, path: TablePath) -> str:
+        """The number of its log's newest entry; another table of this name has another id, but that is no commit."""
+        return str(self.commits(session, path))
+
+    def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """From the newest entries of the table's history."""
-        for row in session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}"):
-            properties = _properties(row.userMetadata)
-            if properties.get(GROUP) == group:
-                return properties
-        return None
+        rows = session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}")
+        yield from (_properties(row.userMetadata) for row in _standing(rows))
 
     def compact(self, path: TablePath) -> Sequence[str]:
         """Small files together; rows that a deletion vector hides go with the files that are rewritten."""
@@ -142,6 +148,20 @@ class DeltaFormat:
     def clean(self, path: TablePath) -> Sequence[str]:
         """Delete files that no version within the table's retention refers to."""
         return [f"VACUUM {self.sql_name(path)}"]
+
+
+def _standing(rows: Sequence[Any]) -> Iterator[Any]:
+    """The entries of a table's history, newest first, without those that a RESTORE has undone."""
+    newest: int | None = None
+    for row in rows:
+        if newest is not None and row.version > newest:
+            continue
+        yield row
+        if row.operation == "RESTORE":
+            restored = (row.operationParameters or {}).get("version")
+            if restored is None:
+                return  # to a time: what stands is not known from here on
+            newest = int(restored)
 
 
 def _properties(text: str | None) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -96,7 +96,7 @@ class IcebergFormat:
         """What the statement did stands in the summary of its snapshot; the statement itself tells nothing."""
         session.run(statement)
         write_id = session.setting(_SNAPSHOT_PROPERTY + WRITE_ID)
-        return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0))
+        return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0), made=False)
 
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
         """From the table's snapshots; nearly always it is the newest."""
@@ -105,10 +105,21 @@ class IcebergFormat:
                 return _committed(summary, parent)
         return None
 
-    def last_commit(self, session: TableSession, path: TablePath, group: str) -> Mapping[str, str] | None:
-        """From the table's snapshots; those of compactions carry nothing."""
-        snapshots = iceberg_table(session, self.sql_name(path)).snapshots()
-        return next((summary for summary, _ in snapshots if summary.get(GROUP) == group), None)
+    def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
+        """By an append of nothing: compactions and deletes of whole files take no properties of ours."""
+        table = iceberg_table(session, self.sql_name(path))
+        newest = next(table.snapshots(), None)
+        if properties and newest is not None and GROUP not in newest[0]:
+            table.append_nothing(properties, self.commit_settings(properties))
+        return bool(properties)
+
+    def version(self, session: TableSession, path: TablePath) -> str:
+        """The snapshot's id."""
+        return iceberg_table(session, self.sql_name(path)).version()
+
+    def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
+        """From the table's snapshots."""
+        yield from (summary for summary, _ in iceberg_table(session, self.sql_name(path)).snapshots())
 
     def compact(self, path: TablePath) -> Sequence[str]:
         """Rewrite small files and those with deletes, then let go of snapshots as the table's properties say."""

@@ -28,7 +28,13 @@ class IcebergTable(Protocol):
     """A table as it stands now. All calls raise what ``failures`` says."""
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """The snapshots, newest first."""
+        """The snapshots that stand behind the table's rows, newest first: not those that a rollback has undone."""
+
+    def version(self) -> str:
+        """The id of the newest snapshot, which no other table has; "" without one."""
+
+    def append_nothing(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
+        """Make a snapshot with ``properties``, for which a statement needs ``settings``, that changes nothing."""
 
     def sequence(self) -> int:
         """The number of the newest snapshot; each has the next one."""
@@ -52,8 +58,22 @@ class ByStatements:
 
     def snapshots(self) -> Iterator[Snapshot]:
         """From the metadata table."""
-        query = f"SELECT summary, parent_id FROM {self._name}.snapshots ORDER BY committed_at DESC"
+        standing = f"SELECT snapshot_id FROM {self._name}.history WHERE is_current_ancestor"
+        query = (
+            f"SELECT summary, parent_id FROM {self._name}.snapshots WHERE snapshot_id IN ({standing}) "
+            "ORDER BY committed_at DESC"
+        )
         yield from ((row.summary, row.parent_id) for row in self._session.rows(query))
+
+    def version(self) -> str:
+        """From the metadata table that has the branches."""
+        rows = self._session.rows(f"SELECT snapshot_id FROM {self._name}.refs WHERE name = 'main'")
+        return str(rows[0].snapshot_id) if rows else ""
+
+    def append_nothing(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
+        """By an INSERT of no row."""
+        with self._session.configured(settings):
+            self._session.run(f"INSERT INTO {self._name} SELECT * FROM {self._name} WHERE false")
 
     def sequence(self) -> int:
         """From the metadata table that has it."""
@@ -84,6 +104,20 @@ class ByApi:
                 parent = snapshot.parentId()
                 yield dict(snapshot.summary()), parent
                 snapshot = None if parent is None else self._table.snapshot(parent)
+
+    def version(self) -> str:
+        """In the newest snapshot."""
+        with translated(self._name):
+            snapshot = self._table.currentSnapshot()
+            return "" if snapshot is None else str(snapshot.snapshotId())
+
+    def append_nothing(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
+        """By an append without a file."""
+        with translated(self._name):
+            append = self._table.newFastAppend()
+            for name, value in properties.items():
+                append.set(name, value)
+            append.commit()
 
     def sequence(self) -> int:
         """In the newest snapshot."""

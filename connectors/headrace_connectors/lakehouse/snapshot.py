@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple
 
 from headrace.ports import Commit, TopicPartition
 
@@ -13,24 +15,69 @@ FORMAT_VERSION = "1"
 
 GROUP = "headrace.group"
 _OFFSETS = "headrace.offsets"
+_COMMITS_COMPARED = 10
+"""Tasks of one group that write the same table may each miss the other's newest commit, but not several."""
 
 
-def commit_properties(commit: Commit) -> dict[str, str]:
+class Progress(NamedTuple):
+    """How far the commits of a table have the records of a consumer group."""
+
+    group: str
+    offsets: Mapping[TopicPartition, int]
+
+    def with_commit(self, commit: Commit) -> Progress:
+        """After ``commit``: the highest offsets of a group, but nothing of another group's."""
+        if not commit.group:
+            return self
+        known = self.offsets if commit.group == self.group else {}
+        return Progress(commit.group, highest(known, commit.offsets))
+
+
+NO_PROGRESS = Progress("", {})
+
+
+def highest(*offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The highest of each partition's offsets."""
+    found: dict[TopicPartition, int] = {}
+    for each in offsets:
+        found |= {place: max(offset, found.get(place, 0)) for place, offset in each.items()}
+    return found
+
+
+def progress(commits: Iterable[Mapping[str, str]], group: str = "") -> Progress | None:
+    """What the properties of a table's commits, newest first, tell of a group, or of the newest that they name."""
+    named = (properties for properties in commits if GROUP in properties)
+    if not group:
+        newest = next(named, None)
+        return None if newest is None else Progress(newest[GROUP], stored_offsets(newest))
+    found = [stored_offsets(each) for each in islice((p for p in named if p[GROUP] == group), _COMMITS_COMPARED)]
+    return Progress(group, highest(*found)) if found else None
+
+
+def commit_properties(commit: Commit, before: Progress = NO_PROGRESS) -> dict[str, str]:
     """Batch, connector, group, offsets and, where it is known, watermark as snapshot properties.
 
-    ``headrace.offsets`` is JSON, ``{topic: {"id": null, "offsets": {"0": 123}}}``, with next offsets by partition.
+    ``headrace.offsets`` is JSON, ``{topic: {"id": null, "offsets": {"0": 123}}}``, with next offsets by partition:
+    those of ``commit`` and of the commits ``before`` it.
     """
     properties = {"headrace.format-version": FORMAT_VERSION, "headrace.connector": commit.connector}
-    return properties | _progress(commit) if commit.group else properties
+    properties |= carried_properties(before.with_commit(commit))
+    if commit.group:
+        properties["headrace.batch-id"] = str(commit.batch_id)
+        if commit.watermark >= 0:
+            properties["headrace.watermark"] = str(commit.watermark)
+    return properties
 
 
-def _progress(commit: Commit) -> dict[str, str]:
+def carried_properties(before: Progress) -> dict[str, str]:
+    """The properties of a commit that brings no records: those of the commits before it that have to go on."""
+    if not before.group:
+        return {}
     topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in commit.offsets.items():
+    for (topic, partition), offset in before.offsets.items():
         topics.setdefault(topic, {})[str(partition)] = offset
     offsets = {topic: {"id": None, "offsets": partitions} for topic, partitions in topics.items()}
-    properties = {"headrace.batch-id": str(commit.batch_id), GROUP: commit.group, _OFFSETS: json.dumps(offsets)}
-    return properties if commit.watermark < 0 else properties | {"headrace.watermark": str(commit.watermark)}
+    return {GROUP: before.group, _OFFSETS: json.dumps(offsets)}
 
 
 def stored_offsets(properties: Mapping[str, str]) -> dict[TopicPartition, int]:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -37,11 +37,13 @@ class Committed:
 
     ``counts`` tell the rows that it touched; appended rows are upserted. ``first`` says that nothing was written to the
     table before. ``files`` is how many the table consists of now, None where the format does not tell it with a commit.
+    ``made`` is False where there is no commit with the statement's properties.
     """
 
     counts: MergeCounts
     first: bool = False
     files: int | None = None
+    made: bool = True
 
 
 class TableFormat(Protocol):
@@ -77,8 +79,14 @@ class TableFormat(Protocol):
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
         """What the commit did that carries ``write_id``; None if there is no such commit."""
 
-    def last_commit(self, session: TableSession, path: TablePath, group: str) -> Mapping[str, str] | None:
-        """The properties of the newest commit that carries offsets of a consumer group; None where there is none."""
+    def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
+        """Make a commit with ``properties`` where the newest has none of ours; whether there is such a commit now."""
+
+    def version(self, session: TableSession, path: TablePath) -> str:
+        """What names the table's newest commit, and no commit of another table. Costs next to nothing."""
+
+    def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
+        """The properties of the commits that stand behind the table's rows, newest first, as far as they are kept."""
 
     def compact(self, path: TablePath) -> Sequence[str]:
         """Statements that rewrite small files, and those with deletes."""

@@ -7,7 +7,7 @@ format writes that there, so that deciding costs nothing; otherwise commits are 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path
@@ -30,8 +30,15 @@ class Upkeep:
     """What is due for one table and its ledger."""
 
     def __init__(
-        self, session: TableSession, table_format: TableFormat, ledger: TombstoneLedger, path: TablePath
+        self,
+        session: TableSession,
+        table_format: TableFormat,
+        ledger: TombstoneLedger,
+        path: TablePath,
+        carried: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """``carried`` tells the properties that every commit to the table carries on."""
+        self._carried = carried
         self._session = session
         self._format = table_format
         self._ledger = ledger
@@ -65,8 +72,11 @@ class Upkeep:
     def _compact(self, day: int) -> None:
         if self._files - self._compacted >= FILES_UNTIL_COMPACTION:
             self._compacted = self._files
-            self._run(self._format.compact(self._path))
-            self._clean(day)
+            carried = self._carried()
+            with self._session.configured(self._format.commit_settings(carried)):
+                self._run(self._format.compact(self._path))
+                self._format.carry(self._session, self._path, carried)
+                self._clean(day)
         if self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
             self._ledger_commits = 0
             self._run(self._format.compact(ledger_path(self._path)))

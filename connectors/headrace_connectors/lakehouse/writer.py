@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from headrace.core.history import History
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
 from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql
-from headrace_connectors.lakehouse.failures import Conflict
+from headrace_connectors.lakehouse.failures import Conflict, NotThere
 from headrace_connectors.lakehouse.ledger import TombstoneLedger, ledger_path, versions
 from headrace_connectors.lakehouse.merge import append_sql, fill_sql, live_sql, merge_sql, stored_sql, truncate_sql
 from headrace_connectors.lakehouse.schema import (
@@ -34,7 +35,14 @@ from headrace_connectors.lakehouse.schema import (
     lake_schema,
     quoted,
 )
-from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, commit_properties, stored_offsets
+from headrace_connectors.lakehouse.snapshot import (
+    FORMAT_VERSION,
+    NO_PROGRESS,
+    Progress,
+    carried_properties,
+    commit_properties,
+    progress,
+)
 from headrace_connectors.lakehouse.staging import Stage, stage_keys, stages
 from headrace_connectors.lakehouse.table_format import (
     KEY_FIELDS,
@@ -61,7 +69,10 @@ class SparkTable:
         self._path = path
         self._table = table_format.sql_name(path)
         self._ledger = TombstoneLedger(session, table_format, ledger_path(path), recreate=options.recreate)
-        self._upkeep = Upkeep(session, table_format, self._ledger, path)
+        self._upkeep = Upkeep(
+            session, table_format, self._ledger, path, lambda: carried_properties(self._newest_progress())
+        )
+        self._known: tuple[str, Progress] | None = None  # the version of the table that tells of this progress
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
         self._fresh = False
@@ -199,7 +210,7 @@ class SparkTable:
         parts = stages(actions, self._existing_schema(), soft=self._soft)
         marked = self._to_be_marked(actions) if self._soft else 0
         for part in parts:
-            done = self._write(part, commit_properties(commit) if part is parts[-1] else {})
+            done = self._write(part, commit if part is parts[-1] else replace(commit, group=""))
             counts = MergeCounts(counts.upserted + done.upserted, counts.deleted + done.deleted)
         return MergeCounts(counts.upserted - marked, counts.deleted + marked)
 
@@ -211,16 +222,16 @@ class SparkTable:
         taken = take_actions(actions, deletes)
         return int(applying(taken, self.stored(taken)).sum())
 
-    def _write(self, part: Stage, properties: Mapping[str, str]) -> MergeCounts:
+    def _write(self, part: Stage, commit: Commit) -> MergeCounts:
         with self._session.staged(part.rows) as view:
             # The table's maker may have been overtaken since: by whoever found it empty.
             self._fresh = self._fresh and not self._format.commits(self._session, self._path)
             if self._fresh and not (part.shape.kept or part.shape.carried):
-                return self._append(append_sql(self._table, view, part.shape), properties)
-            return self._commit(merge_sql(self._table, view, part.shape), properties).counts
+                return self._append(append_sql(self._table, view, part.shape), commit)
+            return self._commit(merge_sql(self._table, view, part.shape), commit).counts
 
-    def _append(self, statement: str, properties: Mapping[str, str]) -> MergeCounts:
-        done = self._commit(statement, properties)
+    def _append(self, statement: str, commit: Commit) -> MergeCounts:
+        done = self._commit(statement, commit)
         if not done.first:
             raise Fatal(
                 f"{self._label}: another writer filled the table while it was empty; compare it with the source"
@@ -230,29 +241,40 @@ class SparkTable:
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
         if not self._fresh:
-            self._commit(truncate_sql(self._table, floor, soft=self._soft), commit_properties(commit))
+            self._commit(truncate_sql(self._table, floor, soft=self._soft), commit)
 
     def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
         """Give rows from before a version a value where they have a null."""
         if not self._fresh:
             field = self._existing_schema().field(column)
-            self._commit(fill_sql(self._table, field, value, before, soft=self._soft), commit_properties(commit))
+            self._commit(fill_sql(self._table, field, value, before, soft=self._soft), commit)
 
     def append(self, rows: History, commit: Commit) -> None:
         """Add rows to a history; see ``append.py`` for what keeps them from standing there twice."""
         staged = history_rows(rows, self._existing_schema())
         with self._session.staged(staged) as view:
             statement = append_history_sql(self._table, view, rows, staged.column_names)
-            self._commit(statement, commit_properties(commit))
+            self._commit(statement, commit)
 
-    def _commit(self, statement: str, properties: Mapping[str, str]) -> Committed:
-        """Run a statement that makes a commit with ``properties``.
+    def _commit(self, statement: str, commit: Commit) -> Committed:
+        """Run a statement that makes a commit, which says what ``commit`` does and carries on what stood there before.
 
         A conflict with another writer's commit (a compaction) is tried again, unless the commit did go in.
         """
         write_id = uuid.uuid4().hex
-        settings = self._format.commit_settings({WRITE_ID: write_id, **properties})
-        with self._forgetting_on_error(), self._session.configured(settings):
+        with self._forgetting_on_error():
+            before = self._progress_before(commit)
+            properties = {WRITE_ID: write_id, **commit_properties(commit, before)}
+            done = self._commit_with(statement, write_id, properties)
+            if done.made or self._format.carry(self._session, self._path, properties):
+                before = before.with_commit(commit)
+            self._known = self._format.version(self._session, self._path), before
+        self._fresh = False
+        self._upkeep.committed(done.files)
+        return done
+
+    def _commit_with(self, statement: str, write_id: str, properties: Mapping[str, str]) -> Committed:
+        with self._session.configured(self._format.commit_settings(properties)):
             for attempt in Retrying(
                 retry=retry_if_exception_type(Conflict),
                 stop=stop_after_attempt(5),
@@ -261,8 +283,6 @@ class SparkTable:
             ):
                 with attempt:
                     done = self._run_once(statement, write_id, attempt.retry_state.attempt_number)
-        self._fresh = False
-        self._upkeep.committed(done.files)
         return done
 
     @contextmanager
@@ -271,21 +291,56 @@ class SparkTable:
         try:
             yield
         except HeadraceError:
-            self._schema, self._key_fields, self._fresh = None, (), False
+            self._schema, self._key_fields, self._fresh, self._known = None, (), False, None
             raise
 
     def _run_once(self, statement: str, write_id: str, attempt: int) -> Committed:
         done = None if attempt == 1 else self._format.committed(self._session, self._path, write_id)
         return done or self._format.commit(self._session, self._path, statement)
 
+    # -- how far the table is -----------------------------------------------------------------------------------------
+
+    def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
+        """From the newest commits that carry it; nothing is read again while the table's version is the known one."""
+        if self.schema() is None:
+            return None
+        try:
+            version = self._format.version(self._session, self._path)
+        except NotThere:
+            self._schema = None
+            if self.schema() is None:
+                return None
+            raise
+        if self._known is None or self._known[0] != version or self._known[1].group != group:
+            found = progress(self._format.history(self._session, self._path), group)
+            if found is None:
+                return None
+            self._known = version, found
+        return self._known[1].offsets
+
+    def _progress_before(self, commit: Commit) -> Progress:
+        """What a commit carries on: of its group, or without one of the newest group that there is."""
+        if self._fresh:
+            return NO_PROGRESS
+        if not commit.group:
+            return self._newest_progress()
+        if self._known is None or self._known[1].group != commit.group:
+            return Progress(commit.group, self.reached(commit.group) or {})
+        return self._known[1]
+
+    def _newest_progress(self) -> Progress:
+        if self._known is not None and self._known[0] == self._format.version(self._session, self._path):
+            return self._known[1]
+        return progress(self._format.history(self._session, self._path)) or NO_PROGRESS
+
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """From the newest commit that carries them. Where none does any more (somebody else has expired it, or a log
-        was cleaned while nothing came), the rows themselves tell."""
+        """As ``reached``. Where no commit tells any more (somebody else has expired it, or a log was cleaned while
+        nothing came), the rows themselves do."""
         if self.schema() is None or self._fresh:
             return {}
-        properties = self._format.last_commit(self._session, self._path, group)
-        if properties is not None:
-            return stored_offsets(properties)
+        reached = self.reached(group)
+        if reached is not None:
+            return reached
         rows = self._session.rows(row_offsets_sql(self._table))
         return {TopicPartition(row.topic, row.number): row.next for row in rows}
 

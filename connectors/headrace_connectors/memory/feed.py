@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from headrace.core.assignment import assign_topics
 from headrace.core.converters.json_types import Document, whole
 from headrace.core.errors import ConfigError, Fenced
-from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, Record, TopicPartition
+from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, OffsetNote, Record, TopicPartition
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 
 CHUNK_RECORDS = 1_000
@@ -41,6 +41,12 @@ class _Group:
 
     members: dict[str, MemoryFeed] = field(default_factory=dict)
     committed: dict[TopicPartition, int] = field(default_factory=dict)
+    notes: dict[TopicPartition, OffsetNote] = field(default_factory=dict)
+
+    def noted(self, partition: TopicPartition) -> OffsetNote:
+        """What was committed; an offset that was set otherwise has no note."""
+        offset, noted = self.committed.get(partition, 0), self.notes.get(partition, OffsetNote(0, ""))
+        return noted if noted.offset == offset else OffsetNote(offset, "")
 
 
 class MemoryBroker:
@@ -135,6 +141,8 @@ class MemoryFeed:
         self._broker = broker
         self._group = broker.group(group)
         self._name = name
+        self._begun: Mapping[TopicPartition, OffsetNote] = {}
+        self._notes: dict[TopicPartition, str] = {}
         self._epoch = 0
         self._sequence = 0
         self._paused = False
@@ -183,6 +191,16 @@ class MemoryFeed:
         if foreign:
             raise Fenced(f"partitions of another member: {sorted(foreign)}")
         self._group.committed.update(offsets)
+        for place, offset in offsets.items():
+            self._group.notes[place] = OffsetNote(offset, self._notes[place])
+
+    def committed(self) -> Mapping[TopicPartition, OffsetNote]:
+        """What the group had committed when the assignment began."""
+        return self._begun
+
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Give the commits of these partitions' offsets another note from now on."""
+        self._notes |= notes
 
     def lag(self) -> Mapping[TopicPartition, int]:
         """Records between the group's offset and the end."""
@@ -204,6 +222,8 @@ class MemoryFeed:
         """The broker gives partitions, each with the offset to begin at."""
         async with self._turn:
             self._epoch, self._sequence = self._epoch + 1, 0
+            self._begun = {each: self._group.noted(each) for each in positions}
+            self._notes = {each: committed.note for each, committed in self._begun.items()}
             await self._listener.assigned(self._epoch, list(positions))
             self.positions = dict(positions)
             self.wake()

@@ -34,7 +34,7 @@ from headrace_connectors.lakehouse.schema import (
     evolved,
     lake_schema,
 )
-from headrace_connectors.lakehouse.snapshot import commit_properties
+from headrace_connectors.lakehouse.snapshot import NO_PROGRESS, commit_properties, progress
 
 _SCANNED_AT_ONCE = 7
 _KNOWN = (int(CellState.VALUE), int(CellState.NULL))
@@ -64,6 +64,7 @@ class _Stored:
     attached: bool = False
     recordings: int = 0
     commits: list[Commit] = field(default_factory=list)
+    summaries: list[Mapping[str, str]] = field(default_factory=list)
     foreign: bool = False
     own: pa.Schema | None = None
     history: list[Cells] = field(default_factory=list)
@@ -128,7 +129,11 @@ class MemoryTable:
     @property
     def summaries(self) -> Sequence[Mapping[str, str]]:
         """The same as snapshot properties."""
-        return [commit_properties(commit) for commit in self._stored.commits]
+        return self._stored.summaries
+
+    def forget_history(self) -> None:
+        """Keep nothing but what the newest commit says, as a catalog may."""
+        del self._stored.summaries[:-1]
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """The data columns of the rows that stand by canonical key, as Python values."""
@@ -240,7 +245,7 @@ class MemoryTable:
             if cells is not None:
                 self._stored.rows[key] = _Row(cells, batch.version(index, row))
                 upserted += 1
-        self._stored.commits.append(commit)
+        self._committed(commit)
         return MergeCounts(upserted, deleted)
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
@@ -249,14 +254,14 @@ class MemoryTable:
         for key in [key for key, row in standing if outranks(floor, row.version or UNVERSIONED)]:
             row = self._stored.rows[key]
             self._delete(key, row, row.version)
-        self._stored.commits.append(commit)
+        self._committed(commit)
 
     def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
         """Give rows from before a version a value where they have a null."""
         for row in self._live().values():
             if row.version is not None and not row.cells[column].is_valid and _older(row.version, before):
                 row.cells[column] = value
-        self._stored.commits.append(commit)
+        self._committed(commit)
 
     def _live(self) -> dict[str, _Row]:
         return {key: row for key, row in self._stored.rows.items() if not row.deleted}
@@ -276,12 +281,22 @@ class MemoryTable:
             cells = {name: table[name][index] for name in table.column_names}
             if _coordinate(cells) not in standing:
                 self._stored.history.append(cells)
-        self._stored.commits.append(commit)
+        self._committed(commit)
+
+    def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
+        """What the newest commits of the group carry."""
+        found = None if self.schema() is None else progress(reversed(self._stored.summaries), group)
+        return None if found is None else found.offsets
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """Those of the group's newest commit."""
-        commits = [commit for commit in self._stored.commits if commit.group == group]
-        return dict(commits[-1].offsets) if commits else {}
+        """The same; memory forgets no commit."""
+        return self.reached(group) or {}
+
+    def _committed(self, commit: Commit) -> None:
+        """Add to the commits, each of which carries on what the one before it says."""
+        before = progress(reversed(self._stored.summaries), commit.group) or NO_PROGRESS
+        self._stored.commits.append(commit)
+        self._stored.summaries.append(commit_properties(commit, before))
 
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
         """The versions of the rows under the actions' keys."""

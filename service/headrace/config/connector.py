@@ -71,6 +71,15 @@ _TABLES = group(
         "stay, and every change applies to them. Otherwise such a table fails the task.",
     ),
     key(
+        "table.missing",
+        Type.STRING,
+        "fail",
+        "What happens if a table that the connector has written is gone or older than the group's offsets: fail stops "
+        "the task before anything is written, since the records in between are not read again; recreate creates the "
+        "table again, or accepts it as it is, and continues at the group's offsets, for an intended restart.",
+        validator=any_case("fail", "recreate"),
+    ),
+    key(
         "insert.mode",
         Type.STRING,
         "upsert",

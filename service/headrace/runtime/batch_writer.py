@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,11 +17,12 @@ from headrace.core.events import Changes
 from headrace.core.history import next_offsets
 from headrace.core.unresolved import LeftOut
 from headrace.core.watermarks import Watermarks
-from headrace.ports import Commit, TopicPartition
+from headrace.ports import Commit, OffsetNote, TopicPartition
 from headrace.runtime.committed_offsets import CommittedOffsets, InThread
 from headrace.runtime.observation import Observer
-from headrace.runtime.pipelines import Pipeline, Pipelines
+from headrace.runtime.pipelines import OpenTable, Pipelines
 from headrace.runtime.retry import retrying
+from headrace.runtime.written_tables import WrittenTables
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class BatchWriter:
         offsets: CommittedOffsets,
         observer: Observer,
         in_thread: InThread,
+        tables: WrittenTables,
     ) -> None:
         self._connector = connector
         self._group = group
@@ -47,28 +49,32 @@ class BatchWriter:
         self._offsets = offsets
         self._observer = observer
         self._in_thread = in_thread
+        self._tables = tables
         self._watermarks = Watermarks()
 
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Another assignment begins."""
-        self._watermarks.begin(partition.topic for partition in partitions)
+    def assigned(self, committed: Mapping[TopicPartition, OffsetNote]) -> None:
+        """Another assignment begins, with what the group has committed for its partitions."""
+        self._watermarks.begin(partition.topic for partition in committed)
+        self._tables.begin(committed)
 
     async def write(self, batch: Batch) -> Sequence[LeftOut] | None:
         """Make a batch durable; the changes that were left out. None where the batch is left to another worker."""
         retry = retrying(WRITE_PATIENCE / 3, partial(self._failed, batch))
         started = time.monotonic()
-        pipeline = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
+        table = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
         patient = retry.copy(stop=stop_after_delay(WRITE_PATIENCE))
-        left_out: Sequence[LeftOut] | None = await patient(self._write_once, pipeline, batch)
+        left_out: Sequence[LeftOut] | None = await patient(self._write_once, table, batch)
         if left_out is not None:
             self._observer.written(batch, time.monotonic() - started, time.time())
         return left_out
 
-    async def _write_once(self, pipeline: Pipeline, batch: Batch) -> Sequence[LeftOut] | None:
+    async def _write_once(self, table: OpenTable, batch: Batch) -> Sequence[LeftOut] | None:
+        name, lake, pipeline = table
         offsets, watermark = partitions_of(batch.offsets), self._watermarks.reached(batch)
         commit = Commit(batch.id, self._connector, self._group, offsets, watermark)
         left_out: list[LeftOut] = []
         waiting = [batch.content]
+        await self._in_thread(self._tables.check, name, lake, self._tables.required(name))
         while waiting:
             if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
                 return None
@@ -79,6 +85,8 @@ class BatchWriter:
             except TooLarge as error:
                 log.info("%s: %s: %s", self._connector, batch.table, error)
                 waiting[:0] = _parts(content, error)
+        if self._group:
+            self._offsets.note(self._tables.written(name, await self._in_thread(lake.reached, self._group)))
         return left_out
 
     async def _still_ours(self, batch: Batch) -> bool:

@@ -72,6 +72,11 @@ class CommittedOffsets:
         async with self._turn:
             pass
 
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Commit these notes with the offsets of their partitions from now on."""
+        if notes:
+            self._feed.note(notes)
+
     async def commit(self) -> None:
         """Commit what has moved, after the commit that is under way.
 

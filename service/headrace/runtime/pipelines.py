@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 from headrace.core.batch import Batch
 from headrace.core.cassandra.batch import CassandraBatch
 from headrace.core.errors import Fatal
-from headrace.ports import Lakehouse, TableOptions
+from headrace.ports import Lakehouse, LakeTable, TableOptions
 from headrace.runtime.cassandra_pipeline import CassandraPipeline
 from headrace.runtime.clock import now
 from headrace.runtime.history_pipeline import HistoryPipeline
@@ -16,6 +17,14 @@ from headrace.runtime.pipeline_parts import PipelineOptions, PostProcessor
 from headrace.runtime.table_pipeline import TablePipeline
 
 Pipeline = TablePipeline | HistoryPipeline | CassandraPipeline
+
+
+class OpenTable(NamedTuple):
+    """A table, and the pipeline that writes it; ``name`` is the whole one, with the namespace."""
+
+    name: str
+    table: LakeTable
+    pipeline: Pipeline
 
 
 class Pipelines:
@@ -36,10 +45,10 @@ class Pipelines:
         self._lakehouse = lakehouse
         self._post_processor = post_processor
         self._observer = observer
-        self._open: dict[tuple[str, bool], Pipeline] = {}
+        self._open: dict[tuple[str, bool], OpenTable] = {}
 
-    def of(self, batch: Batch) -> Pipeline:
-        """The pipeline of a batch's table. The first of all starts the lakehouse, which takes a while. Raises Fatal."""
+    def of(self, batch: Batch) -> OpenTable:
+        """The table of a batch. The first of all starts the lakehouse, which takes a while. Raises Fatal."""
         table = batch.table, isinstance(batch.content, CassandraBatch)
         if table not in self._open:
             self._open[table] = self._opened(*table)
@@ -47,17 +56,19 @@ class Pipelines:
 
     def assigned(self) -> None:
         """Tell all of them that another assignment begins."""
-        for pipeline in self._open.values():
-            pipeline.assigned()
+        for each in self._open.values():
+            each.pipeline.assigned()
 
-    def _opened(self, name: str, cassandra: bool) -> Pipeline:
+    def _opened(self, name: str, cassandra: bool) -> OpenTable:
         table = self._lakehouse.table(self._namespace, name, self._tables)
         label = f"{self._namespace}.{name}"
         if cassandra and self._tables.history:
             raise Fatal(f"{label}: Cassandra's events are writes of cells, not rows to append; use insert.mode=upsert")
         if cassandra:
             retention, may_grow = self._options.tombstone_retention, self._options.evolve
-            return CassandraPipeline(label, table, retention, now, new_columns=may_grow)
+            return OpenTable(label, table, CassandraPipeline(label, table, retention, now, new_columns=may_grow))
         pipeline = HistoryPipeline if self._tables.history else TablePipeline
         stages = partial(self._observer.stage, name)
-        return pipeline(label, table, self._post_processor, self._options, now=now, stages=stages)
+        return OpenTable(
+            label, table, pipeline(label, table, self._post_processor, self._options, now=now, stages=stages)
+        )

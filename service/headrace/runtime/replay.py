@@ -22,6 +22,7 @@ from headrace.ports import (
     Feed,
     FeedListener,
     Lakehouse,
+    OffsetNote,
     Record,
     TopicPartition,
 )
@@ -78,6 +79,7 @@ class ReplayFeed:
 
     def __init__(self) -> None:
         self._epoch = 0
+        self._partitions: Collection[TopicPartition] = ()
         self._waits: dict[TopicPartition, int] = {}
 
     async def start(self, listener: FeedListener) -> None:
@@ -100,6 +102,13 @@ class ReplayFeed:
         """The letters below are durable in their tables."""
         self._waits = {place: end for place, end in self._waits.items() if offsets.get(place, 0) < end}
 
+    def committed(self) -> Mapping[TopicPartition, OffsetNote]:
+        """Letters belong to no group."""
+        return dict.fromkeys(self._partitions, OffsetNote(0, ""))
+
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Nobody is told of tables."""
+
     def lag(self) -> Mapping[TopicPartition, int]:
         """Nothing to tell."""
         return {}
@@ -115,6 +124,7 @@ class ReplayFeed:
         for letter in letters:
             places.setdefault(TopicPartition(letter.topic, letter.partition), {})[letter.offset] = letter
         self._epoch += 1
+        self._partitions = list(places)
         await self._listener.assigned(self._epoch, list(places))
         for sequence, (place, at) in enumerate(places.items()):
             records = [at[offset] for offset in sorted(at)]

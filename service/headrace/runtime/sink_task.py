@@ -56,6 +56,7 @@ from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.pipelines import Pipelines
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.write_gate import WriteGate
+from headrace.runtime.written_tables import WrittenTables
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,13 @@ class SinkTask:
         self._wake: dict[str, asyncio.Event] = {}
         self._offsets = CommittedOffsets(options.connector, feed, post_processor.settled, observer, self._in_thread)
         self._writer = BatchWriter(
-            options.connector, options.group, self._pipelines, self._offsets, observer, self._in_thread
+            options.connector,
+            options.group,
+            self._pipelines,
+            self._offsets,
+            observer,
+            self._in_thread,
+            WrittenTables(options.connector, options.group, recreate=options.tables.recreate),
         )
         self._assigned: Counter[str] = Counter()  # partitions by topic; a task has all of a topic's
         self._kept = KeptRecords(options.dead_letters_unresolved)
@@ -278,7 +285,7 @@ class SinkTask:
         self._observer.left(self._topics.keep(self._assigned))
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
-        self._writer.assigned(partitions)
+        self._writer.assigned(self._feed.committed())
         self._observer.assigned(partitions)
         self._gate.open()
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
@@ -360,7 +367,7 @@ class SinkTask:
             await self._report_left_out(left_out)
             self._moved(self._batches.complete(batch.id))
             await self._offsets.commit()
-        await self._in_thread(self._pipelines.of(batch).maintain)
+        await self._in_thread(self._pipelines.of(batch).pipeline.maintain)
 
     async def _report_left_out(self, left_out: Sequence[LeftOut]) -> None:
         """Changes whose rows could not be completed go where bad records go, before any offset passes them."""

@@ -218,6 +218,7 @@ def table_options(config: SinkConnectorConfig) -> TableOptions:
         config.get_boolean("table.adopt"),
         history=_appends(config),
         soft_delete=config.get_string("delete.mode").lower() == "soft",
+        recreate=config.get_string("table.missing").lower() == "recreate",
     )
 
 

@@ -63,6 +63,7 @@ class Harness:
         plain: bool = False,
         transforms: Chain | None = None,
         key_fields: tuple[str, ...] = (),
+        recreate: bool = False,
         conversion: Conversion | None = None,
         **logged: Any,
     ) -> SinkTask:
@@ -73,7 +74,7 @@ class Harness:
             naming=TableNaming("${topic}"),
             envelope=EnvelopeOptions(not plain, not plain, keyless=history, key_fields=key_fields),
             batches=BatchPolicy(max_records, linger=linger),
-            tables=TableOptions(history=history),
+            tables=TableOptions(history=history, recreate=recreate),
             pipeline=PipelineOptions(unresolved_insert_mode="dlq" if dead_letters else "auto", shared=bool(key_fields)),
             dead_letters_unresolved=dead_letters,
             fields=fields or FieldSelection(),

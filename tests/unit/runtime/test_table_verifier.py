@@ -206,13 +206,14 @@ def test_a_repair_tries_again_with_a_fresh_look(world: World, tmp_path: Path, mo
     assert world.stored()[17] == "second"
 
 
-def test_a_repair_says_nothing_of_offsets(world: World, tmp_path: Path) -> None:
-    """Where the connector stands is told by its own commits alone."""
+def test_a_repair_carries_the_offsets_on(world: World, tmp_path: Path) -> None:
+    """Only the connector's own commits move them."""
     world.corrupt(17, "wrong")
     before = world.lake.offsets("connect-sink")
     world.repair(tmp_path, world.differences(tmp_path))
     assert world.lake.offsets("connect-sink") == before
-    assert set(world.lake.summaries[-1]) == {"headrace.connector", "headrace.format-version"}
+    carried = {"headrace.group", "headrace.offsets"}
+    assert set(world.lake.summaries[-1]) == {"headrace.connector", "headrace.format-version", *carried}
 
 
 def test_a_row_that_was_marked_as_deleted_is_mended(tmp_path: Path) -> None:

@@ -1,0 +1,164 @@
+"""Tables that are gone, or older than the offsets of the group that has written them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from contracts.feed_harness import until
+from envelopes import change, key
+from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
+
+from headrace.core.errors import TableMissing
+from headrace.ports import OffsetNote, TableOptions, TopicPartition
+from headrace.runtime.written_tables import WrittenTables
+
+TABLE = "shop_public_items"
+pytestmark = pytest.mark.anyio
+
+
+async def written(harness: Harness, *numbers: int, **options: Any) -> None:
+    """Insert rows, and let a task write them that starts and stops."""
+    for number in numbers:
+        harness.insert(number, 100 + number)
+    end = harness.broker.end(FIRST)
+    async with running(harness.task(**options)):
+        await until(lambda: harness.offset() == end or bool(harness.failures), "the rows or a failure")
+
+
+def drop(harness: Harness) -> None:
+    harness.lakehouse.drop("lake", TABLE)
+
+
+def older(harness: Harness) -> Callable[[], None]:
+    """What puts the table back to where it is now."""
+    copy = harness.lakehouse.copy("lake", TABLE)
+    return lambda: harness.lakehouse.restore("lake", TABLE, copy)
+
+
+def set_offset(harness: Harness, offset: int) -> None:
+    """As PATCH /connectors/items/offsets and Kafka's own tools do, which write no note."""
+    group = harness.broker.group(GROUP)
+    group.committed[FIRST], group.notes = offset, {}
+
+
+def refused(harness: Harness, *words: str) -> None:
+    """The task failed for this reason, and wrote nothing."""
+    assert [type(error) for error in harness.failures] == [TableMissing]
+    for word in words:
+        assert word in str(harness.failures[0])
+    harness.failures.clear()
+
+
+@pytest.mark.parametrize("history", [False, True])
+async def test_a_table_that_was_dropped_is_not_filled_from_the_middle(harness: Harness, history: bool) -> None:
+    """Between two runs: the next batch fails, and after a rewind the table is what the topic says."""
+    await written(harness, 1, 2, history=history)
+    drop(harness)
+    await written(harness, 3, history=history)
+    refused(harness, "lake.shop_public_items", f"{TOPIC}-0@2", "does not exist", "/connectors/items/offsets", "verify")
+    assert (harness.rows(), harness.offset()) == ({}, 2)
+    set_offset(harness, 0)
+    await written(harness, history=history)
+    assert harness.failures == []
+    table = harness.lakehouse.table("lake", TABLE, TableOptions(history=history))
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 3]
+
+
+async def test_a_table_that_is_dropped_while_the_task_runs(harness: Harness) -> None:
+    """Between two batches: the next one fails."""
+    async with running(harness.task()):
+        harness.insert(1, 101)
+        await until(lambda: harness.offset() == 1, "the first row")
+        drop(harness)
+        harness.insert(2, 102)
+        await until(lambda: bool(harness.failures), "a failure")
+    refused(harness, "does not exist", f"{TOPIC}-0@1")
+    assert (harness.rows(), harness.offset()) == ({}, 1)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_an_older_copy_is_not_continued(harness: Harness, stopped: bool) -> None:
+    """Restored while the task runs, or while it is stopped; both offsets are named."""
+    await written(harness, 1)
+    restore = older(harness)
+    if stopped:
+        await written(harness, 2)
+        restore()
+        await written(harness, 3)
+    else:
+        async with running(harness.task()):
+            harness.insert(2, 102)
+            await until(lambda: harness.offset() == 2, "the second row")
+            restore()
+            harness.insert(3, 103)
+            await until(lambda: bool(harness.failures), "a failure")
+    refused(harness, "lake.shop_public_items", f"up to {TOPIC}-0@1", f"up to {TOPIC}-0@2", "older copy")
+    assert (set(harness.rows()), harness.offset()) == ({"=1"}, 2)
+    set_offset(harness, 1)
+    await written(harness)
+    assert (set(harness.rows()), harness.failures) == ({"=1", "=2", "=3"}, [])
+
+
+async def test_a_table_is_created_again_where_that_is_wanted(harness: Harness) -> None:
+    """With ``table.missing=recreate`` it begins at the group's offset, and is guarded from there on."""
+    await written(harness, 1)
+    drop(harness)
+    await written(harness, 2, recreate=True)
+    assert (set(harness.rows()), harness.failures) == ({"=2"}, [])
+    drop(harness)
+    await written(harness, 3)
+    refused(harness, f"{TOPIC}-0@2")
+
+
+async def test_offsets_that_are_set_by_hand_take_the_table_as_it_is(harness: Harness) -> None:
+    """Forward as well: what is skipped on purpose is no loss."""
+    await written(harness, 1)
+    drop(harness)
+    harness.insert(2, 102)
+    set_offset(harness, 2)
+    await written(harness, 3)
+    assert (set(harness.rows()), harness.failures) == ({"=3"}, [])
+
+
+async def test_a_table_whose_first_row_comes_late_is_no_missing_one(harness: Harness) -> None:
+    """Its partition has had tombstones, bad records and rows of other tables before; each table counts for itself."""
+    await written(harness, 1)
+    other = "shop.public.others"
+    await harness.broker.create_topic(other)
+    harness.broker.append(other, None, key({"id": 1}))
+    harness.broker.append(other, b"no document", key({"id": 1}))
+    async with running(harness.task(tolerate=True)):
+        place = TopicPartition(other, 0)
+        await until(lambda: harness.broker.committed(GROUP).get(place) == 2, "the tombstone")
+    harness.broker.append(other, change("c", {"id": 7, "name": "new"}, 107), key({"id": 7}))
+    drop(harness)
+    async with running(harness.task(tolerate=True)):
+        await until(lambda: harness.broker.committed(GROUP).get(place) == 3, "the first row")
+    assert (set(harness.rows("shop_public_others")), harness.failures) == ({"=7"}, [])
+
+
+async def test_a_table_ahead_of_its_group_is_no_older_one(harness: Harness) -> None:
+    """Killed between table and offset: what is read again is in the table already."""
+    await written(harness, 1, 2)
+    group = harness.broker.group(GROUP)
+    note = group.notes[FIRST].note
+    group.committed[FIRST], group.notes[FIRST] = 1, OffsetNote(1, note)
+    restore = older(harness)
+    await written(harness, 3)
+    assert (set(harness.rows()), harness.failures) == ({"=1", "=2", "=3"}, [])
+    restore()  # it tells offset 2, and the note of offset 1 cannot ask for more
+    group.committed[FIRST], group.notes[FIRST] = 1, OffsetNote(1, note)
+    await written(harness)
+    assert harness.failures == []
+
+
+async def test_a_note_names_only_partitions_of_the_assignment() -> None:
+    """What another task of the group writes to the same table is that task's to note."""
+    mine, others = TopicPartition("a", 0), TopicPartition("b", 0)
+    tables = WrittenTables("items", GROUP)
+    tables.begin({mine: OffsetNote(0, "")})
+    assert set(tables.written("lake.item", {mine: 5, others: 9})) == {mine}
+    assert tables.written("lake.item", {mine: 5, others: 10}) == {}
+    assert tables.required("lake.item") == {mine: 5}
