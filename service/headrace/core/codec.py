@@ -24,8 +24,16 @@ from headrace.core.errors import BadRecord, Stage
 from headrace.core.events import OWN_PREFIX, Column
 from headrace.core.header_keys import HeaderKeys
 from headrace.core.inference import infer_schema
+from headrace.core.notes import Note
 from headrace.core.payload import Payload, PayloadDecoder, in_one, one_each
 from headrace.core.schema import Field, Schema
+
+CUT = "timestamps with a time zone have digits beyond the microsecond, which are cut (docs/types.md)"
+MAP = (
+    "objects with different members are a map; in JSON without schemas it becomes a STRUCT with a member for every key "
+    "that is ever seen. Write JSON with schemas, configure reselect.database.* for the type in the catalog, or set "
+    "hstore.handling.mode=json at the source"
+)
 
 Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
@@ -138,8 +146,8 @@ class Codec:
         self._decoder = self._make_decoder()
         self._steady: tuple[Names, PayloadDecoder[Any]] | None = None
         self._key_decoder = self._make_key_decoder()
-        self.cut_columns: set[str] = set()
-        """Columns of which values had digits beyond the microsecond."""
+        self.notes: set[Note] = set()
+        """What the tables of this schema do not have as it was sent."""
         self._header_keys: tuple[tuple[Schema, ...], HeaderKeys] | None = None
         self.key_places = [self._place(name) for name in key_fields]
         self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
@@ -269,6 +277,8 @@ class Codec:
             schema = (known.field(name) if known is not None else None) or self._key_type_of(name)
             if schema is None:
                 schema = infer_schema(values)
+                if len({frozenset(value) for value in values if isinstance(value, dict)}) > 1:
+                    self.notes.add(Note(MAP, name))
             elif schema.type in _ENCODED:
                 values = [_from_plain(schema, value, i) for i, value in enumerate(values)]
             present = np.fromiter((name in row for row in rows), np.bool_, len(rows))
@@ -284,7 +294,7 @@ class Codec:
             problem = "digits beyond the microsecond in a key, without which two rows could be one"
             raise BadRecord(f"column {name!r}: {problem}", index=int(cut.argmax()))
         if cut is not None:
-            self.cut_columns.add(name)
+            self.notes.add(Note(CUT, name))
         return column
 
     def _key_type_of(self, name: str) -> Schema | None:

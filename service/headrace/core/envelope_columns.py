@@ -34,8 +34,6 @@ UNREADABLE_KEYS = Note(
     "header.converter=org.apache.kafka.connect.json.JsonConverter at the source"
 )
 
-CUT = "timestamps with a time zone have digits beyond the microsecond, which are cut (docs/types.md)"
-
 Bools = npt.NDArray[np.bool_]
 _LARGEST = 2**63 - 1
 _DIGITS = 40  # more than an SCN has
@@ -77,7 +75,7 @@ class ChangesBuilder:
         operations = np.array(events.operations, np.uint8)
         columns = self._classify(table, arrays, events, operations, list(old_documents))
         by_name = {column.name: column for column in columns}
-        self.notes += [Note(CUT, name) for name in sorted(codec.cut_columns)]
+        self.notes += sorted(codec.notes, key=repr)
         key = self._row_keys(codec.key_fields, by_name, len(events))
         old_keys, new_keys = (codec.canonical(each, by_name) for each in (old_documents, new_documents))
         if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):

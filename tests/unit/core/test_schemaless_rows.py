@@ -13,9 +13,11 @@ from envelopes import change, key
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core.codec import MAP
 from headrace.core.conform import conformed, told
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.events import CellState, Changes, Operation
+from headrace.core.notes import Note
 
 TYPES = {"id": pa.int64(), "size": pa.int64(), "name": pa.string(), "tags": pa.list_(pa.string()), "on": pa.bool_()}
 STORED = pa.schema(TYPES)
@@ -90,3 +92,12 @@ def test_a_dropped_column_is_absent() -> None:
     """So that an update keeps what the table has."""
     records = [enveloped(0, "u", {"id": 1, "size": 2}), enveloped(1, "u", {"id": 1}), enveloped(2, "u", {"id": 1})]
     assert [each[2].keys() for each in cells(records, 3)] == [{"id", "size"}, {"id"}, {"id"}]
+
+
+def test_a_map_that_becomes_a_struct_is_noted() -> None:
+    """A struct always has all of its members, so that objects with different ones are a map."""
+    decoder = TopicDecoder("t", EnvelopeOptions(False, False))
+    alike = [enveloped(0, "c", {"id": 1, "doc": {"a": "x"}}), enveloped(1, "c", {"id": 2, "doc": {"a": None}})]
+    assert decoder.decode(alike).notes == []
+    others = [enveloped(2, "c", {"id": 3, "doc": {"a": "x"}}), enveloped(3, "c", {"id": 4, "doc": {"b": "x"}})]
+    assert decoder.decode(others).notes == [Note(MAP, "doc")]

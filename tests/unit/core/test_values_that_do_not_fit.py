@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.arrays import ZONED_TIMESTAMP, build_array, days_in_month, zoned_micros
+from headrace.core.codec import CUT
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.envelope_columns import CUT
 from headrace.core.errors import BadRecord
 from headrace.core.notes import Note
 from headrace.core.positions import POSITION_FORMATS, positions
