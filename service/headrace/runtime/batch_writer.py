@@ -70,11 +70,12 @@ class BatchWriter:
 
     async def _write_once(self, table: OpenTable, batch: Batch) -> Sequence[LeftOut] | None:
         name, lake, pipeline = table
-        offsets, watermark = partitions_of(batch.offsets), self._watermarks.reached(batch)
-        commit = Commit(batch.id, self._connector, self._group, offsets, watermark)
+        await self._in_thread(self._tables.check, name, lake, self._tables.required(name))
+        # What the table is known to have goes with the commit: nothing else may tell it any more.
+        offsets = {**self._tables.required(name), **partitions_of(batch.offsets)}
+        commit = Commit(batch.id, self._connector, self._group, offsets, self._watermarks.reached(batch))
         left_out: list[LeftOut] = []
         waiting = [batch.content]
-        await self._in_thread(self._tables.check, name, lake, self._tables.required(name))
         while waiting:
             if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
                 return None

@@ -52,7 +52,10 @@ class WrittenTables:
         return {partition: tables[table] for partition, tables in self._tables.items() if tables.get(table)}
 
     def check(self, name: str, table: LakeTable, required: Offsets) -> None:
-        """Raises TableMissing where the table lacks records that are not read again, unless that is wanted."""
+        """Raises TableMissing where the table lacks records that are not read again, unless that is wanted.
+
+        Then the table is taken as it is, and what it had to have is forgotten.
+        """
         if not required:
             return
         lost = self._lost(table, required)
@@ -63,6 +66,8 @@ class WrittenTables:
             ways_out = _WAYS_OUT.format(connector=self._connector)
             raise TableMissing(f"{text}: the records in between would be missing; {ways_out}")
         log.warning("%s; it continues at the group's offsets, since table.missing=recreate", text)
+        for tables in self._tables.values():
+            tables.pop(digest(name), None)
 
     def _lost(self, table: LakeTable, required: Offsets) -> str | None:
         """What the table lacks, in words; None where it lacks nothing, or where no commit tells."""

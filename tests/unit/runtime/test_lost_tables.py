@@ -154,6 +154,22 @@ async def test_a_table_ahead_of_its_group_is_no_older_one(harness: Harness) -> N
     assert harness.failures == []
 
 
+async def test_offsets_that_no_commit_tells_any_more_are_no_loss(harness: Harness) -> None:
+    """Somebody else has compacted the table and let go of all commits before: the next commit tells all again."""
+    two = TopicPartition("shop.two", 1)
+    await harness.broker.create_topic(two.topic, partitions=2)
+    for number, place in enumerate((two, TopicPartition(two.topic, 0)), 1):
+        row = change("c", {"id": number, "name": "new"}, 100 + number)
+        harness.broker.append(two.topic, row, key({"id": number}), place.partition)
+        async with running(harness.task()):
+            await until(lambda place=place: harness.broker.committed(GROUP).get(place) == 1, "the row")
+        table = harness.lakehouse.table("lake", "shop_two", TableOptions())
+        if place == two:
+            table.summaries.clear()
+    assert harness.failures == []
+    assert table.reached(GROUP) == {two: 1, TopicPartition(two.topic, 0): 1}
+
+
 async def test_a_note_names_only_partitions_of_the_assignment() -> None:
     """What another task of the group writes to the same table is that task's to note."""
     mine, others = TopicPartition("a", 0), TopicPartition("b", 0)
