@@ -31,7 +31,7 @@ HOLLOW = (VALUE, NULL, UNCHANGED, UNKNOWN)
 """Inserts of sources that leave values out of those as well."""
 PARTIAL = (VALUE, NULL, UNCHANGED, UNCHANGED, UNKNOWN, ABSENT)
 
-CHANGES = ("insert", "insert", "update", "update", "update", "delete", "move", "move")
+CHANGES = ("insert", "insert", "update", "update", "update", "delete", "move", "move", "shift")
 OF_TABLES = ("truncate", "truncate", "alter")
 
 Unit = list[Event]
@@ -85,10 +85,11 @@ class Table:
 
 @dataclass
 class Transaction:
-    """What a session has done since its last commit."""
+    """What a session has done since its last commit; ``taken`` are the keys that rows got which others had."""
 
     number: int
     units: list[Unit] = field(default_factory=list)
+    taken: set[tuple[int, int]] = field(default_factory=set)
 
 
 class Database:
@@ -158,6 +159,19 @@ class Database:
             table.live.discard(key)
         elif what == "move" and key in table.live:
             self._move(table, key)
+        elif what == "shift":
+            self._shift(table, key)
+
+    def _shift(self, table: Table, key: int) -> None:
+        """``UPDATE t SET id = id + 1`` of some rows, where keys are checked at the end: most move onto a taken key."""
+        lane = key // LANE * LANE
+        keys = [each for each in range(lane + 1, lane + KEYS + 1) if each in table.live and each >= key]
+        if all(table.lock(each, self._session) for old in keys for each in (old, old + 1)):
+            for old in keys:
+                self._send_move(table, old, old + 1)
+                self._place += 1
+            table.live -= set(keys)
+            table.live |= {old + 1 for old in keys}
 
     def _move(self, table: Table, key: int) -> None:
         """Onto a key that still stands as well: with deferred constraints rows can swap keys."""
@@ -165,14 +179,22 @@ class Database:
         target = lane + self._choose.choice([other for other in range(1, KEYS + 1) if lane + other != key])
         if not table.lock(target, self._session):
             return
+        self._send_move(table, key, target)
+        table.live.discard(key)
+        table.live.add(target)
+
+    def _send_move(self, table: Table, key: int, target: int) -> None:
         first = [replace(event, moved=True, new_key=target) for event in self._deleted(table, key)]
         stamp = self._version(table, target)
         together = stamp.partition == first[0].version.partition
-        second = self._event(Operation.CREATE, table, target, stamp, self._moved if together else FULL, key)
+        taken = self._open[self._session].taken
+        if target in table.live:
+            taken.add((table.number, target))
+        # Where keys are checked late, a source tells the whole row (full replica identity, Oracle).
+        partial = together and (table.number, key) not in taken
+        second = self._event(Operation.CREATE, table, target, stamp, self._moved if partial else FULL, key)
         for unit in [[*first, second]] if together else [first, [second]]:
             self._add(*unit)
-        table.live.discard(key)
-        table.live.add(target)
 
     def _deleted(self, table: Table, key: int) -> Unit:
         stamp = self._version(table, key)

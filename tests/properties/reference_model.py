@@ -87,6 +87,8 @@ class Model:
         self.tombstones: dict[int, RowVersion] = {}
         self.floor: RowVersion | None = None
         self._moved_away: dict[int, Row] = {}
+        self._displaced: dict[tuple[int, int], tuple[Standing, bytes]] = {}
+        self._left: dict[tuple[int, int], bytes] = {}
         self._last: dict[int, Operation] = {}
 
     def apply(self, event: Event) -> None:
@@ -110,6 +112,8 @@ class Model:
         if event.operation is Operation.UPDATE and row is not None:
             base = dict(row.cells)
         elif event.old_key is not None:
+            if row is not None and event.transaction >= 0:
+                self._displaced[event.key, event.transaction] = row, event.version.position
             moved = self._moved_away.get(event.old_key, {})
             base = {name: value for name, value in moved.items() if not absent(event, name)}
         for name, (state, value) in event.cells.items():
@@ -117,7 +121,20 @@ class Model:
                 base[name] = value
         self.rows[event.key] = Standing(base, merged(event.version, row.version if row else None))
 
+    def _leaves_a_key_that_was_taken(self, event: Event) -> bool:
+        """Whether the row lost its key to another one before, in the same transaction (deferred keys)."""
+        where, position = (event.key, event.transaction), event.version.position
+        if not event.moved or where not in self._displaced or position <= self._displaced[where][1]:
+            return False
+        if self._left.setdefault(where, position) != position:
+            return False
+        row = self._displaced[where][0]
+        self._moved_away[event.key] = row.cells if precedes(row.version, event.version) else {}
+        return True
+
     def _delete(self, event: Event) -> None:
+        if self._leaves_a_key_that_was_taken(event):
+            return
         row = self.rows.get(event.key)
         if row is not None and not later(event.version, row.version):
             self._moved_away.pop(event.key, None)  # the row that stands is another one: nothing goes over from it

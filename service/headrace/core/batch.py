@@ -133,6 +133,7 @@ class BatchManager:
         self._policy = policy
         self._holds_halves = holds_halves
         self._held: dict[str, HeldHalves] = {}
+        self._read_at = 0.0
         self._queues: dict[str, _Queue] = {}
         self._open: dict[int, Batch] = {}
         self._offsets = OffsetTracker()
@@ -148,6 +149,7 @@ class BatchManager:
         ``behind`` is how many more records of the partition wait in Kafka.
         """
         self._behind[partition] = behind
+        self._read_at = now
         end = resumable(end, pieces, behind)
         origin = Origin(partition, end, now, behind)
         items = [(table, item) for table, piece in pieces for item in self._items(table, origin, piece)]
@@ -155,6 +157,7 @@ class BatchManager:
         for table, item in items:
             self._queues.setdefault(table, _Queue()).push(item)
         for table in {table for table, _ in pieces}:
+            self._queues.setdefault(table, _Queue())
             self._bound(table)
 
     def next(self, table: str, now: float, *, flush: bool = False) -> Batch | None:
@@ -257,7 +260,7 @@ class BatchManager:
     def _expire(self, table: str, now: float) -> None:
         """Queue the halves that have waited long enough."""
         if held := self._held.get(table):
-            for part in reversed(held.expire(now, self._others_behind)):
+            for part in reversed(held.expire(now, self._read_at, self._others_behind)):
                 self._queues.setdefault(table, _Queue()).push_first(_waiting(part))
 
     def _others_behind(self, partition: Hashable) -> bool:

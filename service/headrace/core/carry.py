@@ -105,8 +105,11 @@ class _Tracer:
         None if that half is not here or did not apply: the row that another delete removed is another row.
         """
         key, first = self._changes.old_key[second], self._halves.get(second)
+        if first is None:
+            return None
+        ending = self._changes.displaced.get(first, first)
         events = self._events.get(key, [])
-        if first is None or (end := bisect_left(events, first)) == len(events) or events[end] != first:
+        if (end := bisect_left(events, ending)) == len(events) or events[end] != ending:
             return None
         life = self._life(events[:end])
         if life is None or not self._precedes(key, life, first):

@@ -78,7 +78,6 @@ def combine(runs: Sequence[Changes]) -> Changes:
         old_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.old_key.items()},
         moved=frozenset(int(s) + i for s, run in zip(starts, runs, strict=False) for i in run.moved),
         new_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.new_key.items()},
-        displaced=frozenset(int(s) + i for s, run in zip(starts, runs, strict=False) for i in run.displaced),
         lost=np.concatenate([run.losses() for run in runs]) if any(run.lost is not None for run in runs) else None,
     )
 
@@ -111,7 +110,7 @@ def picked(changes: Changes, kept: npt.NDArray[np.int64]) -> Changes:
         moved=frozenset(place[index] for index in changes.moved if index in place),
         new_key={place[index]: key for index, key in changes.new_key.items() if index in place},
         lost=None if changes.lost is None else changes.lost[kept],
-        displaced=frozenset(place[index] for index in changes.displaced if index in place),
+        displaced={place[i]: place.get(by, -1) for i, by in changes.displaced.items() if i in place},
     )
 
 
@@ -148,7 +147,6 @@ def _slice(changes: Changes, begin: int, end: int) -> Changes:
         moved=frozenset(index - begin for index in changes.moved if begin <= index < end),
         new_key={index - begin: key for index, key in changes.new_key.items() if begin <= index < end},
         lost=None if changes.lost is None else changes.lost[part],
-        displaced=frozenset(index - begin for index in changes.displaced if begin <= index < end),
     )
 
 

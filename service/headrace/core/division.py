@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from headrace.core.combine import split
 from headrace.core.errors import HeadraceError
-from headrace.core.events import Changes
+from headrace.core.events import Changes, Operation
 from headrace.core.key_changes import paired_halves
 
 
@@ -49,4 +49,9 @@ def _cuts(changes: Changes) -> npt.NDArray[np.int64]:
     for halves in paired_halves(changes).items():
         within[min(halves) + 1] += 1
         within[max(halves) + 1] -= 1
+    # A tombstone on its own would delete whatever row has its key.
+    repeats = (changes.operation[1:] == Operation.TOMBSTONE) & (changes.operation[:-1] == Operation.DELETE)
+    for place in np.flatnonzero(repeats).tolist():
+        within[place + 1] += 1
+        within[place + 2] -= 1
     return 1 + np.flatnonzero(within.cumsum()[1 : len(changes)] == 0)

@@ -132,8 +132,9 @@ class Changes:
     before; ``moved`` holds the indexes of first halves (deletes that carry the newkey header), ``new_key`` maps those
     with a readable header to the key that the row has afterwards. Key columns are filled in every row, deletes
     included. Truncates are not among them: a Truncate stands between two Changes. ``lost`` is for each event how many
-    records of its partition had not been applied before it; None where there were none. ``displaced`` holds the
-    indexes of first halves whose row had lost its key to another row before (``core/displaced.py``).
+    records of its partition had not been applied before it; None where there were none. ``displaced`` has the first
+    halves (and their tombstones) whose row had lost its key to another row before, with the index of the event that
+    took the key, or -1 (``core/displaced.py``).
     """
 
     table: TableId
@@ -147,7 +148,7 @@ class Changes:
     moved: frozenset[int] = frozenset()
     new_key: Mapping[int, str] = field(default_factory=dict)
     lost: npt.NDArray[np.int64] | None = None
-    displaced: frozenset[int] = frozenset()
+    displaced: Mapping[int, int] = field(default_factory=dict)
 
     def losses(self) -> npt.NDArray[np.int64]:
         """``lost`` in full."""

@@ -46,6 +46,8 @@ def group(changes: Changes) -> Grouped:
     encoded = changes.key.dictionary_encode()
     code = np.asarray(encoded.indices).astype(np.int64)
     order = np.argsort(code, kind="stable")
+    if changes.displaced:  # they end a row that is gone already
+        order = order[~np.isin(order, list(changes.displaced))]
     return _without_echoes(changes, Grouped(order, code[order], encoded.dictionary))
 
 

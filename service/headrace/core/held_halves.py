@@ -29,8 +29,11 @@ PATIENCE = 5.0
 PATIENCE_BEHIND = 60.0
 """The same while another partition has more to read: the other half may be in there."""
 
-LATE = 1.0
-"""A look that comes so many seconds after its time: the worker stood still, and may have lost its partitions."""
+LATE = 30.0
+"""A wait that nobody looked at for so many seconds begins again: the worker stood still, and may have been replaced."""
+
+RECHECK = 1.0
+"""Seconds after which a wait for another partition that has more to read is looked at again."""
 
 _REMEMBERED = 100_000
 
@@ -109,10 +112,10 @@ class HeldHalves:
         parts = _Router(self, changes, origin, begins_with_half=bool(followed)).parts()
         return [*(replace(held.part, joined=bool(parts)) for held in followed), *parts]
 
-    def expire(self, now: float, others_behind: Callable[[Hashable], bool]) -> list[Part]:
+    def expire(self, now: float, read_at: float, others_behind: Callable[[Hashable], bool]) -> list[Part]:
         """Return the halves that have waited long enough, and what waited for them.
 
-        ``others_behind`` tells of a partition whether others have more to read.
+        ``read_at`` is when the last chunk came; ``others_behind`` says of a partition whether others have more to read.
         """
         found: list[Part] = []
         for key in list(self._by_key):
@@ -120,10 +123,10 @@ class HeldHalves:
             if held is None or held.until > now:
                 continue
             last_call = held.part.origin.since + PATIENCE_BEHIND
-            if now >= held.until + LATE and not held.late:
+            if now >= max(held.until, read_at) + LATE and not held.late:
                 held.late, held.until = True, now + PATIENCE
             elif now < last_call and others_behind(held.part.origin.partition):
-                held.until = min(now + LATE, last_call)
+                held.until = min(now + RECHECK, last_call)
             else:
                 found += [self._release_alone(held), *self.freed(key)]
         return found

@@ -21,6 +21,9 @@ from headrace.core.events import Changes
 FLOOR_KEY = ""
 """The ledger's key for the floor of the last truncate; no row has it, since single texts carry a tag."""
 
+TAKEN_PREFIX = "-"
+"""Of the ledger's keys for rows that lost their key to another row (``core/displaced.py``); no row has such a one."""
+
 _TAG = "="  # before a single key: keeps an empty text key apart from FLOOR_KEY
 
 

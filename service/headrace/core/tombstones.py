@@ -20,10 +20,13 @@ import numpy as np
 
 from headrace.core.actions import take_actions
 from headrace.core.events import NO_POSITION, Actions, RowVersion, Versions
-from headrace.core.keys import FLOOR_KEY
+from headrace.core.keys import FLOOR_KEY, TAKEN_PREFIX
 from headrace.core.ranking import outranks, succeed
 
 Place = tuple[str, int]
+
+_ALWAYS = TAKEN_PREFIX
+"""What is known of rows that lost their keys counts wherever its event lies: read again, it no longer shows."""
 
 
 class Tombstones:
@@ -81,6 +84,7 @@ class Tombstones:
             for key, version in self.known.items()
             if (version.topic, version.partition) == place
             and version.offset >= first
+            and not key.startswith(_ALWAYS)
             and key != FLOOR_KEY
             and version != self.learned.get(key)
         }

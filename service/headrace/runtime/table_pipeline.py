@@ -15,17 +15,20 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from headrace.core.actions import (
     lake_columns,
     open_rows,
     table_schema,
+    take_actions,
     with_absent_cells_kept,
     with_decided_gates,
 )
 from headrace.core.column_defaults import ColumnDefaults, with_defaults
 from headrace.core.conform import told
+from headrace.core.displaced import taken_keys, with_displaced
 from headrace.core.division import divisible
 from headrace.core.events import Actions, Changes, Truncate
 from headrace.core.fold import fold
@@ -126,7 +129,7 @@ class TablePipeline:
             self._ledger.heed_others()
             changes = with_defaults(changes, self._ledger.defaults, self._table.schema())
             self._ledger.tombstones.begin(changes.version)
-            actions = fold(changes, self._ledger.known)
+            changes, actions = self._folded(changes)
             self._regression.refuse_blocked(changes, actions.stale, self._ledger.known)
         self._post_processor.folded(changes, actions)
         whole = False
@@ -140,6 +143,21 @@ class TablePipeline:
         if guess or not _all_applied(actions, self._merge(actions, commit)):
             self._settle(changes, actions, commit)
         self._ledger.tombstones.end(changes.version)
+
+    def _folded(self, changes: Changes) -> tuple[Changes, Actions]:
+        """The changes folded, and marked where one deletes a row that has lost its key before."""
+        actions = fold(changes, self._ledger.known)
+        keys = taken_keys(changes)
+        if keys:
+            index = np.flatnonzero(np.asarray(pc.is_in(actions.key, pa.array(keys, pa.string()))))
+            known = len(index) and self._table.schema() is not None
+            stored = self._table.stored(take_actions(actions, index)) if known else {}
+            changes, remembered = with_displaced(changes, self._ledger.known, stored)
+            if remembered:
+                self._evolve(lake_columns(actions, self._table.schema()))
+                self._ledger.record(remembered)
+            actions = fold(changes, self._ledger.known) if changes.displaced else actions
+        return changes, actions
 
     def _with_keys_of_table(self, changes: Changes) -> Changes:
         return in_key_order(changes, self._table.key_fields()) if len(changes.key_fields) > 1 else changes

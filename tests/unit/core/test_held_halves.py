@@ -9,7 +9,7 @@ from change_events import UNCHANGED, Event, changes, create, delete, tombstone, 
 
 from headrace.core.batch import BatchManager, BatchPolicy
 from headrace.core.events import Changes
-from headrace.core.held_halves import LATE, PATIENCE, PATIENCE_BEHIND
+from headrace.core.held_halves import LATE, PATIENCE, PATIENCE_BEHIND, RECHECK
 
 AWAY = replace(delete(1, 20, moved=True), new_key=2)
 INTO = Event(create(2, 20).operation, 2, 20, {"a": UNCHANGED}, old_key=1)
@@ -88,7 +88,7 @@ def test_a_half_waits_longer_while_another_partition_has_more_to_read() -> None:
         assert taken(batches, now) == []
         due = batches.due("t")
         assert due is not None
-        assert now < due <= now + LATE
+        assert now < due <= now + RECHECK
         now = due
     assert taken(batches, now) == [(0, 0)]
 
@@ -97,7 +97,7 @@ def test_a_worker_that_stood_still_writes_no_lone_half_at_once() -> None:
     """It may have lost its partitions, and hears of it only now."""
     batches = manager()
     add(batches, 0, 0, AWAY)
-    awake = PATIENCE + 30.0
+    awake = PATIENCE + LATE
     assert taken(batches, awake) == []
     assert taken(batches, awake + PATIENCE) == [(0, 0)]
 

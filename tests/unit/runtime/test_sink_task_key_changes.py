@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from envelopes import PLACEHOLDER, change, key
 from fix_asyncio import eventually
-from unit.runtime.sink_task_harness import GROUP, TOPIC, Harness, running
+from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.ports import TopicPartition
 from headrace_connectors.memory import MemoryLakehouse
@@ -167,3 +167,65 @@ def with_null_array(document: bytes) -> bytes:
     after["fields"].append({"type": "array", "optional": True, "items": {"type": "string"}, "field": "tags"})
     value["payload"]["after"]["tags"] = None
     return json.dumps(value).encode()
+
+
+def of_transaction(document: bytes, number: int) -> bytes:
+    value = json.loads(document)
+    value["payload"]["source"]["txId"] = number
+    return json.dumps(value).encode()
+
+
+def move(harness: Harness, old: int, new: int, lsn: int, name: str = PLACEHOLDER, transaction: int = 7) -> None:
+    """Both halves of a key change, in one partition and with what Debezium sends between them."""
+    away = of_transaction(change("d", None, lsn, columns=COLUMNS), transaction)
+    into = of_transaction(change("c", {"id": new, "name": name}, lsn), transaction)
+    headers = [("__debezium.newkey", key({"id": new}))]
+    harness.broker.append(TOPIC, away, key({"id": old}), headers=headers)
+    harness.broker.append(TOPIC, None, key({"id": old}), headers=headers)
+    harness.broker.append(TOPIC, into, key({"id": new}), headers=[("__debezium.oldkey", key({"id": old}))])
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_row_that_moves_onto_a_taken_key_stays(harness: Harness, stored: bool) -> None:
+    """``UPDATE t SET id = id + 1`` with deferred keys: the delete of the old row 2 comes behind the new row 2."""
+    insert(harness, 1, 10, "one")
+    insert(harness, 2, 11, "two")
+    async with running(harness.task()):
+        if stored:
+            await eventually(lambda: harness.offset() == 2)
+        move(harness, 1, 2, 20)
+        move(harness, 2, 3, 21)
+        await eventually(lambda: harness.offset() == 8 or bool(harness.failures))
+    assert not harness.failures
+    assert names(harness) == {2: "one", 3: "two"}
+
+
+async def test_a_row_that_moves_twice_in_a_transaction_leaves_the_key_between(harness: Harness) -> None:
+    """The events are the same, but nobody had that key."""
+    insert(harness, 1, 10, "one")
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 1)
+        move(harness, 1, 2, 20)
+        move(harness, 2, 3, 21)
+        await eventually(lambda: harness.offset() == 7 or bool(harness.failures))
+    assert not harness.failures
+    assert names(harness) == {3: "one"}
+
+
+async def test_a_taken_key_is_remembered_over_batches_and_restarts(harness: Harness) -> None:
+    """The batch ends between the two moves; the second one comes to another worker, and again."""
+    insert(harness, 1, 10, "one")
+    insert(harness, 2, 11, "two")
+    async with running(harness.task()):
+        await eventually(lambda: harness.offset() == 2)
+        move(harness, 1, 2, 20, "one")
+        await eventually(lambda: harness.offset() == 5)
+    async with running(harness.task()):
+        move(harness, 2, 3, 21, "two")
+        await eventually(lambda: harness.offset() == 8 or bool(harness.failures))
+    assert names(harness) == {2: "one", 3: "two"}
+    harness.broker.group(GROUP).committed[FIRST] = 2
+    async with running(harness.task(max_records=1)):
+        await eventually(lambda: harness.offset() == 8 or bool(harness.failures))
+    assert not harness.failures
+    assert names(harness) == {2: "one", 3: "two"}

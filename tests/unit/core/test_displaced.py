@@ -1,0 +1,64 @@
+"""Which row a delete is of, where keys are checked late (``core/displaced.py``)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from change_events import Event, changes, create, delete, tombstone, version
+
+from headrace.core.displaced import with_displaced
+from headrace.core.events import Changes
+from headrace.core.fold import fold
+
+
+def move(old: int, new: int, lsn: int) -> list[Event]:
+    """Both halves of a key change, and the tombstone between them."""
+    into = Event(create(new, lsn).operation, new, lsn, {"a": lsn}, old_key=old)
+    return [replace(delete(old, lsn, moved=True), new_key=new), replace(tombstone(old), moved=True), into]
+
+
+def in_transactions(*numbers: int, events: list[Event]) -> Changes:
+    return replace(changes(*events), transaction=np.array(numbers, np.int64))
+
+
+SHIFT = in_transactions(*[7] * 6, events=[*move(1, 2, 20), *move(2, 3, 21)])
+OLD_ROW = {"=2": version(5, -1)}
+
+
+def test_the_delete_of_a_taken_key_and_its_tombstone_delete_nothing() -> None:
+    """The event that took the key is named with them, and the ledger remembers both moves."""
+    marked, remembered = with_displaced(SHIFT, {}, OLD_ROW)
+    assert (set(marked.displaced), marked.displaced[3]) == ({3, 4}, 2)
+    assert remembered == {"-onto:7:=2": SHIFT.version.row(2), "-from:7:=2": SHIFT.version.row(3)}
+    actions = fold(marked)
+    rows = dict(zip(actions.key.to_pylist(), actions.delete.tolist(), strict=True))
+    assert rows == {"=1": True, "=2": False, "=3": False}
+
+
+def test_a_free_key_is_left_by_the_row_that_came() -> None:
+    """Also where a row had it before the transaction and was deleted, or another transaction goes on."""
+    assert with_displaced(SHIFT, {}, {})[0].displaced == {}
+    before = [create(2, 5, a=1), delete(2, 6)]
+    marked, _ = with_displaced(
+        in_transactions(3, 4, *[7] * 6, events=[*before, *move(1, 2, 20), *move(2, 3, 21)]), {}, {}
+    )
+    assert marked.displaced == {}
+    apart = in_transactions(*[7] * 3, *[8] * 3, events=[*move(1, 2, 20), *move(2, 3, 21)])
+    assert with_displaced(apart, {}, OLD_ROW)[0].displaced == {}
+
+
+def test_the_ledger_decides_where_the_first_move_was_in_another_batch() -> None:
+    """Read again as well: only the delete that left the taken key is of the row before."""
+    _, remembered = with_displaced(SHIFT, {}, OLD_ROW)
+    second = in_transactions(*[7] * 3, events=move(2, 3, 21))
+    standing = {"=2": version(20, 2)}
+    assert with_displaced(second, remembered, standing)[0].displaced == {0: -1, 1: -1}
+    later = in_transactions(*[7] * 3, events=move(2, 4, 22))
+    assert with_displaced(later, remembered, standing)[0].displaced == {}
+
+
+def test_sources_without_transactions_have_no_taken_keys() -> None:
+    """They check keys at once."""
+    unknown = replace(SHIFT, transaction=np.full(6, -1))
+    assert with_displaced(unknown, {}, OLD_ROW)[0].displaced == {}
