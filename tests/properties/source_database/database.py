@@ -128,6 +128,7 @@ class Database:
         elif statement.what in ("snapshot", "incremental"):
             self._snapshot(statement)
         elif statement.what == "restart":
+            self._commit(session)
             self.log += [Restart(statement.number, statement.other)] * self._connected
         elif statement.what in ("add column", "widen", "drop column"):
             self._alter(table, statement)
@@ -296,6 +297,7 @@ class Database:
     def _snapshot(self, statement: Statement) -> None:
         if not self._connected:
             return
+        self._commit(statement.session)
         kind = "blocking" if statement.what == "snapshot" else "incremental"
         snapshot = self._read(kind, statement, [statement.table])
         ahead = statement.pick % 4 if kind == "blocking" else 0

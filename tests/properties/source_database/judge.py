@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from properties.source_database.database import Transaction
+from properties.source_database.database import Change, Transaction
 from properties.source_database.scenario import Scenario, Told
 from properties.source_database.tables import OMITTED, is_stored_out_of_line, key_columns
 from properties.source_database.wire import key_document
@@ -28,6 +29,8 @@ class Judge:
         }  # fmt: skip
         features = scenario.features
         self._by_cell = scenario.sink.database or features.snapshots
+        self.answers: defaultdict[tuple[int, str], list[tuple[int, Any]]] = defaultdict(list)
+        self._origins = origins(truth)
         self._hollow = hollow_keys(scenario, truth) if scenario.sink.unresolved == "null" else set()
 
     def at_commit(self, table: int, rows: Sequence[LakeRow]) -> str:
@@ -60,8 +63,17 @@ class Judge:
         return all(
             any(self._cell(table, key, name, value, state, at_end=False) for state in states)
             or (value is None and name in self._omitted)  # the database has shown that the row is gone
+            or self._came_along(table, key, name, value)
             for name, value in row.items()
         )
+
+    def _came_along(self, table: int, key: int, name: str, value: Any) -> bool:
+        """Whether a cell was read again for a key that the row has had before: of a later row with that key, perhaps.
+
+        The row is gone from the source if nothing better was found, so its own end follows in the topic.
+        """
+        known = self.answers.get((table, name), ())
+        return any(value == answer for origin, answer in known if origin in self._origins.get((table, key), ()))
 
     def _equals(self, table: int, key: int, row: LakeRow, state: LakeRow, *, at_end: bool = True) -> bool:
         missing = [name for name, value in state.items() if name not in row and value is not None]
@@ -81,20 +93,34 @@ class Judge:
         return value is None or any(value == each.get(name) for each in self._truth.database.states[table, key])
 
 
-def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
-    """The rows, by table and key, of which a value may be lost without a database (``docs/configuration.md``,
-    reselect.unresolved.insert.mode): a key change left it out whose halves lie in two partitions, or such a row moved.
-    """
-    setup = scenario.setup
-    found: set[tuple[int, int]] = set()
-    moves = [
+def origins(truth: Told) -> Mapping[tuple[int, int], set[int]]:
+    """The keys from which rows came to each key, on any way, by table and key."""
+    found: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
+    moves = _key_changes(truth)
+    for _ in moves:
+        for change in moves:
+            found[change.table, change.new_key] |= {change.key, *found[change.table, change.key]}
+    return found
+
+
+def _key_changes(truth: Told) -> list[Change]:
+    return [
         change
         for entry in truth.database.log
         if isinstance(entry, Transaction)
         for change in entry.changes
         if change.what == "move"
     ]
-    for _ in range(len(moves) or 1):
+
+
+def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
+    """The rows, by table and key, of which a value may be lost without a database (``docs/configuration.md``,
+    reselect.unresolved.insert.mode): a key change left it out whose halves lie in two partitions, or such a row moved.
+    """
+    setup = scenario.setup
+    found: set[tuple[int, int]] = set()
+    moves = _key_changes(truth)
+    for _ in moves:
         for change in moves:
             left_out = any(
                 is_stored_out_of_line(column, change.after[column.name])

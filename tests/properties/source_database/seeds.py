@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from properties.source_database.connector import Setup
+from properties.source_database.dialects import DIALECTS
 from properties.source_database.scenario import POINTS, Death, Overtaking, Pace, Scenario, Sink
 from properties.source_database.statements import Features, statements
 
@@ -15,14 +16,18 @@ STATEMENTS = 14
 
 def _without_other_lives(scenario: Scenario) -> Scenario:
     """A key change leaves nothing out where events of its old key may arrive from another time."""
-    setup = scenario.setup
-    needed = scenario.sink.database or setup.partitions > 1 or scenario.features.snapshots
-    return replace(scenario, setup=replace(setup, identity="full")) if needed else scenario
+    needed = scenario.sink.database or scenario.setup.partitions > 1 or scenario.features.snapshots
+    return _with_whole_key_changes(scenario) if needed else scenario
 
 
 def _without_lost_values(scenario: Scenario) -> Scenario:
     """A key change leaves nothing out where no database supplies it."""
-    if scenario.sink.database:
+    return scenario if scenario.sink.database else _with_whole_key_changes(scenario)
+
+
+def _with_whole_key_changes(scenario: Scenario) -> Scenario:
+    changes = scenario.features.moves or scenario.features.deferred
+    if not changes or not DIALECTS[scenario.setup.dialect].omits:
         return scenario
     return replace(scenario, setup=replace(scenario.setup, identity="full"))
 
@@ -72,9 +77,14 @@ DEFECTS: Mapping[str, Callable[[Scenario], Scenario]] = {
 }
 """How a scenario avoids each known defect. It gets its statements afterwards."""
 
-NOT_YET_FIXED: Collection[str] = tuple(DEFECTS)
+NOT_YET_FIXED: Collection[str] = (
+    "deferred keys",
+    "equal positions of MySQL",
+    "dropped column of JSON without schemas",
+    "halves of a key change in two commits",
+    "widened column of JSON without schemas",
+)
 """The defects that the product still has. Take one out to search for it."""
-
 
 Choose = Callable[[int], bool]
 """Whether something of so many per cent is the case."""

@@ -58,9 +58,9 @@ class Features:
             (self.truncates, ("truncate",)),
             (self.alters, ("add column", "widen")),
             (self.drops, ("drop column",)),
-            (self.snapshots, ("snapshot",)),
+            (self.snapshots, ("snapshot", "snapshot")),
             (self.incremental, ("incremental",)),
-            (self.restarts, ("restart",)),
+            (self.restarts, ("restart", "restart")),
         ):
             found += words if flag else ()
         return tuple(found)

@@ -47,7 +47,7 @@ class World:
         self.clock = 1_000.0
         self.overtaken: Life | None = None
         self.handed_back = Event()
-        self._version = 0
+        self.version = 0
 
     def run(self) -> None:
         """Live until everything is committed, or something is wrong."""
@@ -84,15 +84,15 @@ class World:
 
     def seen(self, version: int) -> None:
         """Records of this version of the database are read: nobody reads an older one from now on."""
-        self._version = max(self._version, version)
+        self.version = max(self.version, version)
 
     def answer_version(self) -> int:
         """The version that the database has when it is asked: that of the newest record, or a later one."""
         last = len(self.truth.database.versions) - 1
-        ahead = chance(self.scenario, self._version, self.lives, 11)
+        ahead = chance(self.scenario, self.version, self.lives, 11)
         if ahead % 2:
-            self._version += ahead // 2 % (last - self._version + 1)
-        return self._version
+            self.version += ahead // 2 % (last - self.version + 1)
+        return self.version
 
 
 class Inline(Executor):
