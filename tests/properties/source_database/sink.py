@@ -12,7 +12,17 @@ from properties.source_database.virtual_time import Killed
 
 from headrace.core.errors import Fenced
 from headrace.core.events import Actions, RowVersion
-from headrace.ports import Chunk, Commit, Divide, FeedListener, LakeTable, MergeCounts, TableOptions, TopicPartition
+from headrace.ports import (
+    Chunk,
+    Commit,
+    Divide,
+    FeedListener,
+    LakeTable,
+    MergeCounts,
+    OffsetNote,
+    TableOptions,
+    TopicPartition,
+)
 from headrace_connectors.memory.feed import MemoryRecord
 
 if TYPE_CHECKING:
@@ -147,11 +157,20 @@ class ScriptedFeed:
         try:
             self._life.before("offsets")
             self._world.committed.update({(each.topic, each.partition): at for each, at in offsets.items()})
+            self._world.notes.update({place: self._notes[place] for place in offsets})
             self._life.after("offsets")
         except Killed:
             loop = asyncio.get_running_loop()
             loop.stop()
             await loop.create_future()
+
+    def committed(self) -> Mapping[TopicPartition, OffsetNote]:
+        """What the group had committed when the assignment began."""
+        return self._begun
+
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Commit other notes with the offsets from now on."""
+        self._notes |= notes
 
     def lag(self) -> Mapping[TopicPartition, int]:
         """Nobody looks."""
@@ -165,6 +184,9 @@ class ScriptedFeed:
 
     async def _assign(self) -> None:
         self._epoch, self._sequence = self._epoch + 1, 0
+        offsets, notes = self._world.committed, self._world.notes
+        self._begun = {each: OffsetNote(offsets.get(each, 0), notes.get(each, "")) for each in self._partitions}
+        self._notes = {each: note.note for each, note in self._begun.items()}
         await self._listener.assigned(self._epoch, self._partitions)
 
     async def _run(self) -> None:

@@ -39,6 +39,7 @@ class World:
         self.lakehouse = MemoryLakehouse()
         self.fate = Fate(scenario.deaths)
         self.committed: dict[Place, int] = {}
+        self.notes: dict[Place, str] = {}
         self.generation = 0
         self.chunks = 0
         self.lives = 0
