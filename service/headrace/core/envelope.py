@@ -36,7 +36,7 @@ from headrace.core.notes import Note
 from headrace.core.ordering import Ordering
 from headrace.core.schema import Schema
 from headrace.core.schema_changes import SchemaChange, schema_changes
-from headrace.core.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, TopicTables
+from headrace.core.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, Astray, TopicTables
 from headrace.core.unavailable import Placeholder
 
 BLOCK = 512
@@ -210,11 +210,8 @@ class TopicDecoder:
         for index in early.indexes:
             if codec is not None and self._tables.certain(records[index], events):
                 certain.add(index, None)
-            elif flattened:  # where it is the delete itself
-                out.errant.append(Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN)))
             else:
-                out.skipped += 1
-                self._note(IGNORED_TOMBSTONES)
+                self._refuse_or_ignore(index, Astray.EARLY, flattened, out)
         early.clear()
         if codec is None or not certain.indexes:
             return Events()
@@ -321,7 +318,7 @@ class TopicDecoder:
             return
         self._tables.see(events)
         if Operation.TOMBSTONE in events.operations:
-            self._drop_astray(events, out)
+            self._drop_astray(events, isinstance(codec, FlatCodec), out)
         begin = 0
         mixed = Operation.TRUNCATE in events.operations or not events.of_one_table
         while begin < len(events):
@@ -332,14 +329,18 @@ class TopicDecoder:
             begin = end
         self._tables.remember(codec, events)
 
-    def _drop_astray(self, events: Events, out: Decoded) -> None:
+    def _drop_astray(self, events: Events, flattened: bool, out: Decoded) -> None:
         """Take out tombstones that are not of the table of the event before them."""
-        for place, done in reversed(self._tables.astray(events).items()):
-            index = events.remove(place)
-            if done:
-                out.skipped += 1
-            else:
-                out.errant.append(Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN)))
+        for place, why in reversed(self._tables.astray(events).items()):
+            self._refuse_or_ignore(events.remove(place), why, flattened, out)
+
+    def _refuse_or_ignore(self, index: int, why: Astray, flattened: bool, out: Decoded) -> None:
+        if why is Astray.UNKNOWN or (flattened and why is Astray.EARLY):  # where it may be the delete itself
+            out.errant.append(Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN)))
+            return
+        out.skipped += 1
+        if why is Astray.EARLY:
+            self._note(IGNORED_TOMBSTONES)
 
     def _end_of_piece(self, events: Events, begin: int) -> int:
         """Where the next truncate or another source table begins."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from itertools import islice
 
 from headrace.core.codec import Codec, Names
@@ -33,14 +34,26 @@ IGNORED_TOMBSTONES = Note(
 )
 
 
+class Astray(Enum):
+    """Why a tombstone is not applied to the table of the event before it."""
+
+    REPEATED = auto()
+    """Its delete, of another table, precedes it and has removed the row."""
+    EARLY = auto()
+    """Its delete may precede what was read of the partition."""
+    UNKNOWN = auto()
+    """Nothing says of which table it is."""
+
+
 @dataclass(slots=True)
 class Tail:
     """The last records of a partition, as far as they were read without a gap.
 
-    ``names`` and ``codec`` are those of the last event. ``deleted`` has the keys of the last deletes that no event of
-    the same key has followed, with table and codec.
+    ``begin`` is the offset of the first one. ``names`` and ``codec`` are those of the last event. ``deleted`` has the
+    keys of the last deletes that no event of the same key has followed, with table and codec.
     """
 
+    begin: int = 0
     next_offset: int = -1
     codec: Codec | None = None
     names: Names | None = None
@@ -71,7 +84,7 @@ class TopicTables:
         first = records[0]
         tail = self._tails.get(first.partition)
         if tail is None or tail.next_offset != first.offset:
-            tail = self._tails[first.partition] = Tail()
+            tail = self._tails[first.partition] = Tail(first.offset)
         self.tail = tail
 
     def end(self, records: Sequence[KafkaRecord]) -> None:
@@ -126,7 +139,7 @@ class TopicTables:
         names = next((source.names for source in events.sources if source is not NO_SOURCE), self._last)
         if names is None:
             return False
-        return self._key_is_of(names, record) or (len(self._seen) == 1 and _is_named_after(self._topic, names))
+        return self._is_proven(record, names)
 
     def drop_repeated(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> int:
         """Drop tombstones of a run whose delete was of another schema, so that its codec cannot read their keys.
@@ -147,14 +160,11 @@ class TopicTables:
             del run.indexes[place], run.payloads[place]
         return len(dropped)
 
-    def astray(self, events: Events) -> dict[int, bool]:
-        """Tombstones that are not of the table of the event before them, by place, in ascending order.
-
-        True for one whose delete precedes it: that has removed the row. False for one of which nothing is known.
-        """
-        if len(self._seen) < 2:
+    def astray(self, events: Events) -> dict[int, Astray]:
+        """Tombstones that are not certain to be of the table of the event before them, by place, in ascending order."""
+        if len(self._seen) < 2 and not self._apart:
             return {}
-        found: dict[int, bool] = {}
+        found: dict[int, Astray] = {}
         deleted = {key: names for key, (names, _) in self.tail.deleted.items()}
         names = self.tail.names
         for place, (record, operation, source) in enumerate(
@@ -167,13 +177,19 @@ class TopicTables:
                 continue
             if operation is Operation.DELETE:
                 deleted[key] = names
-            elif operation is Operation.TOMBSTONE and (of or (self._apart and not self._key_is_of(names, record))):
-                found[place] = of is not None
+            elif operation is Operation.TOMBSTONE and of is not None:
+                found[place] = Astray.REPEATED
+            elif operation is Operation.TOMBSTONE and self._apart and not self._is_proven(record, names):
+                if record.offset - self.tail.begin < RECENT:
+                    found[place] = Astray.EARLY
+                elif len(self._seen) > 1:
+                    found[place] = Astray.UNKNOWN
         return found
 
-    def _key_is_of(self, names: Names, record: KafkaRecord) -> bool:
-        """Whether the schema of a record's key is called as Debezium calls that of the table's keys."""
-        return _is_named_after((self._key_schema_name(record) or "").removesuffix(".Key"), names)
+    def _is_proven(self, record: KafkaRecord, names: Names) -> bool:
+        """Whether a tombstone's key, or the topic of a single table, is called as Debezium calls those of the table."""
+        key_names = (self._key_schema_name(record) or "").removesuffix(".Key")
+        return _is_named_after(key_names, names) or (len(self._seen) == 1 and _is_named_after(self._topic, names))
 
 
 def key_identity(record: KafkaRecord) -> Hashable:

@@ -17,7 +17,7 @@ from headrace.core.converters.json_data import JsonData
 from headrace.core.decoded import Decoded
 from headrace.core.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.events import Changes, Operation
-from headrace.core.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN
+from headrace.core.topic_tables import IGNORED_TOMBSTONES, RECENT, TABLE_UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,10 @@ def test_the_schema_of_its_key_says_whose_a_tombstone_is() -> None:
 
 def test_a_tombstone_of_which_nothing_is_known_is_refused_where_topics_have_several_tables() -> None:
     """Its delete is not among the records."""
-    records = at(0, 0, event("c", "a", 1), event("c", "b", 1), tombstone(1))
+    others = [event("c", "a", number) for number in range(RECENT)]
+    records = at(0, 0, *others, event("c", "b", 1), tombstone(1))
     (errant,) = decoder().decode(records).errant
-    assert (errant.index, str(errant.error)) == (2, TABLE_UNKNOWN)
+    assert (errant.index, str(errant.error)) == (RECENT + 1, TABLE_UNKNOWN)
     assert removed(decoder(apart=False).decode(records)) == [("b", Operation.TOMBSTONE, "=1")]
 
 
@@ -146,7 +147,7 @@ def test_a_flattened_delete_of_an_unknown_table_is_refused() -> None:
 def test_a_tombstone_behind_a_bad_value_is_not_bad() -> None:
     """It is of the table that was read before it."""
     no_row = Record(key({"id": 1}), b'{"schema":{"type":"string","name":"x"},"payload":"y"}')
-    decoded = decoder().decode(at(0, 0, event("c", "a", 1), no_row, tombstone(1)))
+    decoded = decoder(apart=False).decode(at(0, 0, event("c", "a", 1), no_row, tombstone(1)))
     assert ([each.index for each in decoded.errant], removed(decoded)) == ([1], [("a", Operation.TOMBSTONE, "=1")])
 
 
@@ -168,6 +169,11 @@ def test_no_chunking_and_no_restart_gives_a_tombstone_to_another_table(
         if op == "d":
             of[partition, len(log)] = table
             log.append(tombstone(number, schemas=schemas))
+        if op == "d" and len(log) > 2 and log[-3].key != log[-1].key and chance.random() < 0.3:
+            log[-3], log[-2] = (
+                log[-2],
+                log[-3],
+            )  # two producers: another event stands between a delete and its tombstone
     logs = [at(partition, 0, *log) for partition, log in enumerate(partitions)]
     conversion = Conversion(JsonData(schemas), JsonData(schemas)) if converted else None
     places, topic = [0, 0], None
