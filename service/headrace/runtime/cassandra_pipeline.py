@@ -6,7 +6,7 @@ those that its deletes cover, and joins them (``core/cassandra/rows.py``). Whate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -17,7 +17,6 @@ from headrace.core.cassandra.rows import fold_writes
 from headrace.core.cassandra.writes import Key
 from headrace.core.errors import Fatal
 from headrace.core.events import RowVersion
-from headrace.core.ranking import succeed
 from headrace.ports import Commit, LakeTable
 from headrace.runtime.schema_evolution import evolve
 
@@ -40,7 +39,6 @@ class CassandraPipeline:
         self._now = now
         self._new_columns = new_columns
         self._ledger: dict[str, RowVersion] | None = None
-        self._early: dict[str, RowVersion] = {}
 
     def prepare(self) -> bool:
         """Read the ledger where it is not known; whether that was so. It counts for who was still the owner then."""
@@ -73,16 +71,13 @@ class CassandraPipeline:
         folded = fold_writes(batch, self._stored(batch), self._known(), self._now())
         actions = lake_columns(folded.actions, self._table.schema())
         columns = table_schema(actions)
-        if self._table.schema() is None and not set(batch.key_fields) <= set(columns.names):
-            # Deletes only, without schemas: nothing says which types the key columns of a new table have.
-            self._early = _joined(self._early, folded.tombstones)
-            self._ledger = None
-            return
-        evolve(self._name, self._table, columns, batch.key_fields, new_columns=self._new_columns)
-        tombstones = _joined(self._early, folded.tombstones)
-        self._table.record_tombstones(tombstones, self._now())
-        if tombstones:
-            self._early, self._ledger = {}, dict(self._table.ledger())
+        if self._table.schema() is not None or set(batch.key_fields) <= set(columns.names):
+            evolve(self._name, self._table, columns, batch.key_fields, new_columns=self._new_columns)
+        if folded.tombstones:
+            self._table.record_tombstones(folded.tombstones, self._now())
+            self._ledger = dict(self._table.ledger())
+        if self._table.schema() is None:
+            return  # deletes only, without schemas: nothing says which types the key columns of a new table have
         counts = self._table.merge(actions, commit)
         due = int((~actions.delete).sum()), int(actions.delete.sum())
         if (counts.upserted, counts.deleted) != due:
@@ -94,7 +89,7 @@ class CassandraPipeline:
 
     def _known(self) -> dict[str, RowVersion]:
         if self._ledger is None:
-            self._ledger = _joined(self._table.ledger(), self._early)
+            self._ledger = dict(self._table.ledger())
         return self._ledger
 
     def _stored(self, batch: CassandraBatch) -> pa.Table:
@@ -106,11 +101,6 @@ class CassandraPipeline:
         found = [self._table.read(_keys(batch, schema, keys)) for n in lengths if (keys := batch.keys(n))]
         rows = pa.concat_tables(found)
         return rows.take(_first_places(rows, batch.key_fields))
-
-
-def _joined(one: Mapping[str, RowVersion], other: Mapping[str, RowVersion]) -> dict[str, RowVersion]:
-    """The entries of two ledgers; of what is in both, the later."""
-    return {**one, **{text: succeed(version, one.get(text)) for text, version in other.items()}}
 
 
 def _keys(batch: CassandraBatch, schema: pa.Schema, keys: Sequence[Key]) -> pa.Table:

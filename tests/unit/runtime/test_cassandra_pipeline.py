@@ -210,10 +210,11 @@ def test_a_batch_of_deletes_without_schemas_applies(delete: bytes) -> None:
 
 @pytest.mark.parametrize("delete", [PARTITION_DELETE, RANGE_DELETE], ids=["partition", "range"])
 def test_deletes_without_schemas_come_before_the_first_row(delete: bytes) -> None:
-    """No table can be made of them; once there is one, they cover the older rows."""
+    """No table can be created from them, but the ledger holds them: they cover older rows, also after a kill."""
     lake = Lake(now=0)
     lake.records(delete)
     assert lake.rows() == {}
+    lake.restart()
     lake.records(record("i", 4, p=1, c=1, x="late"), record("i", 6, p=1, c=2, x="newer"))
     assert lake.rows() == {(1, 2): {"x": "newer"}}
     lake.restart()
