@@ -10,6 +10,7 @@ from recordings.records import DumpedTable, Variant
 
 _FORMS: Mapping[str, Callable[[str, Variant], Form | None]] = {
     "postgres": canonical.form,
+    "postgres-partitions": canonical.form,
     "mariadb": mariadb_types.form,
     "mysql": mariadb_types.form,
     "oracle": oracle_types.form,

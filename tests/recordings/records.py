@@ -33,6 +33,8 @@ SQL_SERVER = ("sqlserver", "sqlserverns")
 """The constructed recordings of SQL Server: with schemas and without."""
 MYSQL = ("mysql", "mysqlns")
 """The constructed recordings of MySQL: with schemas and without."""
+PARTITIONED = ("p", "pns")
+"""The recordings of PostgreSQL whose topics have several partitions: with schemas and without."""
 ALL = (*VARIANTS, *MARIADB, *ORACLE, *SQL_SERVER, *MYSQL)
 
 _CONSTRUCTED = ("oracle", "sqlserver", "mysql")
@@ -106,7 +108,13 @@ def variant(name: str) -> Variant:
     """The configuration of the recording called ``name``."""
     if name in ORACLE:
         return _oracle(name)
-    for source, names in (("mariadb", (*MARIADB, "mymin")), ("sqlserver", SQL_SERVER), ("mysql", MYSQL)):
+    with_defaults = {
+        "mariadb": (*MARIADB, "mymin"),
+        "sqlserver": SQL_SERVER,
+        "mysql": MYSQL,
+        "postgres-partitions": PARTITIONED,
+    }
+    for source, names in with_defaults.items():
         if name in names:
             return _with_defaults(name, source, schemas=name == names[0])
     return _postgres(name)
@@ -118,7 +126,7 @@ def _with_defaults(name: str, source: str, *, schemas: bool) -> Variant:
         name=name,
         prefix=name,
         decimals="precise",
-        times="adaptive" if source == "sqlserver" else "adaptive_time_microseconds",
+        times="adaptive" if source in ("sqlserver", "postgres-partitions") else "adaptive_time_microseconds",
         binary="bytes",
         hstore="json",
         intervals="numeric",
@@ -175,7 +183,7 @@ def _postgres(name: str) -> Variant:
 
 @cache
 def recording(name: str) -> Mapping[str, tuple[RecordedRecord, ...]]:
-    """The records of one variant by topic, each in order of its offsets."""
+    """The records of one variant by topic, partition by partition, each in order of its offsets."""
     topics: dict[str, list[RecordedRecord]] = {}
     of = variant(name)
     with lzma.open(of.recording_file, "rt", encoding="utf-8") as lines:

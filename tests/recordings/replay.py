@@ -50,7 +50,8 @@ class Replay:
 
     With ``dies_at`` the worker is killed once, before its n-th merge, when the ledger is written already.
     ``refused`` are the offsets of records that could not be used, ``durable`` is the offset that may be committed, and
-    ``written`` the next one after the last event that the table reflects.
+    ``written`` the next one after the last event that the table reflects. ``committed`` has, for a topic of several
+    ``partitions``, the offset of each that may be committed.
     """
 
     of: Variant
@@ -58,10 +59,12 @@ class Replay:
     source: RowSource | None = None
     cached: bool = False
     dies_at: int = 0
+    partitions: int = 1
     lakehouse: MemoryLakehouse = field(default_factory=MemoryLakehouse)
     refused: set[int] = field(default_factory=set)
     durable: int = 0
     written: int = 0
+    committed: dict[int, int] = field(default_factory=dict)
     _alive: bool = False
     _decoder: ConnectorDecoder = field(init=False)
     _batches: BatchManager = field(init=False)
@@ -82,10 +85,10 @@ class Replay:
             placeholder=Placeholder(self.of.placeholder),
             modes=HandlingModes.from_properties(connector_properties(self.of)),
         )
-        partition = (topic_of(self.table, self.of), 0)
-        post_processor.assigned([partition])
+        topic = topic_of(self.table, self.of)
+        post_processor.assigned([(topic, number) for number in range(self.partitions)])
         avro = conversion(self.of.recording_file.parent) if self.of.name == AVRO else None
-        self._decoder = ConnectorDecoder(partition[0], envelopes, post_processor, avro)
+        self._decoder = ConnectorDecoder(topic, envelopes, post_processor, avro)
         self._batches = BatchManager(BatchPolicy(linger=0))
         self._pipeline = TablePipeline(
             self.table.name,
@@ -120,7 +123,10 @@ class Replay:
             offsets = {TopicPartition(*key): offset for key, offset in batch.offsets.items()}  # type: ignore[misc]  # tuples
             self._pipeline.write(batch.content, Commit(batch.id, "recordings", "connect-recordings", offsets))
             self.written = int(np.max(batch.content.version.offset)) + 1
-            self.durable = max(self.durable, *self._batches.complete(batch.id).values(), 0)
+            completed = self._batches.complete(batch.id)
+            self.durable = max(self.durable, *completed.values(), 0)
+            for (_, partition), offset in completed.items():
+                self.committed[partition] = max(self.committed.get(partition, 0), offset)
 
     def _stage(self, stage: str) -> AbstractContextManager[None]:
         self.dies_at -= stage == "merge"
@@ -133,7 +139,7 @@ class Replay:
         decoded = self._decoder.decode(taken)
         self.refused |= {records[errant.index].offset for errant in decoded.errant}
         pieces = [(_TABLE, piece) for piece in decoded.pieces]
-        self._batches.add((records[0].topic, 0), records[-1].offset + 1, pieces, 0.0)
+        self._batches.add((records[0].topic, records[0].partition), records[-1].offset + 1, pieces, 0.0)
 
 
 def reselect_options(of: Variant, more: Mapping[str, str]) -> ReselectOptions:
