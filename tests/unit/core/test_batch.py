@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from change_events import TABLE, changes, create, version
+from dataclasses import replace
 
-from headrace.core.batch import FAR_BEHIND, BatchManager, BatchPolicy, Trigger
+import pytest
+from change_events import TABLE, changes, create, delete, update, version
+
+from headrace.core.batch import FAR_BEHIND, BatchManager, BatchPolicy, Trigger, newest_source_time
 from headrace.core.errors import Fatal
 from headrace.core.events import Changes, Truncate
 
@@ -103,3 +105,26 @@ def test_a_new_assignment_forgets_what_was_not_complete() -> None:
     batches.reset()
     assert batches.idle
     assert batches.next("t", 0.0) is None
+
+
+def test_what_has_waited_longest_is_named_until_it_is_durable() -> None:
+    """In the queue, with the writer, and as a half of a key change that is held."""
+    batches = BatchManager(BatchPolicy(linger=1.0))
+    assert batches.unwritten() == {}
+    first, second = changes(create(1, 1, a=1)), changes(update(1, 2, a=2))
+    batches.add("p0", 1, [("orders", first), ("items", first)], 10.0)
+    batches.add("p0", 2, [("orders", second)], 20.0)
+    since = {name: each.since for name, each in batches.unwritten().items()}
+    assert since == {"orders": 10.0, "items": 10.0}
+    assert batches.unwritten()["orders"].source_time == newest_source_time(first)
+    batch = batches.next("orders", 30.0)
+    assert batch is not None
+    assert batches.unwritten()["orders"].since == 10.0, "with the writer"
+    batches.complete(batch.id)
+    assert set(batches.unwritten()) == {"items"}
+    half = changes(replace(delete(3, 30, moved=True), new_key=4))
+    batches.add("p0", 3, [("orders", half)], 40.0)
+    assert batches.next("orders", 41.5) is None, "it waits for the other half"
+    assert batches.unwritten()["orders"].since == 40.0
+    batches.reset()
+    assert batches.unwritten() == {}
