@@ -6,6 +6,7 @@ was just changed, and its tasks restart one after another.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Collection, Mapping
 
 
@@ -25,22 +26,27 @@ def assign_topics(
             owners[holders[0]].add(topic)
     for topic in sorted(wanted.keys() - set().union(*owners.values())):
         owners[_least(wanted[topic], owners)].add(topic)
-    while _move_one(owners, wanted):
+    ordered = {member: sorted(mine) for member, mine in owners.items()}
+    while _move_one(ordered, wanted):
         pass
-    return owners
+    return {member: set(mine) for member, mine in ordered.items()}
 
 
-def _move_one(owners: dict[str, set[str]], wanted: Mapping[str, set[str]]) -> bool:
-    """Move one topic from a fuller member to one with at least two fewer; each move lowers the sum of squares."""
+def _move_one(owners: Mapping[str, list[str]], wanted: Mapping[str, set[str]]) -> bool:
+    """Move one topic from a fuller member to one with at least two fewer; each move lowers the sum of squares.
+
+    ``owners`` stays sorted, so that a move costs next to nothing: a group that settles waits for thousands of them.
+    """
     for giver in sorted(owners, key=lambda member: (-len(owners[member]), member)):
-        for topic in sorted(owners[giver], reverse=True):
+        for place in range(len(owners[giver]) - 1, -1, -1):
+            topic = owners[giver][place]
             taker = _least(wanted[topic], owners)
             if len(owners[giver]) - len(owners[taker]) >= 2:
-                owners[giver].remove(topic)
-                owners[taker].add(topic)
+                del owners[giver][place]
+                insort(owners[taker], topic)
                 return True
     return False
 
 
-def _least(members: Collection[str], owners: Mapping[str, set[str]]) -> str:
+def _least(members: Collection[str], owners: Mapping[str, Collection[str]]) -> str:
     return min(members, key=lambda member: (len(owners[member]), member))
