@@ -111,8 +111,14 @@ class _Queue:
         self.records += _records(item.piece)
         self.size += item.size
 
-    def push_first(self, item: _Waiting) -> None:
-        self.waiting.appendleft(item)
+    def push_held(self, item: _Waiting) -> None:
+        """Add what came before others, behind its own key's events: before what concerns the whole table."""
+        place = len(self.waiting)
+        for index, other in enumerate(self.waiting):
+            if isinstance(other.piece, Barrier) and other.origin.ticket > item.origin.ticket:
+                place = index
+                break
+        self.waiting.insert(place, item)
         self.records += _records(item.piece)
         self.size += item.size
 
@@ -260,8 +266,8 @@ class BatchManager:
     def _expire(self, table: str, now: float) -> None:
         """Queue the halves that have waited long enough."""
         if held := self._held.get(table):
-            for part in reversed(held.expire(now, self._read_at, self._others_behind)):
-                self._queues.setdefault(table, _Queue()).push_first(_waiting(part))
+            for part in held.expire(now, self._read_at, self._others_behind):
+                self._queues.setdefault(table, _Queue()).push_held(_waiting(part))
 
     def _others_behind(self, partition: Hashable) -> bool:
         return any(count for other, count in self._behind.items() if other != partition)

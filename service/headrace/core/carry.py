@@ -112,18 +112,19 @@ class _Tracer:
         if (end := bisect_left(events, ending)) == len(events) or events[end] != ending:
             return None
         life = self._life(events[:end])
-        if life is None or not self._precedes(key, life, first):
+        if life is None or not self._precedes(key, events[:end], first):
             return None
         inherited = self._inherited(key, life)
         found = ((column.name, self._cell(column, life, inherited, first)) for column in self._changes.columns)
         cells = {name: cell for name, cell in found if cell is not None}
         return Carried(inherited.origin if inherited is not None else STORED, cells)
 
-    def _precedes(self, key: str, life: _Life, first: int) -> bool:
-        """Whether a row is certain to show a state from before the first half of its key change."""
-        row = self._stored.get(key) if life.from_stored else None
-        for event in life.events:
-            row = succeed(self._changes.version.row(event), row)
+    def _precedes(self, key: str, events: list[int], first: int) -> bool:
+        """Whether the row that ``events`` left is certain to be older than the first half of its key change."""
+        row = self._stored.get(key)
+        for event in events:
+            deleted = self._changes.operation[event] in _DELETES
+            row = None if deleted else succeed(self._changes.version.row(event), row)
         end = self._changes.version.row(first)
         if row is None or row.source_time < end.source_time:
             return True

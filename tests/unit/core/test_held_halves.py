@@ -126,3 +126,10 @@ def test_histories_hold_nothing() -> None:
     batches = BatchManager(BatchPolicy(linger=0), holds_halves=False)
     add(batches, 0, 0, AWAY)
     assert taken(batches, 0.0) == [(0, 0)]
+
+
+def test_a_half_that_is_released_stays_behind_earlier_events_of_its_key() -> None:
+    """These may still wait for the writer."""
+    batches = manager()
+    add(batches, 0, 0, update(1, 10, a=1), AWAY)
+    assert taken(batches, PATIENCE) == [(0, 0), (0, 1)]
