@@ -169,11 +169,9 @@ def test_no_chunking_and_no_restart_gives_a_tombstone_to_another_table(
         if op == "d":
             of[partition, len(log)] = table
             log.append(tombstone(number, schemas=schemas))
-        if op == "d" and len(log) > 2 and log[-3].key != log[-1].key and chance.random() < 0.3:
-            log[-3], log[-2] = (
-                log[-2],
-                log[-3],
-            )  # two producers: another event stands between a delete and its tombstone
+        before = log[-3] if op == "d" and len(log) > 2 and chance.random() < 0.5 else None
+        if before is not None and before.value is not None and before.key != log[-1].key:
+            log[-3], log[-2] = log[-2], before  # another producer's event between a delete and its tombstone
     logs = [at(partition, 0, *log) for partition, log in enumerate(partitions)]
     conversion = Conversion(JsonData(schemas), JsonData(schemas)) if converted else None
     places, topic = [0, 0], None
