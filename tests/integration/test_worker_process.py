@@ -22,7 +22,7 @@ from headrace_dev.server import free_ports, wait_until
 from headrace_dev.worker import Worker
 
 pytestmark = pytest.mark.stack
-SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders", "tasks.max": "2"}
+SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders,shop.items", "tasks.max": "2"}
 
 
 @pytest.fixture
@@ -105,6 +105,21 @@ def test_a_running_worker_shows_connects_metrics(
     assert found["kafka_connect_connector_task_running_ratio"] > 0
 
 
+def test_tasks_read_again_soon_after_a_kill(worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+    """The group waits for members that were killed until their sessions end, so sessions are short."""
+    topic = unique("killed")
+    stack_kafka.create_topic(topic)
+    worker.put_connector("shop", {"connector.class": "LakehouseSink", "topics": topic})
+    partitions = ("kafka_connect_sink_task_partition_count", frozenset({"connector": "shop", "task": "0"}.items()))
+    wait_until(lambda: worker.metrics().get(partitions) == 1, "the first assignment", 60)
+    worker.kill()
+    killed = time.monotonic()
+    worker.start()
+    wait_until(lambda: worker.metrics().get(partitions) == 1, "the assignment after the kill", 90)
+    print(f"assigned {time.monotonic() - killed:.1f} s after the kill")
+    assert time.monotonic() - killed < 30
+
+
 def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
     """At once, not by a task that fails later."""
     config = {**SHOP, "consumer.override.max.poll.recods": "5"}
@@ -129,7 +144,9 @@ def test_a_worker_that_is_told_to_stop_ends_with_status_0(
 def test_a_worker_waits_for_brokers_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
     """/health says what it waits for."""
     port = free_ports(1)[0]
-    process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", port, tmp_path / "absent.json")
+    connector = tmp_path / "shop.json"
+    connector.write_text(json.dumps({"name": "shop", "config": SHOP}))
+    process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", port, connector)
     wait_until(lambda: _health(port) == 503, "starting", 30)
     assert "connecting to Kafka" in httpx.get(f"http://127.0.0.1:{port}/health").json()["message"]
     began = time.monotonic()
@@ -147,11 +164,11 @@ def test_a_port_in_use_is_said_and_ends_the_process(tmp_path: Path) -> None:
     assert f"127.0.0.1:{port} is in use" in (tmp_path / "log").read_text()
 
 
-def test_a_connector_file_that_is_not_valid_ends_the_process(stack_kafka: Kafka, tmp_path: Path) -> None:
-    """Standalone mode has nobody to answer to but the log."""
+def test_a_connector_file_that_is_not_valid_ends_the_process(tmp_path: Path) -> None:
+    """Standalone mode has nobody to answer to but the log; it needs no broker to say so."""
     connector = tmp_path / "shop.json"
     connector.write_text(json.dumps({"name": "shop", "config": {**SHOP, "taks.max": "1"}}))
-    process = _headrace(tmp_path, "connect-standalone", stack_kafka.bootstrap_servers, free_ports(1)[0], connector)
+    process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", free_ports(1)[0], connector)
     assert process.wait(60) == 1
     assert "Did you mean 'tasks.max'" in (tmp_path / "log").read_text()
 

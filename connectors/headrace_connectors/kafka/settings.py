@@ -50,7 +50,7 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "isolation_level": "read_committed",
     "auto_offset_reset": "earliest",
     "max_poll_interval_ms": _TEN_YEARS_MS,  # back-pressure and pause last longer than any default
-    "session_timeout_ms": 45_000,
+    "session_timeout_ms": 10_000,  # a killed worker's members hold the group up for so long
     "heartbeat_interval_ms": 3_000,
     "rebalance_timeout_ms": 120_000,
     "request_timeout_ms": 125_000,
