@@ -125,7 +125,7 @@ def _any(choose: Random, seed: int) -> Scenario:
     )
     pace = Pace(
         lag=choose.choice((0, 0, 2, 8, 30)),
-        chunk=choose.choice((1, 2, 3, 6)),
+        chunk=choose.choice((1, 2, 4, 8)),
         stall=choose.choice((0, 0, 10, 40)),
         slow=choose.choice((0, 0, 10, 40)),
         pauses=choose.choice((0, 0, 0, 8)),

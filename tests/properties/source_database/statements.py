@@ -55,7 +55,7 @@ class Features:
         for flag, words in (
             (self.moves, MOVES),
             (self.deferred, ("shift", "shift", "swap")),
-            (self.truncates, ("truncate",)),
+            (self.truncates, ("truncate", "truncate")),
             (self.alters, ("add column", "widen")),
             (self.drops, ("drop column",)),
             (self.snapshots, ("snapshot", "snapshot")),
