@@ -134,10 +134,14 @@ class Database:
             self._alter(table, statement)
         else:
             statement = _aimed(table, statement)
+            if statement.what == "truncate" and self._together != "moves":
+                self._commit(session)
             keys = set(table.rows) if statement.what in ("shift", "truncate") else {statement.key, statement.other}
             locked = table.locks if statement.what == "truncate" else keys | {key + 1 for key in keys}
             if all(table.locks.get(key, session) == session for key in locked):
                 self._change_rows(table, statement)
+            if statement.what == "truncate" and self._together != "moves":
+                self._commit(session)  # MySQL's truncate is a transaction of its own; SQL Server's may be as well
 
     # -- statements ---------------------------------------------------------------------------------------------------
 

@@ -66,11 +66,22 @@ class MySql(Dialect):
     names: Mapping[str, str] = {}
 
     def source(self, transaction: Transaction, change: Change, number: int) -> Source:
-        first = transaction.changes[number - change.serial]
-        return self._at(transaction.time, "false", first.position, change.serial)
+        row = self._row(transaction, number)
+        return self._at(transaction.time, "false", transaction.changes[number - row].position, row)
 
     def read_source(self, snapshot: Snapshot, mark: str) -> Source:
         return self._at(snapshot.time, mark, 4, 0)
+
+    def _row(self, transaction: Transaction, number: int) -> int:
+        """The place of a change among those of its statement: only keys that are moved together are of one."""
+        row = 0
+        while row < number:
+            before, change = transaction.changes[number - row - 1 : number - row + 1]
+            together = before.statement == change.statement and before.what == change.what == "move"
+            if not together or change.key == before.new_key:
+                break
+            row += 1
+        return row
 
     def _at(self, time: int, mark: str, position: int, row: int) -> Source:
         file = f"mysql-bin.{999_998 + position // 500:06d}"
@@ -81,7 +92,7 @@ class CompressedMySql(MySql):
     """With ``binlog_transaction_compression=ON`` every event of a transaction tells the transaction's position."""
 
     def source(self, transaction: Transaction, change: Change, number: int) -> Source:
-        return self._at(transaction.time, "false", transaction.changes[0].position, change.serial)
+        return self._at(transaction.time, "false", transaction.changes[0].position, self._row(transaction, number))
 
 
 class Oracle(Dialect):

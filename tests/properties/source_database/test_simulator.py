@@ -44,7 +44,9 @@ def applied(setup: Setup, records: list[SentRecord]) -> list[dict[str, Any]]:
             moved = rows.pop(key)
         else:
             before = rows.get(key, moved)
-            rows[key] = {name: before[name] if value in LEFT_OUT else value for name, value in payload["after"].items()}
+            rows[key] = {
+                name: before.get(name) if value in LEFT_OUT else value for name, value in payload["after"].items()
+            }
     return tables
 
 
