@@ -12,8 +12,9 @@ log position come from one row event, so a row's changes come with rising number
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -123,9 +124,20 @@ def _add_all(group: _Group, changes: Changes, index: Ints) -> None:
 
 
 def _content(changes: Changes, event: int) -> Hashable:
-    """What tells a change from another one of its row, in few bytes."""
-    cells = [
-        (column.name, None if column.states is None else int(column.states[event]), column.values[event].as_py())
-        for column in changes.columns
-    ]
-    return hash(repr((int(changes.operation[event]), cells)))
+    """What distinguishes a change from another one of its row, in few bytes.
+
+    Without schemas, the other records of a fetch decide which columns a change has and whether a number is an integer:
+    cells without a value do not count, and numbers count by their value.
+    """
+    cells = {column.name: column.values[event].as_py() for column in changes.columns}
+    return hash(repr((int(changes.operation[event]), _plain(cells))))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return sorted((name, _plain(member)) for name, member in value.items() if member is not None)
+    if isinstance(value, list | tuple):
+        return [_plain(member) for member in value]
+    if isinstance(value, int | float):
+        return float(value)
+    return value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -30,13 +31,14 @@ class Given:
 
 @dataclass(frozen=True)
 class Event:
-    """A change of a row at a binary log position; ``headers`` are those of a key change."""
+    """A change of a row at a binary log position. ``more`` are further columns, ``headers`` those of a key change."""
 
     op: str
     key: int
     pos: int
     row: int = 0
-    value: str = "a"
+    value: Any = "a"
+    more: Mapping[str, Any] = field(default_factory=dict)
     headers: tuple[tuple[str, bytes], ...] = ()
     connector: str = "mysql"
 
@@ -44,7 +46,7 @@ class Event:
 def record(event: Event, offset: int) -> Given:
     source = {"connector": event.connector, "name": "shop", "db": "d", "table": "items"}
     source |= {"file": "b.000001", "pos": event.pos, "row": event.row}  # type: ignore[dict-item] # numbers, too
-    after = None if event.op == "d" else {"id": event.key, "v": event.value}
+    after = None if event.op == "d" else {"id": event.key, "v": event.value, **event.more}
     value = json.dumps({"op": event.op, "source": source, "after": after}).encode()
     return Given(json.dumps({"id": event.key}).encode(), value, offset, headers=event.headers)
 
@@ -127,6 +129,14 @@ def test_what_is_read_again_is_no_second_change() -> None:
     records = [record(event, offset) for offset, event in enumerate(events)]
     for fetch in (records[:2], records[1:], records[:1], records[1:2], records):
         assert decoder.decode(fetch).errant == []
+
+
+def test_a_change_that_comes_again_may_look_otherwise_without_schemas() -> None:
+    """The other records of its fetch decide of which type a number is, and which columns there are."""
+    before, first = Event("u", 2, 5, value=7), Event("u", 1, 10, value=1)
+    other = Event("u", 2, 20, value=1.5, more={"w": None})
+    assert refused([before, first], [first, other]) == []
+    assert refused([before, first], [replace(first, value=2), other]) == [(1, 0)]
 
 
 def test_only_the_connector_of_mysql_is_checked() -> None:
