@@ -38,6 +38,7 @@ FOREIGN = (
     "column.propagate.",
     "bigint.",
     "add.",
+    "message.",
     "consumer.",
     "producer.",
     "admin.",

@@ -99,6 +99,7 @@ class TopicDecoder:
             options.value_schemas,
             options.keyless,
             options.ordering,
+            named,
         )
         by = options.ordering
         self._source = source_with(by.field) if by is not None and by.of_source else Source

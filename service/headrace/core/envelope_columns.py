@@ -40,7 +40,7 @@ _DIGITS = 40  # more than an SCN has
 
 
 class ChangesBuilder:
-    """Builds the Changes of one topic."""
+    """Builds the Changes of one topic. ``named_keys``: the key's columns are the operator's choice."""
 
     def __init__(
         self,
@@ -52,8 +52,10 @@ class ChangesBuilder:
         embedded: bool,
         keyless: bool = False,
         ordering: Ordering | None = None,
+        named_keys: bool = False,
     ) -> None:
         self._keyless = keyless
+        self._named_keys = named_keys
         self._ordering = ordering
         self._topic = topic
         self._catalog = catalog
@@ -80,6 +82,8 @@ class ChangesBuilder:
         old_keys, new_keys = (codec.canonical(each, by_name) for each in (old_documents, new_documents))
         if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):
             self.notes.append(UNREADABLE_KEYS)
+        if self._named_keys and not self._keyless:
+            _refuse_deletes_of_kept_rows(codec.key_fields, key, new_keys)
         changes = Changes(
             table=table,
             key_fields=codec.key_fields,
@@ -234,6 +238,18 @@ def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArra
         index = int(np.flatnonzero(np.asarray(key.is_null()))[0])
         raise BadRecord("a key column is null", index=index, stage=Stage.TASK_PUT)
     return key
+
+
+def _refuse_deletes_of_kept_rows(names: Sequence[str], key: pa.StringArray, new_keys: Mapping[int, str]) -> None:
+    """Refuse a key change that is none of the row's key: the delete and the insert would be of one row and position."""
+    for place, new_key in new_keys.items():
+        if key[place].as_py() == new_key:
+            raise BadRecord(
+                "the record's key changes and the row's key does not, so this delete would remove a row that exists: "
+                f"primary.key.fields ({', '.join(names)}) names fewer columns than the record's key has; name all of "
+                "them, or set message.key.columns at the source to the same columns",
+                index=place,
+            )
 
 
 def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:

@@ -165,6 +165,18 @@ def test_both_halves_of_a_key_change_are_marked() -> None:
     assert changes.old_key == {1: "=1"}
 
 
+def test_a_key_change_within_a_row_is_refused() -> None:
+    """With fewer key columns than the record's, both halves are of one row and position: the insert would not apply."""
+    old, new = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
+    away = Record(key(old), change("d", None, 10, columns=EXAMPLE), headers=[("__debezium.newkey", key(new))])
+    into = Record(key(new), change("c", new, 10, columns=EXAMPLE), headers=[("__debezium.oldkey", key(old))])
+    decoded = decoder(key_fields=("id",)).decode(numbered(row("c", 1, 5), away, into))
+    assert [errant.index for errant in decoded.errant] == [1]
+    assert "primary.key.fields (id) names fewer columns" in str(decoded.errant[0].error)
+    assert not decoder().decode(numbered(away, into)).errant
+    assert not decoder(key_fields=("id",), keyless=True).decode(numbered(away, into)).errant
+
+
 def test_records_that_are_no_rows_are_skipped_and_counted() -> None:
     """Heartbeats, transaction metadata and logical messages move the offset only."""
     heartbeat = {
