@@ -111,8 +111,11 @@ class Replay:
         self._pipeline.write(added, Commit(0, "recordings"))
 
     def finish(self) -> None:
-        """Write what still waits, however long it would have waited."""
-        self._flush(_LATE)
+        """Write what still waits: time passes until nothing is due any more."""
+        now: float | None = _LATE
+        while now is not None:
+            self._flush(now)
+            now = self._batches.due(_TABLE)
 
     def content(self) -> pa.Table:
         """What stands in the table."""
