@@ -11,18 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.conform import conformed
 from headrace.core.errors import Fatal, TableMissing
-from headrace.core.events import Actions, CellState, Column, RowVersion
+from headrace.core.events import Actions, RowVersion
 from headrace.core.history import History
 from headrace.core.keys import FLOOR_KEY
 from headrace.core.naming import check_table_path
-from headrace.core.ranking import UNVERSIONED, arrived_later, outranks, succeed
+from headrace.core.ranking import UNVERSIONED, outranks, succeed
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
 from headrace_connectors.lakehouse.append import history_rows
 from headrace_connectors.lakehouse.schema import (
@@ -35,19 +33,9 @@ from headrace_connectors.lakehouse.schema import (
     lake_schema,
 )
 from headrace_connectors.lakehouse.snapshot import NO_PROGRESS, commit_properties, progress
+from headrace_connectors.memory.lake_rows import Batch, Cells, Row
 
 _SCANNED_AT_ONCE = 7
-_KNOWN = (int(CellState.VALUE), int(CellState.NULL))
-_LEFT = (int(CellState.UNCHANGED), int(CellState.CARRIED))
-
-Cells = dict[str, pa.Scalar]
-
-
-@dataclass(slots=True)
-class _Row:
-    cells: Cells
-    version: RowVersion | None
-    deleted: bool = False
 
 
 @dataclass(slots=True)
@@ -59,7 +47,7 @@ class _Stored:
 
     schema: pa.Schema | None = None
     key_fields: tuple[str, ...] = ()
-    rows: dict[str, _Row] = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)
     tombstones: dict[str, tuple[RowVersion, int]] | None = None
     attached: bool = False
     recordings: int = 0
@@ -157,7 +145,7 @@ class MemoryTable:
         """Put a row there as a bulk load by other means does: its version columns are null."""
         schema = self._stored.schema or self._existing_schema()
         typed = {name: pa.scalar(cells.get(name), schema.field(name).type) for name in schema.names}
-        self._stored.rows[key] = _Row(typed, None)
+        self._stored.rows[key] = Row(typed, None)
 
     # -- ports.LakeTable ----------------------------------------------------------------------------------------------
 
@@ -231,7 +219,7 @@ class MemoryTable:
         if not len(actions):
             return MergeCounts(0, 0)
         before = self._live()
-        batch = _Batch(actions, self._existing_schema())
+        batch = Batch(actions, self._existing_schema())
         upserted = deleted = 0
         for index, key in enumerate(batch.keys):
             row = before.get(key)
@@ -243,7 +231,7 @@ class MemoryTable:
                 continue
             cells = batch.cells(index, row, before)
             if cells is not None:
-                self._stored.rows[key] = _Row(cells, batch.version(index, row))
+                self._stored.rows[key] = Row(cells, batch.version(index, row))
                 upserted += 1
         self._committed(commit)
         return MergeCounts(upserted, deleted)
@@ -263,13 +251,13 @@ class MemoryTable:
                 row.cells[column] = value
         self._committed(commit)
 
-    def _live(self) -> dict[str, _Row]:
+    def _live(self) -> dict[str, Row]:
         return {key: row for key, row in self._stored.rows.items() if not row.deleted}
 
-    def _delete(self, key: str, row: _Row | None, version: RowVersion | None) -> None:
+    def _delete(self, key: str, row: Row | None, version: RowVersion | None) -> None:
         """Remove the row, or mark it with the version of its delete."""
         if row is not None and self._soft:
-            self._stored.rows[key] = _Row(row.cells, version, deleted=True)
+            self._stored.rows[key] = Row(row.cells, version, deleted=True)
         elif row is not None:
             del self._stored.rows[key]
 
@@ -355,58 +343,6 @@ def _grown(cell: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
     grown = conformed(pa.array([cell], cell.type), kind)
     assert grown is not None  # noqa: S101 - narrows the type; a struct with a known type keeps it
     return grown[0]
-
-
-class _Batch:
-    """Actions with their cells as scalars of the table's types."""
-
-    def __init__(self, actions: Actions, schema: pa.Schema) -> None:
-        self.actions = actions
-        self.keys: list[str] = actions.key.to_pylist()
-        self._columns = {column.name: column.values.cast(schema.field(column.name).type) for column in actions.columns}
-        self._states = {column.name: _states(column) for column in actions.columns}
-        self._absent = {name: pa.scalar(None, schema.field(name).type) for name in schema.names}
-
-    def applies(self, index: int, stored: RowVersion | None) -> bool:
-        """The gate of ``Actions``."""
-        if stored is None:
-            return True
-        first = bytes(self.actions.first_position[index])
-        if first and not first > stored.position:
-            return False
-        return not self.actions.by_arrival[index] or arrived_later(self.actions.first.row(index), stored)
-
-    def version(self, index: int, row: _Row | None) -> RowVersion:
-        """What the row reflects afterwards: the last event, but never a lower position than the stored one."""
-        version = self.actions.version.row(index)
-        if row is None or row.version is None or row.version.position <= version.position:
-            return version
-        return RowVersion(row.version.position, version.topic, version.partition, version.offset, version.source_time)
-
-    def cells(self, index: int, row: _Row | None, before: Mapping[str, _Row]) -> Cells | None:
-        """All cells of the row, or None where a cell is to be kept from a row that does not exist."""
-        cells = dict(self._absent if row is None or self.actions.fresh[index] else row.cells)
-        for name, values in self._columns.items():
-            cell = self._cell(name, values, index, row, before)
-            if cell is None:
-                return None
-            cells[name] = cell
-        return cells
-
-    def _cell(
-        self, name: str, values: pa.Array, index: int, row: _Row | None, before: Mapping[str, _Row]
-    ) -> pa.Scalar | None:
-        states = self._states[name]
-        if states is None or states[index] in _KNOWN:
-            return values[index]
-        assert states[index] in _LEFT, f"{name!r} is {CellState(states[index]).name}"  # noqa: S101 - the caller's defect
-        if states[index] == CellState.CARRIED:
-            row = before.get(self.keys[int(self.actions.carry_from[index])])
-        return None if row is None else row.cells[name]
-
-
-def _states(column: Column) -> npt.NDArray[np.uint8] | None:
-    return None if column.states is None or np.isin(column.states, _KNOWN).all() else column.states
 
 
 def _column(cells: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:

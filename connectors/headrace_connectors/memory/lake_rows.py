@@ -1,0 +1,79 @@
+"""Rows of a memory table, and how a batch of actions applies to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.events import Actions, CellState, Column, RowVersion
+from headrace.core.ranking import arrived_later
+
+_KNOWN = (int(CellState.VALUE), int(CellState.NULL))
+_LEFT = (int(CellState.UNCHANGED), int(CellState.CARRIED))
+
+Cells = dict[str, pa.Scalar]
+
+
+@dataclass(slots=True)
+class Row:
+    """The cells of a row, and the version that it reflects."""
+
+    cells: Cells
+    version: RowVersion | None
+    deleted: bool = False
+
+
+class Batch:
+    """Actions with their cells as scalars of the table's types."""
+
+    def __init__(self, actions: Actions, schema: pa.Schema) -> None:
+        self.actions = actions
+        self.keys: list[str] = actions.key.to_pylist()
+        self._columns = {column.name: column.values.cast(schema.field(column.name).type) for column in actions.columns}
+        self._states = {column.name: _states(column) for column in actions.columns}
+        self._absent = {name: pa.scalar(None, schema.field(name).type) for name in schema.names}
+
+    def applies(self, index: int, stored: RowVersion | None) -> bool:
+        """The gate of ``Actions``."""
+        if stored is None:
+            return True
+        first = bytes(self.actions.first_position[index])
+        if first and not first > stored.position:
+            return False
+        return not self.actions.by_arrival[index] or arrived_later(self.actions.first.row(index), stored)
+
+    def version(self, index: int, row: Row | None) -> RowVersion:
+        """What the row reflects afterwards: the last event, but never a lower position than the stored one."""
+        version = self.actions.version.row(index)
+        if row is None or row.version is None or row.version.position <= version.position:
+            return version
+        return RowVersion(row.version.position, version.topic, version.partition, version.offset, version.source_time)
+
+    def cells(self, index: int, row: Row | None, before: Mapping[str, Row]) -> Cells | None:
+        """All cells of the row, or None where a cell is to be kept from a row that does not exist."""
+        cells = dict(self._absent if row is None or self.actions.fresh[index] else row.cells)
+        for name, values in self._columns.items():
+            cell = self._cell(name, values, index, row, before)
+            if cell is None:
+                return None
+            cells[name] = cell
+        return cells
+
+    def _cell(
+        self, name: str, values: pa.Array, index: int, row: Row | None, before: Mapping[str, Row]
+    ) -> pa.Scalar | None:
+        states = self._states[name]
+        if states is None or states[index] in _KNOWN:
+            return values[index]
+        assert states[index] in _LEFT, f"{name!r} is {CellState(states[index]).name}"  # noqa: S101 - the caller's defect
+        if states[index] == CellState.CARRIED:
+            row = before.get(self.keys[int(self.actions.carry_from[index])])
+        return None if row is None else row.cells[name]
+
+
+def _states(column: Column) -> npt.NDArray[np.uint8] | None:
+    return None if column.states is None or np.isin(column.states, _KNOWN).all() else column.states
