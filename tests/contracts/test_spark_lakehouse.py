@@ -21,9 +21,10 @@ from contracts.lake_table_suite import LakeTableSuite
 from contracts.pipeline_suite import LeftOutSuite, PipelineSuite
 from contracts.soft_delete_suite import SoftDeleteSuite
 from delta_tables import delta_rows, delta_table
+from deltalake.exceptions import DeltaProtocolError
 from fix_spark import Warehouse
 
-from headrace.core.errors import Retriable
+from headrace.core.errors import Fatal, Retriable
 from headrace.core.table_layout import table_layout
 from headrace.ports import TableOptions, TopicPartition
 from headrace_connectors.lakehouse.ledger import SUFFIX
@@ -327,3 +328,33 @@ def _with_two_commits(lake: IcebergHarness | DeltaHarness, unique: Callable[[str
         table.merge(items(item(number, position=number)), commit(number, first=number))
     assert table.reached("connect-sink") == {TopicPartition("first", 0): 2}
     return name, table
+
+
+PLAIN_DELTA = {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
+"""``table.properties.*`` for readers that know neither feature (docs/operations.md)."""
+
+
+def test_plain_delta_tables_are_read_by_every_method_of_delta_rs(
+    delta: DeltaHarness, warehouse: Warehouse, unique: Callable[[str], str]
+) -> None:
+    """Its ``to_pyarrow_table`` refuses the features of the default properties; with others it reads all rows."""
+    default, plain = unique("default"), unique("plain")
+    for name, properties in ((default, {}), (plain, PLAIN_DELTA)):
+        table = delta.open(name, properties=properties)
+        table.evolve(ITEM, ["id"])
+        apply(table, *(item(key, name=f"n{key}", position=1) for key in range(4)))
+        assert apply(table, item(1, name="changed", position=2), delete({"id": 2}, position=2)) == (1, 1)
+    folder = warehouse.path / "delta_shop"
+    with pytest.raises(DeltaProtocolError, match="deletionVectors"):
+        delta_table(folder / default).to_pyarrow_table()
+    rows = delta_table(folder / plain).to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["name"]) for row in rows) == [(0, "n0"), (1, "changed"), (3, "n3")]
+
+
+def test_plain_delta_tables_refuse_names_that_parquet_cannot_hold(
+    delta: DeltaHarness, unique: Callable[[str], str]
+) -> None:
+    """Column mapping is what lets a column have any name."""
+    table = delta.open(unique("named"), properties=PLAIN_DELTA)
+    with pytest.raises(Fatal, match=r"requires table\.properties\.delta\.columnMapping\.mode=name"):
+        table.evolve(pa.schema([("id", pa.int64()), ("unit price", pa.string())]), ["id"])

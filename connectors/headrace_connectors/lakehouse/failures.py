@@ -36,6 +36,9 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "Spark ran out of memory; raise spark.driver.memory or lower batch.max.bytes"),
     (r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", Fatal,
      "where the table should stand there are other files, of another format perhaps; move them away"),
+    (r"DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME", Fatal,
+     "a column's name has a space or one of ,;{}()= in it, which requires "
+     "table.properties.delta.columnMapping.mode=name; create the table anew with it, or rename the column"),
     (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException|DELTA_MISSING_DELTA_TABLE|DELTA_TABLE_ONLY_OPERATION|"
      r"PATH_NOT_FOUND", NotThere, "the table does not exist, or the storage does not show it"),
     (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError|Connection reset by peer",
