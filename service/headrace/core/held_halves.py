@@ -304,11 +304,21 @@ class _Router:
 
 
 def open_events(changes: Changes) -> int:
-    """Return how many events at the end are first halves (a delete, and the tombstone that follows it)."""
-    count = 0
-    while count < len(changes) and len(changes) - 1 - count in changes.moved:
-        count += 1
-    return count
+    """Return how many events at the end are first halves: deletes, and the tombstones that follow them.
+
+    Connectors may leave the newkey header of such a tombstone out.
+    """
+    begin = len(changes)
+    while begin:
+        repeats = begin > 1 and changes.operation[begin - 1] == Operation.TOMBSTONE
+        repeats = repeats and changes.key[begin - 2] == changes.key[begin - 1]
+        if begin - 1 in changes.moved:
+            begin -= 1
+        elif repeats and begin - 2 in changes.moved:
+            begin -= 2
+        else:
+            break
+    return len(changes) - begin
 
 
 def changes_size(changes: Changes) -> int:

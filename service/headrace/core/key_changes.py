@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.events import NO_POSITION, Changes, Operation
 
@@ -25,15 +27,19 @@ def paired_halves(changes: Changes) -> Mapping[int, int]:
     if not changes.old_key:
         return {}
     deletes: dict[str, list[int]] = {key: [] for key in changes.old_key.values()}
-    for index in np.flatnonzero(changes.operation == Operation.DELETE).tolist():
-        if (key := changes.key[index].as_py()) in deletes:
+    before: dict[str, int] = {}  # the operation of the last event of each key
+    for index in np.flatnonzero(np.asarray(pc.is_in(changes.key, pa.array(list(deletes), pa.string())))).tolist():
+        key, operation = changes.key[index].as_py(), int(changes.operation[index])
+        # A flattened delete may be a tombstone and nothing else.
+        if operation == Operation.DELETE or (operation == Operation.TOMBSTONE and before.get(key) != Operation.DELETE):
             deletes[key].append(index)
+        before[key] = operation
     found = {}
     for second, old_key in changes.old_key.items():
         belonging = [first for first in deletes[old_key] if _belong_together(changes, first, second)]
-        before = [first for first in belonging if first < second]
+        earlier = [first for first in belonging if first < second]
         if belonging:
-            found[second] = max(before) if before else min(belonging)
+            found[second] = max(earlier) if earlier else min(belonging)
     return found
 
 
