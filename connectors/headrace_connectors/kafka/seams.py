@@ -39,7 +39,7 @@ async def committed(
     aiokafka's own call asks for one partition at a time and drops the metadata.
     """
     found = await consumer._coordinator.fetch_committed_offsets(list(partitions))
-    return {each: (told.offset, told.metadata) for each, told in found.items() if told.offset >= 0}
+    return {each: (known.offset, known.metadata) for each, known in found.items() if known.offset >= 0}
 
 
 def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:

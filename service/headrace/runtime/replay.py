@@ -107,7 +107,7 @@ class ReplayFeed:
         return dict.fromkeys(self._partitions, OffsetNote(0, ""))
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
-        """Nobody is told of tables."""
+        """Dead letters need no notes of tables."""
 
     def lag(self) -> Mapping[TopicPartition, int]:
         """Nothing to tell."""
