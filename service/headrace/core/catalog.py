@@ -202,6 +202,9 @@ class Catalog(Protocol):
     def schema(self, table: TableId) -> Schema | None:
         """The ``after`` schema that Debezium would send for the table, or None."""
 
+    def schema_now(self, table: TableId) -> Schema | None:
+        """The same, of a catalog entry that is at least as new as the records that are being decoded."""
+
 
 class NoCatalog:
     """The catalog of a connector without a database."""
@@ -211,5 +214,9 @@ class NoCatalog:
         return None
 
     def schema(self, table: TableId) -> Schema | None:
+        """Nothing is known."""
+        return None
+
+    def schema_now(self, table: TableId) -> Schema | None:
         """Nothing is known."""
         return None

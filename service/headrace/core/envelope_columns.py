@@ -64,6 +64,7 @@ class ChangesBuilder:
         self._position_epoch = position_epoch
         self._embedded = embedded
         self._binlog_order = binlog_order.BinlogOrder()
+        self._unlisted: dict[TableId, set[str]] = {}  # columns in events that the catalog does not have
         self.notes: list[Note] = []
         """What the events lacked, until somebody takes it."""
 
@@ -73,7 +74,7 @@ class ChangesBuilder:
         Those of a partition are given in order of arrival; after an error they are given again without the event.
         """
         old_documents, new_documents = _key_changes(events)
-        arrays = codec.columns(events.rows, self._catalog.schema(table) if codec.schemaless else None)
+        arrays = self._plain_cells(table, codec, events) if codec.schemaless else codec.columns(events.rows, None)
         operations = np.array(events.operations, np.uint8)
         columns = self._classify(table, arrays, events, operations, list(old_documents))
         by_name = {column.name: column for column in columns}
@@ -99,6 +100,34 @@ class ChangesBuilder:
         if _connector(events) == binlog_order.CONNECTOR and not self._keyless:
             self._binlog_order.check(changes)
         return changes
+
+    def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:
+        """Cells of JSON without schemas. A row that does not fit its table is refused by the types of now only."""
+        known = self._types(table, events)
+        try:
+            return list(codec.columns(events.rows, known))
+        except BadRecord:
+            now = None if known is None else self._catalog.schema_now(table)
+            if now == known:
+                raise
+        return list(codec.columns(events.rows, now))
+
+    def _types(self, table: TableId, events: Events) -> Schema | None:
+        """The types in the catalog, read again where events have a column that it did not have before.
+
+        The type of such a column would be guessed from its values, and the lake's column would keep that type.
+        """
+        known = self._catalog.schema(table)
+        if known is None:
+            return None
+        unlisted = self._unlisted.setdefault(table, set())
+        names = set[str]().union(*events.rows)
+        if names - unlisted - {member.name for member in known.fields}:
+            known = self._catalog.schema_now(table)
+            listed = set[str]() if known is None else {member.name for member in known.fields}
+            unlisted |= names  # a dropped column, whose events are still to come, is asked about once
+            unlisted -= listed
+        return known
 
     def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
         if not names and self._keyless:

@@ -106,6 +106,7 @@ class ChunkDecoder:
 
     def _decode(self, chunk: Chunk) -> Decoded:
         topic = chunk.partition.topic
+        self._post_processor.chunk_began()
         with self._observer.stage(topic, "decode"):
             decoded = self._decoder(topic).decode(chunk.records)
             decoded.pieces = [self._fields.apply(piece) for piece in decoded.pieces]

@@ -46,10 +46,14 @@ WRONG_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A catalog entry and when it must be looked at again (monotonic seconds)."""
+    """A catalog entry and when it must be looked at again (monotonic seconds).
+
+    ``chunk`` counts the chunks that had begun before it was read: their records are not newer than the entry.
+    """
 
     catalog: CatalogTable | None
     until: float
+    chunk: int
 
 
 class ReselectColumnsPostProcessor:
@@ -80,6 +84,7 @@ class ReselectColumnsPostProcessor:
         self._lock = threading.Lock()
         self._batches: dict[TableId, CacheBatch] = {}
         self._catalogs: dict[TableId, _Known] = {}
+        self._chunk = 0
         self._left: set[str] = set()
         if options.null_values and source is not None and not options.columns_include_list:
             log.warning(
@@ -241,22 +246,42 @@ class ReselectColumnsPostProcessor:
         known = self._catalogs.get(table)
         if self._source is None or (known is not None and self._clock() < known.until):
             return None if known is None else known.catalog
+        chunk = self._chunk
         try:
             catalog = self._source.catalog(table)
         except Retriable:
             if known is None:
                 raise
             log.warning("the catalog entry of %s.%s could not be refreshed", table.schema, table.table)
-            catalog = known.catalog
+            catalog, chunk = known.catalog, known.chunk
         if known is None and catalog is not None and catalog.sends_wrong_keys:
             log.warning(WRONG_KEYS, table.schema, table.table, catalog.identity_index)
-        self._catalogs[table] = _Known(catalog, self._clock() + self._options.catalog_refresh_ms / 1000)
+        self._remember(table, catalog, chunk)
         return catalog
+
+    def _remember(self, table: TableId, catalog: CatalogTable | None, chunk: int) -> None:
+        until = self._clock() + self._options.catalog_refresh_ms / 1000
+        self._catalogs[table] = _Known(catalog, until, chunk)
 
     def schema(self, table: TableId) -> Schema | None:
         """The ``after`` schema that Debezium would send for a table, for JSON without schemas."""
         catalog = self.table(table)
         return None if catalog is None or self._source is None else self._source.schema(catalog)
+
+    def chunk_began(self) -> None:
+        """A chunk has arrived: an entry that was read before may be older than its records."""
+        with self._lock:
+            self._chunk += 1
+
+    def schema_now(self, table: TableId) -> Schema | None:
+        """As ``schema``, by an entry that was read after the last chunk began: a chunk costs one query for a table.
+
+        Raises Retriable when the database cannot be asked: an older entry must not decide about a record.
+        """
+        known, chunk = self._catalogs.get(table), self._chunk
+        if self._source is not None and (known is None or known.chunk < chunk):
+            self._remember(table, self._source.catalog(table), chunk)
+        return self.schema(table)
 
     def _open_cache(self, rows: RowStore | None) -> ReselectColumnCache:
         limits, clock = self._options.cache_limits, self._clock
