@@ -20,12 +20,11 @@ _INT = {"int32": SqlType(23, "pg_catalog", "int4"), "int64": SqlType(20, "pg_cat
 _DOUBLES = SqlType(1022, "pg_catalog", "_float8", element=SqlType(701, "pg_catalog", "float8"))
 _TEXTS = SqlType(1009, "pg_catalog", "_text", element=_TEXT)
 _SCHEMAS = {
-    "int32": Schema("int32", optional=True),
-    "int64": Schema("int64", optional=True),
+    "int4": Schema("int32", optional=True),
+    "int8": Schema("int64", optional=True),
     "text": Schema("string", optional=True),
-    "large": Schema("string", optional=True),
-    "texts": Schema("array", optional=True, items=Schema("string", optional=True)),
-    "doubles": Schema("array", optional=True, items=Schema("double", optional=True)),
+    "_text": Schema("array", optional=True, items=Schema("string", optional=True)),
+    "_float8": Schema("array", optional=True, items=Schema("double", optional=True)),
 }
 _KEYS = {"int": {"id": "int32"}, "text": {"id": "text"}, "composite": {"part": "text", "id": "int32"}}
 
@@ -41,6 +40,10 @@ class LaterSource(MemoryRowSource):
         """The table as it is now."""
         self._advance(table)
         return super().catalog(table)
+
+    def schema(self, catalog: CatalogTable) -> Schema:
+        """As the entry says, which may be older than the table."""
+        return Schema("struct", fields=tuple(Field(each.name, _SCHEMAS[each.type.name]) for each in catalog.columns))
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
         """The rows as they are now."""
@@ -60,9 +63,8 @@ class LaterSource(MemoryRowSource):
         columns = [*keys.values(), *database.layouts[version][number]]
         known = tuple(_column(n, column, setup.identity, column.name in keys) for n, column in enumerate(columns, 1))
         identity = tuple(KeyColumn(name, _sql_type(column)) for name, column in keys.items())
-        schema = Schema("struct", fields=tuple(Field(column.name, _SCHEMAS[column.type]) for column in columns))
         entry = CatalogTable(table, "r", "f" if setup.identity == "full" else "d", known, identity)
-        self.add(entry, schema, list(database.versions[version][number].values()))
+        self.add(entry, self.schema(entry), list(database.versions[version][number].values()))
 
 
 def _sql_type(column: Column) -> SqlType:
