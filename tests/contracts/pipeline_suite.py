@@ -19,9 +19,9 @@ from properties.reference_model import Event
 from headrace.core.column_defaults import ColumnDefault, ColumnDefaults
 from headrace.core.combine import combine
 from headrace.core.errors import Fatal, HeadraceError
-from headrace.core.events import Actions, CellState, Changes, Operation, RowVersion, Truncate
+from headrace.core.events import CellState, Changes, Operation, RowVersion, Truncate
 from headrace.core.reselect.options import ReselectOptions
-from headrace.ports import Commit, LakeTable, MergeCounts
+from headrace.ports import LakeTable
 from headrace.runtime.pipeline_parts import PipelineOptions
 from headrace.runtime.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.table_pipeline import TablePipeline
@@ -58,21 +58,18 @@ def opened(name: str, table: LakeTable, now: Callable[[], int] = lambda: NOW) ->
 
 
 class Overtaken:
-    """A table whose writer stands still before a merge, while something else happens."""
+    """A table whose writer stands still before a call of ``before``, while something else happens."""
 
-    def __init__(self, table: LakeTable) -> None:
+    def __init__(self, table: LakeTable, before: str = "merge") -> None:
         self._table = table
+        self._before = before
         self.meanwhile: list[Callable[[], object]] = []
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the table's own."""
-        return getattr(self._table, name)
-
-    def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
-        """Apply the actions, late."""
-        while self.meanwhile:
+        """What the table does, late where its writer stands still."""
+        while name == self._before and self.meanwhile:
             self.meanwhile.pop()()
-        return self._table.merge(actions, commit)
+        return getattr(self._table, name)
 
 
 class PipelineSuite:
@@ -139,6 +136,26 @@ class PipelineSuite:
         table.meanwhile = [lambda: write(insert, delete)]
         slow.write(changes_of([insert]), commit())
         assert rows() == [(2, 1)]
+
+    def test_a_worker_that_was_overtaken_sees_whose_key_its_successor_has_taken(
+        self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]
+    ) -> None:
+        """``id = id + 1`` over rows 1 and 2: the delete of key 2 is of the row that had it before, for both workers.
+
+        The first one stands still before it looks at the stored rows, which are those of its successor by then.
+        """
+        old = [change_of(key, Operation.READ, 1, a=key) for key in (1, 2)]
+        opened(name, lake.open(name)).write(changes_of(old), commit())
+        moves: list[Event] = []
+        for key, position in ((1, 3), (2, 4)):
+            left = change_of(key, Operation.DELETE, position)
+            made = change_of(key + 1, Operation.CREATE, position, a=key)
+            moves += [replace(left, moved=True, new_key=key + 1), replace(made, old_key=key)]
+        shift = changes_of([replace(move, transaction=7) for move in moves])
+        table = Overtaken(lake.open(name), "stored")
+        table.meanwhile = [lambda: opened(name, lake.open(name)).write(shift, commit())]
+        opened(name, table).write(shift, commit())
+        assert sorted(rows()) == [(2, 1), (3, 2)]
 
     def test_a_truncate_before_the_first_row_outlives_the_worker(
         self, lake: LakeHarness, name: str, rows: Callable[[], list[tuple[int, int]]]

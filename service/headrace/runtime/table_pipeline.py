@@ -152,6 +152,9 @@ class TablePipeline:
             index = np.flatnonzero(np.asarray(pc.is_in(actions.key, pa.array(keys, pa.string()))))
             known = len(index) and self._table.schema() is not None
             stored = self._table.stored(take_actions(actions, index)) if known else {}
+            # Rows that a successor has written meanwhile do not show whose key they took: its ledger does, which is
+            # written before them and so has to be read after them.
+            self._ledger.heed_others()
             changes, remembered = with_displaced(changes, self._ledger.known, stored)
             if remembered:
                 self._evolve(lake_columns(actions, self._table.schema()))

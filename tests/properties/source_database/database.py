@@ -134,12 +134,17 @@ class Database:
             self._alter(table, statement)
         else:
             statement = _aimed(table, statement)
+            together = statement.what in ("shift", "swap")
+            if together and any(change.what == "move" for change in self._open.get(session, ())):
+                self._commit(session)  # docs/guarantees.md, "Keys that are checked late": one statement a transaction
             if statement.what == "truncate" and self._together != "moves":
                 self._commit(session)
             keys = set(table.rows) if statement.what in ("shift", "truncate") else {statement.key, statement.other}
             locked = table.locks if statement.what == "truncate" else keys | {key + 1 for key in keys}
             if all(table.locks.get(key, session) == session for key in locked):
                 self._change_rows(table, statement)
+            if together:
+                self._commit(session)
             if statement.what == "truncate" and self._together != "moves":
                 self._commit(session)  # MySQL's truncate is a transaction of its own; SQL Server's may be as well
 
