@@ -8,19 +8,24 @@ later change would be taken for one that is delivered again, so it is refused.
 
 A change that really is delivered again equals one that came before it. Without compression, all changes of one binary
 log position come from one row event, so a row's changes come with rising numbers, or they repeat.
+
+A falling number proves a second statement only to a reader that has seen the row event from its first change on: a
+connector that is restarted may begin within it, and begin before that when it is restarted again. It never begins after
+what it has sent, so a position that directly follows a lower one in its partition is read from its first change on.
+Where offsets are missing (compaction, a reader that goes on elsewhere), a missing record may have been that first one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.core.errors import BadRecord
-from headrace.core.events import NO_POSITION, Changes
+from headrace.core.events import NO_POSITION, Changes, TableId
 from headrace.core.positions import BINLOG_ROW_WIDTH
 
 CONNECTOR = "mysql"
@@ -36,23 +41,26 @@ REFUSAL = (
 )
 
 Ints = npt.NDArray[np.int64]
+RowKey = tuple[TableId, str]
 
 
 @dataclass(slots=True)
 class _Group:
     """The changes of one binary log position, as far as a partition's fetches have brought them.
 
-    ``complete`` tells that they were read from the first on. ``contents`` has their contents by key and row number,
-    ``highest`` each key's highest row number.
+    ``complete`` says that none before the last of them is missing. ``contents`` has their contents by row key and row
+    number, ``highest`` each row key's highest row number. ``end`` is the offset up to which the partition has been
+    read, ``gap`` whether records are missing between the last change and that.
     """
 
     place: bytes = b""
-    offset: int = -1
     complete: bool = False
-    contents: dict[tuple[str, bytes], Hashable] = field(default_factory=dict)
-    highest: dict[str, bytes] = field(default_factory=dict)
+    contents: dict[tuple[RowKey, bytes], Hashable] = field(default_factory=dict)
+    highest: dict[RowKey, bytes] = field(default_factory=dict)
+    end: int = -1
+    gap: bool = True
 
-    def add(self, key: str, row: bytes, content: Hashable) -> bool:
+    def add(self, key: RowKey, row: bytes, content: Hashable) -> bool:
         """Take in a change; False if it is another change of its row than those before it, and not above them."""
         if (key, row) in self.contents:
             return self.contents[key, row] == content
@@ -68,6 +76,7 @@ class BinlogOrder:
 
     def __init__(self) -> None:
         self._last: dict[int, _Group] = {}
+        self._refused: dict[int, set[int]] = {}
 
     def check(self, changes: Changes) -> None:
         """Raise BadRecord with the index of a change whose place among its row's changes is not known.
@@ -76,36 +85,52 @@ class BinlogOrder:
         change.
         """
         version = changes.version
-        index = np.flatnonzero(version.position != NO_POSITION)
-        if not len(index):
-            return
-        partition, offset = int(version.partition[0]), int(version.offset[index[-1]])
+        partition = int(version.partition[0])
         last = self._last.get(partition, _Group())
-        if version.offset[index[0]] <= last.offset:
+        if version.offset[0] <= last.end:
             last = _Group()  # read again from an older offset
-        position = version.position[index]
-        places = position.astype(f"S{position.dtype.itemsize - BINLOG_ROW_WIDTH}")
-        begins = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
-        bounds = np.append(begins, len(index)).tolist()
-        first = _following(last, bytes(places[0]), bounds[1])
-        _add_all(first, changes, index[: bounds[1]])
-        for group in _unordered(position, places, begins):
-            _add_all(_Group(complete=True), changes, index[bounds[group] : bounds[group + 1]])
-        if len(begins) > 1:
-            last = _Group(bytes(places[-1]), complete=True)
-            _add_all(last, changes, index[bounds[-2] :])
-        else:
-            last = first
-        last.offset = offset
+        refused = self._refused.setdefault(partition, set())
+        gaps = int(last.gap) + np.cumsum(_missing(last.end, version.offset, refused))
+        try:
+            last = _checked(changes, last, gaps)
+        except BadRecord as error:
+            if error.index is not None:
+                refused.add(int(version.offset[error.index]))
+            raise
+        last.end = int(version.offset[-1])
         self._last[partition] = last
+        self._refused[partition] = {offset for offset in refused if offset > last.end}
 
 
-def _following(last: _Group, place: bytes, count: int) -> _Group:
-    """The group of the first ``count`` changes of a fetch: the last one of the fetch before, or a new one."""
-    follows = place == last.place
-    if not follows or len(last.contents) + count > LARGEST_GROUP:
-        return _Group(place, complete=not follows and last.place != b"")
-    return _Group(place, last.offset, last.complete, dict(last.contents), dict(last.highest))
+def _missing(end: int, offsets: Ints, refused: set[int]) -> npt.NDArray[np.bool_]:
+    """For each record whether others are missing between it and the one before, except those that were refused."""
+    offsets = np.append(end, offsets)
+    return np.diff(offsets) - np.diff(np.searchsorted(np.array(sorted(refused), np.int64), offsets)) > 1
+
+
+def _checked(changes: Changes, last: _Group, gaps: Ints) -> _Group:
+    """The last group after ``changes``. ``gaps`` counts the gaps between a change and the last one of ``last``."""
+    position = changes.version.position
+    index = np.flatnonzero(position != NO_POSITION)
+    if not len(index):
+        last.gap = bool(gaps[-1])
+        return last
+    position, torn = position[index], np.diff(gaps[index], prepend=0) > 0
+    places = position.astype(f"S{position.dtype.itemsize - BINLOG_ROW_WIDTH}")
+    before = np.append(np.array([last.place], places.dtype), places[:-1])
+    begins = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
+    bounds = np.append(begins, len(index)).tolist()
+    complete = (places > before) & ~torn
+    follows = before[0] == places[0] and len(last.contents) + bounds[1] <= LARGEST_GROUP
+    group = _Group()
+    for number in sorted({0, *_unordered(position, places, begins), len(begins) - 1}):
+        begin, end = bounds[number], bounds[number + 1]
+        group = _Group(bytes(places[begin]), bool(complete[begin]))
+        if number == 0 and follows:
+            group = replace(last, contents=dict(last.contents), highest=dict(last.highest))
+        _add_all(group, changes, index[begin:end], torn[begin:end])
+    group.gap = bool(gaps[-1] > gaps[index[-1]])
+    return group
 
 
 def _unordered(position: npt.NDArray[np.bytes_], places: npt.NDArray[np.bytes_], begins: Ints) -> list[int]:
@@ -115,11 +140,12 @@ def _unordered(position: npt.NDArray[np.bytes_], places: npt.NDArray[np.bytes_],
     return [group for group in groups.tolist() if 0 < group < len(begins) - 1]
 
 
-def _add_all(group: _Group, changes: Changes, index: Ints) -> None:
+def _add_all(group: _Group, changes: Changes, index: Ints, torn: npt.NDArray[np.bool_]) -> None:
     keys = changes.key.take(index).to_pylist()
-    for event, key in zip(index.tolist(), keys, strict=True):
+    for event, key, gap in zip(index.tolist(), keys, torn.tolist(), strict=True):
         row = bytes(changes.version.position[event][-BINLOG_ROW_WIDTH:])
-        if not group.add(key, row, _content(changes, event)):
+        group.complete &= not gap
+        if not group.add((changes.table, key), row, _content(changes, event)):
             raise BadRecord(REFUSAL, index=event)
 
 

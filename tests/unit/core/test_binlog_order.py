@@ -41,10 +41,11 @@ class Event:
     more: Mapping[str, Any] = field(default_factory=dict)
     headers: tuple[tuple[str, bytes], ...] = ()
     connector: str = "mysql"
+    table: str = "items"
 
 
 def record(event: Event, offset: int) -> Given:
-    source = {"connector": event.connector, "name": "shop", "db": "d", "table": "items"}
+    source = {"connector": event.connector, "name": "shop", "db": "d", "table": event.table}
     source |= {"file": "b.000001", "pos": event.pos, "row": event.row}  # type: ignore[dict-item] # numbers, too
     after = None if event.op == "d" else {"id": event.key, "v": event.value, **event.more}
     value = json.dumps({"op": event.op, "source": source, "after": after}).encode()
@@ -152,24 +153,103 @@ def test_large_groups_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused([LATER], many, [Event("u", 5, 10, row=5)], [Event("u", 0, 10, row=0)]) == []
 
 
+def shifted(pos: int, highest: int) -> list[Event]:
+    """``UPDATE t SET id = id + 1 ORDER BY id DESC`` of the keys 1 to ``highest``: one row event."""
+    return [
+        half
+        for row, key in enumerate(range(highest, 0, -1))
+        for half in (Event("d", key, pos, row), Event("c", key + 1, pos, row, f"{pos}-{row}"))
+    ]
+
+
+def test_a_shift_of_keys_that_comes_again_is_not_refused() -> None:
+    """A key is left and reached at different rows; the connector begins again within the event, then before it."""
+    log = [Event("c", 9, 5), *shifted(10, 3), Event("u", 9, 20)]
+    of_three = [event for event in log if event.key == 3]  # its partition, or all that compaction left
+    assert refused(log, log[2:], log[5:], log) == []
+    assert refused([log[-1]], log[4:6], log) == []
+    assert refused([Event("u", 6, 5), Event("u", 6, 20), *of_three[1:], *of_three]) == []
+
+
+def test_a_worker_that_goes_on_at_a_later_offset_knows_too_little() -> None:
+    """The partition was another worker's in between, so the first change of a position was not read."""
+    decoder = TopicDecoder("t", EnvelopeOptions(key_schemas=False, value_schemas=False))
+    events = [Event("c", 9, 5), *shifted(10, 3), *shifted(10, 3)]
+    records = [record(event, offset) for offset, event in enumerate(events)]
+    for fetch in (records[:1], records[4:6], records[7:]):
+        assert decoder.decode(fetch).errant == []
+
+
+def test_a_change_that_is_passed_is_no_gap() -> None:
+    """With errors.tolerance=all, what follows a refused change is checked as before."""
+    two, again = [Event("u", 2, 10, row=0), Event("u", 3, 10, row=1)], Event("u", 3, 10, value="c")
+    assert refused([Event("u", 1, 5), FIRST, SECOND, *two, again]) == [(0, 2), (0, 5)]
+    assert refused([Event("u", 1, 5), FIRST], [SECOND], [*two, again]) == [(1, 0), (2, 2)]
+    assert refused([Event("u", 1, 5), FIRST, SECOND], [*two, again]) == [(0, 2), (1, 2)]
+
+
+def test_rows_of_other_tables_are_others() -> None:
+    """A topic may hold several tables, whose rows have equal keys."""
+    assert refused([FIRST, replace(SECOND, table="orders")], tables_apart=True) == []
+
+
 @st.composite
 def row_events(draw: st.DrawFn) -> list[Event]:
-    """An uncompressed binary log: row events at rising positions, each with changes of any rows."""
+    """An uncompressed binary log: row events at rising positions, with changes of any rows or of all keys."""
     events: list[Event] = []
-    for number in range(draw(st.integers(1, 6))):
-        keys = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
-        events += [Event("u", key, 10 * number, row, f"{number}-{row}") for row, key in enumerate(keys)]
+    for number in range(1, draw(st.integers(1, 5)) + 1):
+        if draw(st.booleans()):
+            events += shifted(10 * number, draw(st.integers(1, 3)))
+        else:
+            keys = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+            events += [Event("u", key, 10 * number, row, f"{number}-{row}") for row, key in enumerate(keys)]
     return events
 
 
-@given(events=row_events(), data=st.data())
-def test_no_stretch_that_is_sent_again_is_refused(events: list[Event], data: st.DataObject) -> None:
-    """Wherever the connector begins again, wherever the worker begins, and wherever fetches end."""
-    begins = sorted(data.draw(st.lists(st.integers(0, len(events) - 1), max_size=3), label="begins again at"))
-    ends = [data.draw(st.integers(begin, len(events)), label="and had come to") for begin in begins]
-    bounds = zip([0, *begins], [*ends, len(events)], strict=True)
-    sent = [event for begin, end in bounds for event in events[begin:end]]
-    sent = sent[data.draw(st.integers(0, len(sent) - 1)) :]
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(sent)), max_size=4)))
-    edges = [0, *cuts, len(sent)]
-    assert refused(*[sent[begin:end] for begin, end in itertools.pairwise(edges) if begin < end]) == []
+@st.composite
+def topics(draw: st.DrawFn) -> list[Given]:
+    """A partition of a topic whose connector sent stretches of a log: none begins after the end of that before."""
+    events, sent, end = draw(row_events()), [], 0
+    for _ in range(draw(st.integers(0, 4))):
+        begin = draw(st.integers(0, end))
+        end = draw(st.integers(begin, len(events)))
+        sent += events[begin:end]
+    sent += events[draw(st.integers(0, end)) :]
+    partitions = draw(st.integers(1, 3))
+    chosen = [event for event in sent if event.key % partitions == sent[0].key % partitions]
+    records = [record(event, offset) for offset, event in enumerate(chosen)]
+    cleaned = draw(st.integers(0, len(records))) if draw(st.booleans()) else 0
+    last = {each.key: each.offset for each in records[:cleaned]}
+    return [each for each in records if each.offset >= cleaned or last[each.key] == each.offset]
+
+
+@given(records=topics(), data=st.data())
+def test_no_stretch_that_is_sent_again_is_refused(records: list[Given], data: st.DataObject) -> None:
+    """Wherever a worker begins or goes on to read, wherever fetches end, and whatever compaction removes."""
+    decoder = TopicDecoder("t", EnvelopeOptions(key_schemas=False, value_schemas=False))
+    places, at = st.integers(0, len(records) - 1), 0
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(places) if at >= len(records) or data.draw(st.booleans()) else at
+        end = data.draw(st.integers(at + 1, len(records)))
+        assert decoder.decode(records[at:end]).errant == []
+        at = end
+
+
+@given(
+    statements=st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size=1, max_size=4),
+    cuts=st.sets(st.integers(1, 12), max_size=3),
+)
+def test_a_compressed_transaction_that_is_read_from_its_first_change_hides_nothing(
+    statements: list[list[int]], cuts: set[int]
+) -> None:
+    """Every change that is not above those of its row before it is refused, wherever fetches end."""
+    changes = [(key, row, number) for number, keys in enumerate(statements) for row, key in enumerate(keys)]
+    events = [Event("u", 1, 5), *(Event("u", key, 10, row, f"{number}-{row}") for key, row, number in changes)]
+    highest, hidden = dict.fromkeys(range(1, 4), -1), []
+    for offset, (key, row, _) in enumerate(changes, 1):
+        if row <= highest[key]:
+            hidden.append(offset)
+        highest[key] = max(row, highest[key])
+    edges = [0, *sorted(cut for cut in cuts if cut < len(events)), len(events)]
+    found = refused(*[events[begin:end] for begin, end in itertools.pairwise(edges)])
+    assert [edges[fetch] + index for fetch, index in found] == hidden
