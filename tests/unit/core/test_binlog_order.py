@@ -197,9 +197,9 @@ def test_rows_of_other_tables_are_others() -> None:
 def row_events(draw: st.DrawFn) -> list[Event]:
     """An uncompressed binary log: row events at rising positions, with changes of any rows or of all keys."""
     events: list[Event] = []
-    for number in range(1, draw(st.integers(1, 5)) + 1):
+    for number in range(1, draw(st.integers(1, 3)) + 1):
         if draw(st.booleans()):
-            events += shifted(10 * number, draw(st.integers(1, 3)))
+            events += shifted(10 * number, draw(st.integers(2, 3)))
         else:
             keys = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
             events += [Event("u", key, 10 * number, row, f"{number}-{row}") for row, key in enumerate(keys)]
@@ -210,9 +210,9 @@ def row_events(draw: st.DrawFn) -> list[Event]:
 def topics(draw: st.DrawFn) -> list[Given]:
     """A partition of a topic whose connector sent stretches of a log: none begins after the end of that before."""
     events, sent, end = draw(row_events()), [], 0
-    for _ in range(draw(st.integers(0, 4))):
+    for _ in range(draw(st.integers(0, 6))):
         begin = draw(st.integers(0, end))
-        end = draw(st.integers(begin, len(events)))
+        end = min(begin + draw(st.integers(1, 6)), len(events))
         sent += events[begin:end]
     sent += events[draw(st.integers(0, end)) :]
     partitions = draw(st.integers(1, 3))
