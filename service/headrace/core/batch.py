@@ -266,11 +266,8 @@ class BatchManager:
     def _expire(self, table: str, now: float) -> None:
         """Queue the halves that have waited long enough."""
         if held := self._held.get(table):
-            for part in held.expire(now, self._read_at, self._others_behind):
+            for part in held.expire(now, self._read_at, self._behind):
                 self._queues.setdefault(table, _Queue()).push_held(_waiting(part))
-
-    def _others_behind(self, partition: Hashable) -> bool:
-        return any(count for other, count in self._behind.items() if other != partition)
 
     def _bound(self, table: str) -> None:
         """Queue everything that is held once it is more than a batch."""

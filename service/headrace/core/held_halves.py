@@ -12,7 +12,7 @@ So a half is released alone when it has waited long enough.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,13 +27,13 @@ PATIENCE = 5.0
 """Seconds for which a half waits for the other one while everything that Kafka has was read."""
 
 PATIENCE_BEHIND = 60.0
-"""The same while another partition has more to read: the other half may be in there."""
+"""The same while there is more to read where the other half may be: in another partition, or right behind this half."""
 
 LATE = 30.0
 """A wait that nobody looked at for so many seconds begins again: the worker stood still, and may have been replaced."""
 
 RECHECK = 1.0
-"""Seconds after which a wait for another partition that has more to read is looked at again."""
+"""Seconds after which a wait for what is still to be read is looked at again."""
 
 _REMEMBERED = 100_000
 
@@ -112,10 +112,10 @@ class HeldHalves:
         parts = _Router(self, changes, origin, begins_with_half=bool(followed)).parts()
         return [*(replace(held.part, joined=bool(parts)) for held in followed), *parts]
 
-    def expire(self, now: float, read_at: float, others_behind: Callable[[Hashable], bool]) -> list[Part]:
+    def expire(self, now: float, read_at: float, behind: Mapping[Hashable, int]) -> list[Part]:
         """Return the halves that have waited long enough, and what waited for them.
 
-        ``read_at`` is when the last chunk came; ``others_behind`` says of a partition whether others have more to read.
+        ``read_at`` is when the last chunk came; ``behind`` is how many records each partition still has to read.
         """
         found: list[Part] = []
         for key in list(self._by_key):
@@ -125,7 +125,7 @@ class HeldHalves:
             last_call = held.part.origin.since + PATIENCE_BEHIND
             if now >= max(held.until, read_at) + LATE and not held.late:
                 held.late, held.until = True, now + PATIENCE
-            elif now < last_call and others_behind(held.part.origin.partition):
+            elif now < last_call and _may_be_unread(held, behind):
                 held.until = min(now + RECHECK, last_call)
             else:
                 found += [self._release_alone(held), *self.freed(key)]
@@ -215,7 +215,8 @@ class HeldHalves:
             if held.part.origin.partition == partition:
                 held.last = False
                 second = held.change is not None and changes.old_key.get(0) == held.key
-                if held.change is None or (second and changes.key[0].as_py() == held.change[1]):
+                is_other = held.change is None or (second and changes.key[0].as_py() == held.change[1])
+                if is_other and held is self._head(held.key):
                     found.append(held)
         for held in found:
             self._released(held)
@@ -267,7 +268,7 @@ class _Router:
         last = index >= len(changes) - open_events(changes)
         change = self._change(index)
         if waits:
-            self._held.hold(self._take(index, key, change))
+            self._held.hold(replace(self._take(index, key, change), last=last and change is not None))
         elif change is None and last:
             self._held.hold(replace(self._take(index, key, None), last=True))
         elif change is not None and not paired:
@@ -329,6 +330,15 @@ def changes_size(changes: Changes) -> int:
 def _part(changes: Changes, origin: Origin) -> Part:
     origin.parts += 1
     return Part(changes, origin)
+
+
+def _may_be_unread(held: _Held, behind: Mapping[Hashable, int]) -> bool:
+    """Whether the other half may be among the records that are still to be read.
+
+    In its own partition it follows the first half at once, so that anything else shows that it is not there.
+    """
+    own = held.part.origin.partition
+    return any(count and (held.last or partition != own) for partition, count in behind.items())
 
 
 def _has_open_cells(changes: Changes) -> bool:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from properties.source_database.database import Change, Transaction
+from properties.source_database.database import Change, Snapshot, Transaction
 from properties.source_database.scenario import Scenario, Told
 from properties.source_database.tables import OMITTED, is_stored_out_of_line, key_columns
 from properties.source_database.wire import key_document
@@ -115,9 +115,10 @@ def _key_changes(truth: Told) -> list[Change]:
 
 def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
     """The rows, by table and key, of which a value may be lost without a database (``docs/configuration.md``,
-    reselect.unresolved.insert.mode): a key change left it out whose halves lie in two partitions, or such a row moved.
+    reselect.unresolved.insert.mode): a key change left it out whose halves lie in two partitions, or that lies behind
+    a snapshot that reads ahead (so named in ``docs/guarantees.md``), or such a row moved.
     """
-    setup = scenario.setup
+    setup, ahead = scenario.setup, _behind_reads(truth)
     found: set[tuple[int, int]] = set()
     moves = _key_changes(truth)
     for _ in moves:
@@ -131,6 +132,18 @@ def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
                 setup.partition(key_document(setup.key_kind, key_columns(setup.key_kind, key), schemas=setup.schemas))
                 for key in (change.key, change.new_key)
             )
-            if (left_out and old != new) or (change.table, change.key) in found:
+            if (left_out and (old != new or change.position in ahead)) or (change.table, change.key) in found:
                 found.add((change.table, change.new_key))
+    return found
+
+
+def _behind_reads(truth: Told) -> set[int]:
+    """The positions of key changes of a table that a snapshot has read before it goes on with older events."""
+    read: set[int] = set()
+    found: set[int] = set()
+    for entry in truth.database.log:
+        if isinstance(entry, Snapshot) and entry.ahead:
+            read |= {*entry.rows}
+        elif isinstance(entry, Transaction):
+            found |= {change.position for change in entry.changes if change.what == "move" and change.table in read}
     return found

@@ -93,6 +93,32 @@ def test_a_half_waits_longer_while_another_partition_has_more_to_read() -> None:
     assert taken(batches, now) == [(0, 0)]
 
 
+def test_a_first_half_waits_longer_while_its_own_partition_has_more_to_read() -> None:
+    """The other half is the next record there, if it is there; behind any other record only other partitions count."""
+    batches = manager()
+    add(batches, 0, 0, AWAY, behind=1)
+    assert taken(batches, PATIENCE + 1.0) == []
+    add(batches, 0, 1, INTO, now=20.0)
+    assert taken(batches, 20.0) == [(0, 0), (0, 1)]
+    batches = manager()
+    add(batches, 0, 0, AWAY, behind=1000)
+    add(batches, 0, 1, update(3, 40, a=1), behind=999)
+    assert taken(batches, PATIENCE) == [(0, 1), (0, 0)]
+
+
+def test_a_first_half_waits_longer_also_behind_events_of_its_key_that_wait() -> None:
+    """1 to 2 and on to 3, where the second move waits for the first one."""
+    batches = manager()
+    again = replace(delete(2, 30, moved=True), new_key=3)
+    last = Event(create(3, 30).operation, 3, 30, {"a": UNCHANGED}, old_key=2)
+    add(batches, 1, 0, INTO, again, behind=1)
+    add(batches, 0, 0, AWAY, now=1.0)
+    assert taken(batches, 1.0) == [(0, 0), (1, 0)]
+    assert taken(batches, PATIENCE + 1.0) == []
+    add(batches, 1, 2, last, now=20.0)
+    assert taken(batches, 20.0) == [(1, 1), (1, 2)]
+
+
 def test_a_worker_that_stood_still_writes_no_lone_half_at_once() -> None:
     """It may have lost its partitions, and hears of it only now."""
     batches = manager()
