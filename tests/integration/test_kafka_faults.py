@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from contracts.feed_harness import Recorder, numbered, until
 from contracts.kafka_harness import QUICK, KafkaHarness, opened, producer
 
 from headrace.core.errors import ConfigError, Fenced, HeadraceError, Retriable
 from headrace.ports import Feed, TopicPartition
-from headrace_connectors.kafka import KafkaFeeds
+from headrace_connectors.kafka import KafkaFeeds, member
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, free_ports
 
@@ -163,7 +162,7 @@ def test_an_assignment_that_cannot_be_taken(
     async def scenario() -> None:
         async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
             await cluster.create(topic)
-            monkeypatch.setattr(AIOKafkaConsumer, "committed", refused)
+            monkeypatch.setattr(member, "committed", refused)
             listener = Recorder()
             listener.feed = cluster.feeds.open(topic, 0, {**QUICK, "topics": topic})
             await listener.feed.start(listener)
