@@ -10,10 +10,10 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars system chart image lock demo run test unit check format bench cases chaos soak clean
+.PHONY: help setup jars system chart image lock demo run test unit check format bench cases mutations chaos soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup jars ## a shop database under live load, its tables in the lake, REST on 8083; ONCE=1: a minute, then compare
 	$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
@@ -49,6 +49,9 @@ soak: setup jars ## long lane: thousands of histories; hours in minutes: pause, 
 
 cases: setup ## each stale-read case of reselect: does its test fail without the rule it is for? NOSTACK=1: no database
 	PYTHONPATH=service:connectors:dev:tests $(BIN)/python -m reselect_cases.take_out $(if $(NOSTACK),--no-stack) $(CASES)
+
+mutations: setup ## one-line mutations of the code that decides tables: which tests find each? MUTATIONS="gate: fold:" for some
+	PYTHONPATH=service:connectors:dev:tests $(BIN)/python -m mutations.check $(MUTATIONS)
 
 run: setup ## a worker of your own: WORKER=config/worker.properties says where Kafka and the warehouse are
 	$(BIN)/headrace connect-distributed $(or $(WORKER),config/worker.properties)
