@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from headrace.core.combine import picked
 from headrace.core.events import NO_POSITION, CellState, Changes, Operation
-from headrace.core.key_changes import paired_halves
+from headrace.core.key_changes import is_tombstone_of, paired_halves
 
 PATIENCE = 5.0
 """Seconds for which a half waits for the other one while everything that Kafka has was read."""
@@ -233,6 +233,7 @@ class _Router:
         self._origin = origin
         self._firsts = paired_halves(changes)
         self._seconds = {first: second for second, first in self._firsts.items()}
+        self._last = len(changes) - open_events(changes)
         self._gone: set[int] = set()
         self._parts: list[Part] = []
         self._sent = 0
@@ -258,14 +259,14 @@ class _Router:
         changes = self._changes
         key, previous = changes.key[index].as_py(), index - 1
         follows_delete = previous in self._gone and changes.operation[previous] == Operation.DELETE
-        if follows_delete and changes.operation[index] == Operation.TOMBSTONE and changes.key[previous].as_py() == key:
+        if follows_delete and is_tombstone_of(changes, index, previous):
             self._gone.add(index)  # the delete that it repeats is held
             return
         second, first = self._seconds.get(index), self._firsts.get(index)
         paired = second is not None or first is not None or (index == 0 and self._begins_with_half)
         waits = self._held.blocks(key) or first in self._gone
         waits = waits or (second is not None and self._held.blocks(changes.key[second].as_py()))
-        last = index >= len(changes) - open_events(changes)
+        last = index >= self._last
         change = self._change(index)
         if waits:
             self._held.hold(replace(self._take(index, key, change), last=last and change is not None))
@@ -311,11 +312,9 @@ def open_events(changes: Changes) -> int:
     """
     begin = len(changes)
     while begin:
-        repeats = begin > 1 and changes.operation[begin - 1] == Operation.TOMBSTONE
-        repeats = repeats and changes.key[begin - 2] == changes.key[begin - 1]
         if begin - 1 in changes.moved:
             begin -= 1
-        elif repeats and begin - 2 in changes.moved:
+        elif begin - 2 in changes.moved and is_tombstone_of(changes, begin - 1, begin - 2):
             begin -= 2
         else:
             break

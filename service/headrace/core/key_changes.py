@@ -54,8 +54,9 @@ def _belong_together(changes: Changes, first: int, second: int) -> bool:
     if partition[first] != partition[second] or first > second:
         return False
     between = first + 1 + np.flatnonzero(partition[first + 1 : second] == partition[second])
-    return all(_is_echo(changes, int(index), first) for index in between)
+    return all(is_tombstone_of(changes, int(index), first) for index in between)
 
 
-def _is_echo(changes: Changes, index: int, first: int) -> bool:
-    return bool(changes.operation[index] == Operation.TOMBSTONE and changes.key[index] == changes.key[first])
+def is_tombstone_of(changes: Changes, index: int, delete: int) -> bool:
+    """Whether the event at ``index`` is a tombstone of the key that the event ``delete`` has removed."""
+    return bool(changes.operation[index] == Operation.TOMBSTONE and changes.key[index] == changes.key[delete])
