@@ -45,13 +45,13 @@ def change_of(key: int, operation: Operation, position: int, **cells: int | None
     return replace(found, key=key, cells={**found.cells, **lacking})
 
 
-def opened(name: str, table: LakeTable, now: Callable[[], int] = lambda: NOW, *, mode: str = "auto") -> TablePipeline:
+def opened(name: str, table: LakeTable, now: Callable[[], int] = lambda: NOW) -> TablePipeline:
     """The pipeline of a worker that has just started."""
     return TablePipeline(
         name,
         table,
         ReselectColumnsPostProcessor(ReselectOptions()),
-        PipelineOptions(tombstone_retention=RETENTION, unresolved_insert_mode=mode),
+        PipelineOptions(tombstone_retention=RETENTION),
         now=now,
         stages=lambda stage: nullcontext(),
     )
@@ -218,8 +218,7 @@ class PipelineSuite:
         pipeline.write(changes_of([event(Operation.UPDATE, 2, a=2, b=2)]), commit())
         assert rows() == [(1, 2)]
 
-    @pytest.mark.parametrize("mode", ["auto", "null"])
-    def test_an_update_of_a_row_that_was_deleted_since(self, lake: LakeHarness, name: str, mode: str) -> None:
+    def test_an_update_of_a_row_that_was_deleted_since(self, lake: LakeHarness, name: str) -> None:
         """Killed before the offsets: the update comes in a batch of its own, and nobody has its cells any more."""
         events = [
             change_of(1, Operation.CREATE, 1, a=1, b=1),
@@ -230,11 +229,11 @@ class PipelineSuite:
         first = opened(name, lake.open(name))
         first.write(changes_of(events[:1]), commit())
         first.write(changes_of(events[1:3]), commit())
-        second = opened(name, lake.open(name), mode=mode)
+        second = opened(name, lake.open(name))
         for each in events[1:3]:
             assert not second.write(changes_of([each]), commit())
             assert lake.read(name).num_rows == 0
-        with pytest.raises(Fatal, match="leaves out") if mode == "auto" else nullcontext():
+        with pytest.raises(Fatal, match="leaves out"):
             second.write(changes_of(events[3:]), commit())
 
 

@@ -216,7 +216,9 @@ class HeldHalves:
                 held.last = False
                 second = held.change is not None and changes.old_key.get(0) == held.key
                 is_other = held.change is None or (second and changes.key[0].as_py() == held.change[1])
-                if is_other and held is self._head(held.key):
+                # A second half whose key is held waits as well, and meets its first half when that key is free.
+                waits = held.change is not None and self.blocks(held.change[1])
+                if is_other and not waits and held is self._head(held.key):
                     found.append(held)
         for held in found:
             self._released(held)

@@ -96,15 +96,14 @@ class ExactPath:
         hollow = open_rows(rest, standing)
         if not hollow.any():
             return rest
-        indexes: list[int] = np.flatnonzero(hollow).tolist()
-        ended = {index: _open_columns(rest, index) for index in indexes if self._is_ended(rest, index)}
-        if ended:
-            raise UnresolvedRows("the row has been deleted since", ended)
         if self._options.unresolved_insert_mode == "null":
             self._contradicted(rest, hollow)
             return with_nulls_for_open_cells(rest, hollow)
+        columns = {index: _open_columns(rest, index) for index in np.flatnonzero(hollow).tolist()}
+        ended = {index: names for index, names in columns.items() if self._is_ended(rest, index)}
+        if ended:
+            raise UnresolvedRows("the row has been deleted since", ended)
         self._contradicted(rest, hollow)
-        columns = {index: _open_columns(rest, index) for index in indexes}
         causes = {index: _cause(resolved, index, names) for index, names in columns.items()}
         index, cause = next(iter(causes.items()))
         if self._options.unresolved_insert_mode == "dlq":

@@ -32,6 +32,8 @@ class Judge:
         self.answers: defaultdict[tuple[int, str], list[tuple[int, Any]]] = defaultdict(list)
         self._origins = origins(truth)
         self._hollow = hollow_keys(scenario, truth) if scenario.sink.unresolved == "null" else set()
+        # docs/guarantees.md, "Rows that return for a moment with nulls"
+        self._returns_hollow = scenario.sink.unresolved == "null" and bool(scenario.deaths or scenario.moves)
 
     def at_commit(self, table: int, rows: Sequence[LakeRow]) -> str:
         """What is wrong with a table after a commit: rows that never were so. Empty if nothing is."""
@@ -84,6 +86,8 @@ class Judge:
     def _cell(self, table: int, key: int, name: str, value: Any, state: LakeRow, *, at_end: bool) -> bool:
         """Whether a cell is that of a state. A column that was dropped keeps its last value until a new image."""
         if value is None and (table, key) in self._hollow and name in self._omitted:
+            return True
+        if value is None and not at_end and self._returns_hollow and name in self._omitted:
             return True
         if name in state:
             return bool(value == state[name])

@@ -45,6 +45,17 @@ def test_no_limit_divides_a_key_change(most: int) -> None:
     assert taken(batches, 1.0)[:2] == [(0, 0), (0, 2)]
 
 
+def test_a_second_half_whose_key_is_held_keeps_its_first_half() -> None:
+    """Row 1 moves to key 3 elsewhere, then row 4 onto key 1: a fetch ends between the halves of the second change."""
+    batches = manager()
+    add(batches, 0, 0, replace(AWAY, new_key=3), replace(tombstone(1), moved=True))
+    add(batches, 0, 2, replace(AWAY, key=4, lsn=30, new_key=1), replace(tombstone(4), moved=True))
+    add(batches, 0, 4, replace(INTO, key=1, lsn=30, old_key=4), create(4, 40, a=1))
+    assert taken(batches, 1.0) == []
+    add(batches, 1, 0, replace(INTO, key=3))
+    assert taken(batches, 1.0) == [(0, 0), (1, 0), (0, 2), (0, 4), (0, 5)]
+
+
 def test_a_flush_does_not_write_a_lone_half() -> None:
     """What has to wait counts as nothing to do, so that a pause ends."""
     batches = manager()
