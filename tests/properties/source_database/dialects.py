@@ -89,10 +89,10 @@ class MySql(Dialect):
 
 
 class CompressedMySql(MySql):
-    """With ``binlog_transaction_compression=ON`` every event of a transaction tells the transaction's position."""
+    """With ``binlog_transaction_compression=ON`` every event of a transaction has the position of its commit."""
 
     def source(self, transaction: Transaction, change: Change, number: int) -> Source:
-        return self._at(transaction.time, "false", transaction.changes[0].position, self._row(transaction, number))
+        return self._at(transaction.time, "false", transaction.changes[-1].position, self._row(transaction, number))
 
 
 class Oracle(Dialect):

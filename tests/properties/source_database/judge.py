@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from properties.source_database.database import Change, Snapshot, Transaction
+from properties.source_database.dialects import DIALECTS
 from properties.source_database.scenario import Scenario, Told
 from properties.source_database.tables import OMITTED, is_stored_out_of_line, key_columns
 from properties.source_database.wire import key_document
@@ -32,6 +33,7 @@ class Judge:
         self.answers: defaultdict[tuple[int, str], list[tuple[int, Any]]] = defaultdict(list)
         self._origins = origins(truth)
         self._hollow = hollow_keys(scenario, truth) if scenario.sink.unresolved == "null" else set()
+        self._updated_behind_reads = _updated_behind_reads(truth)
         # docs/guarantees.md, "Rows that return for a moment with nulls"
         self._returns_hollow = scenario.sink.unresolved == "null" and bool(scenario.deaths or scenario.moves)
 
@@ -77,6 +79,16 @@ class Judge:
         known = self.answers.get((table, name), ())
         return any(value == answer for origin, answer in known if origin in self._origins.get((table, key), ()))
 
+    def _is_of_a_read_ahead(self, table: int, key: int, name: str, value: Any) -> bool:
+        """Whether a key change may have taken a cell from a later row of its old key, which a snapshot had read before:
+        docs/guarantees.md, "Key changes behind a snapshot that reads ahead"."""
+        states = self._truth.database.states
+        return (table, key) in self._updated_behind_reads and any(
+            value == state.get(name)
+            for origin in self._origins.get((table, key), ())
+            for state in states.get((table, origin), ())
+        )
+
     def _equals(self, table: int, key: int, row: LakeRow, state: LakeRow, *, at_end: bool = True) -> bool:
         missing = [name for name, value in state.items() if name not in row and value is not None]
         return not missing and all(
@@ -88,6 +100,8 @@ class Judge:
         if value is None and (table, key) in self._hollow and name in self._omitted:
             return True
         if value is None and not at_end and self._returns_hollow and name in self._omitted:
+            return True
+        if name in self._omitted and self._is_of_a_read_ahead(table, key, name, value):
             return True
         if name in state:
             return bool(value == state[name])
@@ -123,12 +137,13 @@ def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
     a snapshot that reads ahead (so named in ``docs/guarantees.md``), or such a row moved.
     """
     setup, ahead = scenario.setup, _behind_reads(truth)
+    omits_nulls = DIALECTS[setup.dialect].omits_nulls
     found: set[tuple[int, int]] = set()
     moves = _key_changes(truth)
     for _ in moves:
         for change in moves:
             left_out = any(
-                is_stored_out_of_line(column, change.after[column.name])
+                (is_stored_out_of_line(column, change.after[column.name]) or (omits_nulls and column.type == "large"))
                 and change.after[column.name] == change.before.get(column.name)
                 for column in change.columns
             )
@@ -150,4 +165,22 @@ def _behind_reads(truth: Told) -> set[int]:
             read |= {*entry.rows}
         elif isinstance(entry, Transaction):
             found |= {change.position for change in entry.changes if change.what == "move" and change.table in read}
+    return found
+
+
+def _updated_behind_reads(truth: Told) -> set[tuple[int, int]]:
+    """The rows, by table and key, that an update and then a key change concern behind a snapshot that reads ahead."""
+    read: set[int] = set()
+    updated: set[tuple[int, int]] = set()
+    found: set[tuple[int, int]] = set()
+    for entry in truth.database.log:
+        if isinstance(entry, Snapshot) and entry.ahead:
+            read |= {*entry.rows}
+        elif isinstance(entry, Transaction):
+            for change in (change for change in entry.changes if change.table in read):
+                if change.what == "update":
+                    updated.add((change.table, change.key))
+                elif change.what == "move" and (change.table, change.key) in updated:
+                    updated.add((change.table, change.new_key))
+                    found.add((change.table, change.new_key))
     return found
