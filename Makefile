@@ -21,6 +21,9 @@ demo: setup jars ## a shop database under live load, its tables in the lake, RES
 test: setup jars ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
 	$(BIN)/pytest -m "not long" $(SIDE_BY_SIDE)
 
+# The seed of a simulated database means the same history in every run.
+test soak mutations: export PYTHONHASHSEED := 0
+
 # Two processes, file by file (tests/fix_lanes.py): a test that waits for a start or a rebalance leaves its core to others.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
