@@ -113,9 +113,9 @@ class DeltaFormat:
 
         A statement that changes no row makes no commit, so its properties are nowhere.
         """
-        told = session.rows(statement)
-        if told:
-            counts = _returned_counts(told[0].asDict())
+        returned = session.rows(statement)
+        if returned:
+            counts = _returned_counts(returned[0].asDict())
             return Committed(counts, made=counts.upserted + counts.deleted > 0)
         write_id = json.loads(session.setting(_USER_METADATA))[WRITE_ID]
         return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0), made=False)

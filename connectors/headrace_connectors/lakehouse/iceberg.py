@@ -106,7 +106,7 @@ class IcebergFormat:
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
-        """By an append of nothing: compactions and deletes of whole files take no properties of ours."""
+        """By an empty append: compactions and deletes of whole files do not store the session's properties."""
         table = iceberg_table(session, self.sql_name(path))
         newest = next(table.snapshots(), None)
         if properties and newest is not None and GROUP not in newest[0]:

@@ -80,7 +80,7 @@ class TableFormat(Protocol):
         """What the commit did that carries ``write_id``; None if there is no such commit."""
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
-        """Make a commit with ``properties`` where the newest has none of ours; whether there is such a commit now."""
+        """Make a commit with ``properties`` if the newest has none; return whether there is such a commit now."""
 
     def version(self, session: TableSession, path: TablePath) -> str:
         """What names the table's newest commit, and no commit of another table. Costs next to nothing."""
