@@ -223,7 +223,8 @@ class LakeTable(Protocol):
         """Apply the actions that rank above the stored rows (``Actions`` says when), in one visible step per commit.
 
         An upsert that has no stored row is inserted only if it keeps no stored cell. Counts what was applied. A
-        CARRIED cell is taken from the stored row of ``carry_from`` as it was before this merge, in the same commit.
+        CARRIED cell is taken from the stored row of ``carry_from`` as it was before this merge, in the same commit;
+        where that row does not stand, or not in the version that ``carried`` tells, the action does not apply.
         Without an action nothing is committed.
         """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -82,6 +83,23 @@ class LakeCellsSuite(LakeFixtures):
         batch += [delete({"id": 7}, position=11), item(1, "x", CARRY, position=12, fresh=True, carry=2)]
         assert apply(table, *batch) == (0, 0)
         assert rows() == {1: ("one", "note", 1)}
+
+    def test_nothing_is_carried_from_a_row_that_was_replaced(self, made: Make, rows: Any) -> None:
+        """Another worker has written a later row under the old key since it was read; a read has no position."""
+        table = made(item(2, "two", "note2", 2, position=10), item(3, "three", "note3", 3, at=5))
+        read = table.stored(items(item(1, position=1), item(2, position=1), item(3, position=1)))
+        assert apply(table, delete({"id": 1}, position=11), item(3, "four", "note4", 4, at=9)) == (1, 1)
+        assert apply(table, item(1, "later", "other", 9, position=12)) == (1, 0)
+        moved = items(
+            item(1, "again", position=20),
+            item(2, "gone", position=20),
+            item(3, "anew", position=20),
+            item(4, "of 1", CARRY, position=20, fresh=True, carry=0),
+            item(5, "of 2", CARRY, position=20, fresh=True, carry=1),
+            item(6, "of 3", CARRY, position=20, fresh=True, carry=2),
+        )
+        assert table.merge(replace(moved, carried=read), commit()) == MergeCounts(4, 0)
+        assert {key: row[:2] for key, row in rows().items() if key > 3} == {5: ("of 2", "note2")}
 
     def test_columns_that_the_batch_does_not_know(self, made: Make, rows: Any) -> None:
         """An update keeps them, an insert has null there, and so has a new incarnation of a row that stands."""

@@ -262,7 +262,9 @@ def _carried_columns(shape: Shape) -> str:
 def _on_old_key(shape: Shape) -> str:
     fields = enumerate(shape.key_fields)
     keys = (f"o.{quoted(name)} = c.{quoted(staged(f'old_key_{place}'))}" for place, name in fields)
-    return _all(*keys, _standing(shape, "o"))
+    expected = f"c.{quoted(staged('old_version'))}"
+    found = f"concat_ws('/', coalesce(o.{POSITION}, ''), coalesce(o.{PARTITION}, -1), coalesce(o.{OFFSET}, -1))"
+    return _all(*keys, f"({expected} IS NULL OR {expected} = {found})", _standing(shape, "o"))
 
 
 def _listed(alias: str, names: Iterable[str]) -> str:
@@ -282,4 +284,5 @@ def staged_names(shape: Shape) -> list[str]:
     if shape.carried:
         names += [staged("row"), staged("carries"), *(staged(f"carry_{number}") for number in sorted(shape.carried))]
         names += [staged(f"old_key_{place}") for place in range(len(shape.key_fields))]
+        names.append(staged("old_version"))
     return names

@@ -149,6 +149,8 @@ def _staged_array(picked: _Picked, shape: Shape, schema: pa.Schema, name: str) -
         return pa.array(picked.has_state(actions.columns[int(number)], state))
     if purpose == "old_key":
         return _old_key(picked, int(number), schema)
+    if purpose == "old":
+        return _old_versions(picked)
     return _row_array(picked, shape, name)
 
 
@@ -199,6 +201,16 @@ def _old_key(picked: _Picked, place: int, schema: pa.Schema) -> pa.Array:
     source = picked.actions.carry_from[picked.index]
     taken = column.values.take(pa.array(source, pa.int64(), mask=source < 0))
     return _in_lake_type(taken, column.name, schema)
+
+
+def _old_versions(picked: _Picked) -> pa.Array:
+    """The versions of the stored rows that cells come from, as ``merge.py`` writes them; null where any will do."""
+    actions = picked.actions
+    source = actions.carry_from[picked.index]
+    keys = actions.key.take(pa.array(source, pa.int64(), mask=source < 0)).to_pylist()
+    versions = [actions.carried.get(key) for key in keys]
+    texts = [each and f"{each.position.decode()}/{each.partition}/{each.offset}" for each in versions]
+    return pa.array(texts, pa.string())
 
 
 # -- key range --------------------------------------------------------------------------------------------------------

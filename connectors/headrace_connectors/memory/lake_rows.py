@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.events import Actions, CellState, Column, RowVersion
-from headrace.core.ranking import arrived_later
+from headrace.core.ranking import UNVERSIONED, arrived_later
 
 _KNOWN = (int(CellState.VALUE), int(CellState.NULL))
 _LEFT = (int(CellState.UNCHANGED), int(CellState.CARRIED))
@@ -71,7 +71,11 @@ class Batch:
             return values[index]
         assert states[index] in _LEFT, f"{name!r} is {CellState(states[index]).name}"  # noqa: S101 - the caller's defect
         if states[index] == CellState.CARRIED:
-            row = before.get(self.keys[int(self.actions.carry_from[index])])
+            key = self.keys[int(self.actions.carry_from[index])]
+            row = before.get(key)
+            version = UNVERSIONED if row is None or row.version is None else row.version
+            if version != self.actions.carried.get(key, version):
+                return None
         return None if row is None else row.cells[name]
 
 

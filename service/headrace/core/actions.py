@@ -110,11 +110,14 @@ def without_hollow_carries(actions: Actions, standing: Bools) -> Actions:
 
 
 def with_decided_gates(actions: Actions, stored: Mapping[str, RowVersion]) -> Actions:
-    """The actions, folded against ``stored``, so that the merge does not hold back what the fold has decided.
+    """The actions, folded against ``stored``, so that the merge does what the fold has decided.
 
     A stored row may be of a read that the batch deletes before it makes the row anew: the action stands for both, but
-    its first cell does not outrank the stored row. Every other gate stays as it is.
+    its first cell does not outrank the stored row, so that this gate is opened. Every other gate stays as it is. Cells
+    are carried from these stored rows only, not from others that somebody writes under their keys meanwhile.
     """
+    if (actions.carry_from >= 0).any():
+        actions = replace(actions, carried=stored)
     standing = np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
     held = standing & ~applying(actions, stored)
     if not held.any():

@@ -185,12 +185,13 @@ class Actions:
 
     ``fresh`` rows are new incarnations that must not keep stored cells; of a delete it says that the row was made
     within the same batch, so that there may be none to remove. ``carry_from`` is the index of the action whose stored
-    row CARRIED cells come from, or -1. ``transaction`` is that of the last event, -1 if unknown. ``hiding`` marks the
-    deletes that stand for reads without a position as well: should the delete be stale, those may still apply.
-    ``buried`` has, by key, the tombstones of deletes within the batch that the action's own version does not tell: of
-    those on which a row without a position stands, and of those that outrank the last delete. ``read`` marks the rows
-    whose last event is a snapshot's, also where events before it have given the row a position. ``stale`` are the keys
-    that have no action, since none of their events applies.
+    row CARRIED cells come from, or -1; ``carried`` has the versions, by key, of such rows as they were read: one that
+    has another version when it is merged is another row, and supplies nothing. ``transaction`` is that of the last
+    event, -1 if unknown. ``hiding`` marks the deletes that stand for reads without a position as well: should the
+    delete be stale, those may still apply. ``buried`` has, by key, the tombstones of deletes within the batch that the
+    action's own version does not tell: of those on which a row without a position stands, and of those that outrank the
+    last delete. ``read`` marks the rows whose last event is a snapshot's, also where events before it have given the
+    row a position. ``stale`` are the keys that have no action, since none of their events applies.
     """
 
     table: TableId
@@ -207,6 +208,7 @@ class Actions:
     columns: tuple[Column, ...]
     hiding: npt.NDArray[np.bool_] | None = None
     buried: Mapping[str, RowVersion] = field(default_factory=dict)
+    carried: Mapping[str, RowVersion] = field(default_factory=dict)
     read: npt.NDArray[np.bool_] | None = None
     stale: Sequence[str] = ()
 

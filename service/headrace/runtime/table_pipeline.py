@@ -279,6 +279,9 @@ class TablePipeline:
     def _settle_once(self, changes: Changes, actions: Actions, commit: Commit) -> None:
         with self._stages("settle"):
             stored = {} if self._table.schema() is None else self._table.stored(actions)
+            # A row that another worker has removed meanwhile is missing in what was just read, with cells that a change
+            # of this batch may need. Its ledger, written before, tells that the change need not apply any more.
+            self._ledger.heed_others()
             self._regression.refuse(changes, stored)
         rest, self._left_out, whole = self._exact.settled(changes, stored)
         if not whole:

@@ -133,8 +133,9 @@ def _key_changes(truth: Told) -> list[Change]:
 
 def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
     """The rows, by table and key, of which a value may be lost without a database (``docs/configuration.md``,
-    reselect.unresolved.insert.mode): a key change left it out whose halves lie in two partitions, or that lies behind
-    a snapshot that reads ahead (so named in ``docs/guarantees.md``), or such a row moved.
+    reselect.unresolved.insert.mode): a key change left it out whose halves lie in two partitions, that lies behind a
+    snapshot that reads ahead, or that a worker writes which was overtaken (so named in ``docs/guarantees.md``), or such
+    a row moved.
     """
     setup, ahead = scenario.setup, _behind_reads(truth)
     omits_nulls = DIALECTS[setup.dialect].omits_nulls
@@ -151,7 +152,8 @@ def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
                 setup.partition(key_document(setup.key_kind, key_columns(setup.key_kind, key), schemas=setup.schemas))
                 for key in (change.key, change.new_key)
             )
-            if (left_out and (old != new or change.position in ahead)) or (change.table, change.key) in found:
+            unsafe = old != new or change.position in ahead or scenario.overtaking is not None
+            if (left_out and unsafe) or (change.table, change.key) in found:
                 found.add((change.table, change.new_key))
     return found
 
