@@ -21,7 +21,7 @@ FAST = ("-x", "-m", "not long and not spark and not stack")
 STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("histories", ("tests/properties/source_database",)),
     ("laws", ("tests/properties", "--ignore=tests/properties/source_database")),
-    ("unit tests", ("tests/unit/core", "tests/unit/runtime", "tests/reselect_cases")),
+    ("unit tests", ("tests/unit/core", "tests/unit/runtime", "tests/contracts", "tests/reselect_cases")),
 )
 """What runs against a mutation, in this order, until one of them fails."""
 
@@ -51,7 +51,8 @@ def finder(mutation: Mutation) -> str:
     """Return the stage whose tests fail for a mutation, empty if none does; print a line of the table."""
     began = time.monotonic()
     with copied() as root:
-        apply(root, mutation.edit)
+        for edit in mutation.edits:
+            apply(root, edit)
         for stage, tests in STAGES:
             status, line = run_pytest(root, *FAST, *tests)
             if status == FAILED:

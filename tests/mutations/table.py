@@ -14,15 +14,15 @@ CORE = "service/headrace/core"
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A line of the sources, and what to put in its place."""
+    """A line of the sources, and what to put in its place; of a fix that others back up, those as well."""
 
     name: str
-    edit: Edit
+    edits: tuple[Edit, ...]
 
 
 def _of(path: str, *changes: tuple[str, str, str]) -> tuple[Mutation, ...]:
     module = path.rpartition("/")[2].removesuffix(".py")
-    return tuple(Mutation(f"{module}: {name}", Edit(path, old, new)) for name, old, new in changes)
+    return tuple(Mutation(f"{module}: {name}", (Edit(path, old, new),)) for name, old, new in changes)
 
 
 RANKING = _of(
@@ -126,6 +126,15 @@ TOMBSTONES = _of(
     ("tombstones of others are not learned", "        self.learned |= added\n", ""),
 )
 
+ACTIONS = _of(
+    f"{CORE}/actions.py",
+    (
+        "cells come from whichever row has the old key",
+        "actions = replace(actions, carried=stored)",
+        "actions = replace(actions)",
+    ),
+)
+
 OFFSETS = _of(
     f"{CORE}/offsets.py",
     ("an offset passes a chunk that is not durable", "self._chunks[order[0]].missing == 0", "True"),
@@ -178,6 +187,11 @@ PIPELINE = _of(
         "            self._ledger.forget()\n            raise",
         "            raise",
     ),
+    (
+        "a row that another worker removed is missed",
+        "            self._ledger.heed_others()\n            self._regression.refuse(changes, stored)",
+        "            self._regression.refuse(changes, stored)",
+    ),
 )
 
 CACHE = _of(
@@ -213,11 +227,127 @@ DIVISION = _of(
     ("a batch is divided within a key change", "within[min(halves) + 1] += 1", "within[max(halves) + 1] += 1"),
 )
 
+KEY_CHANGES = _of(
+    f"{CORE}/key_changes.py",
+    (
+        "any delete of the old key is the other half",
+        "[first for first in deletes[old_key] if _belong_together(changes, first, second)]",
+        "deletes[old_key]",
+    ),
+    ("the positions of two halves may differ", " and positions[0] == positions[1]", ""),
+)
+
+CARRY = _of(
+    f"{CORE}/carry.py",
+    (
+        "a row of any time supplies its cells",
+        "if life is None or not self._precedes(key, events[:end], first):",
+        "if life is None:",
+    ),
+    ("the last cell of a life is its first", "for event in reversed(life):", "for event in life:"),
+    ("a life goes on behind its beginning", "            if operation in _IMAGES:", "            if False:"),
+)
+
+HELD_HALVES = _of(
+    f"{CORE}/held_halves.py",
+    (
+        "no half waits",
+        "if not (self._by_key or followed or changes.moved or changes.old_key):",
+        "if True:",
+    ),
+    (
+        "later events of a held key go on",
+        "        waits = self._held.blocks(key) or first in self._gone",
+        "        waits = first in self._gone",
+    ),
+)
+
+BATCH = _of(
+    f"{CORE}/batch.py",
+    (
+        "offsets pass a half that waits",
+        "offsets[partition] = min(offset, offsets[partition])",
+        "offsets[partition] = max(offset, offsets[partition])",
+    ),
+    (
+        "a truncate does not wait for halves",
+        "isinstance(queue.waiting[0].piece, Barrier) and self._held.get(table))",
+        "False)",
+    ),
+    (
+        "a truncate is joined with changes",
+        "        if isinstance(items[0].piece, Barrier):\n            return items\n",
+        "",
+    ),
+    (
+        "halves of a key change may be in two batches",
+        "            items[-1].joined or (records",
+        "            (records",
+    ),
+    ("a new assignment keeps its queues", "        self._queues.clear()\n", ""),
+)
+
+HEADER_KEYS = _of(
+    f"{CORE}/header_keys.py",
+    ("an unreadable header is a bad record", "_UNREADABLE = (ValueError,", "_UNREADABLE = () and (ValueError,"),
+)
+
+DEFECTS = (
+    # A half that waits makes the later rows of its key wait as well, so that the next pairing is hardly ever wrong.
+    Mutation("defect 1: a key change takes cells from another life", KEY_CHANGES[0].edits + HELD_HALVES[0].edits),
+    *_of(
+        f"{CORE}/topic_tables.py",
+        (
+            "defect 2, a tombstone is of the table that its topic had last",
+            "source, names = events.sources[place], self.tail.names",
+            "source, names = events.sources[place], self._last",
+        ),
+    ),
+    *_of(
+        "service/headrace/runtime/table_pipeline.py",
+        (
+            "defect 3, a truncate before the table is forgotten",
+            "if floor != known:\n                self._ledger.record",
+            "if floor != known and self._table.schema():\n                self._ledger.record",
+        ),
+        ("defect 4, a key is left by whoever has it", "keys = taken_keys(changes)\n", "keys: list[str] = []\n"),
+    ),
+    *_of(
+        f"{CORE}/envelope_columns.py",
+        (
+            "defect 5, equal positions are not refused",
+            "        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:",
+            "        if False:",
+        ),
+        (
+            "defect 6, a column that an event lacks is null",
+            "        states[missing] = CellState.ABSENT",
+            "        states[missing] = CellState.NULL",
+        ),
+    ),
+    *_of(
+        f"{CORE}/header_keys.py",
+        (
+            "defect 11, a decimal key in a header is no number",
+            "for numeric in (False, True)",
+            "for numeric in (False,)",
+        ),
+    ),
+    Mutation("defect 12: the halves of a key change are not held", HELD_HALVES[0].edits),
+)
+"""Each takes out what fixes a defect that the histories of the simulated databases have to find by themselves."""
+
 MUTATIONS: tuple[Mutation, ...] = (
+    *DEFECTS,
+    *KEY_CHANGES,
+    *CARRY,
+    *HELD_HALVES[1:],
+    *BATCH,
     *RANKING,
     *GATE,
     *FOLD,
     *TOMBSTONES,
+    *ACTIONS,
     *OFFSETS,
     *COMBINE,
     *ECHOES,
@@ -225,5 +355,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     *PIPELINE,
     *CACHE,
     *DECODER,
+    *HEADER_KEYS,
     *DIVISION,
 )
