@@ -13,10 +13,10 @@ from dataclasses import replace
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, recording, variant
 
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.converters.json_types import JsonConverter
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.envelope_events import KafkaRecord
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.envelope_events import KafkaRecord
+from headrace.core.decode.json_types import JsonConverter
 
 TOPIC = "pg_d.public.incr_t"
 EVENTS = 20_000

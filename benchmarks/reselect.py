@@ -22,12 +22,12 @@ import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from benchmarks.cpu import cpu_of
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import Changes
-from headrace.core.fold import fold
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.merge.fold import fold
+from headrace.core.model.events import Changes
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.runtime.cycles import look_for_cycles_seldom
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.worker.cycles import look_for_cycles_seldom
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.connect import debezium_postgres
 from headrace_dev.server import wait_until

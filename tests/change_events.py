@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.events import CellState, Changes, Column, Operation, RowVersion, TableId, Versions
-from headrace.core.keys import canonical_keys
-from headrace.core.schema import Schema
+from headrace.core.model.events import CellState, Changes, Column, Operation, RowVersion, TableId, Versions
+from headrace.core.model.keys import canonical_keys
+from headrace.core.model.schema import Schema
 
 TABLE = TableId("shop", "shop", "public", "items")
 UNCHANGED, UNKNOWN, ABSENT = CellState.UNCHANGED, CellState.UNKNOWN, CellState.ABSENT

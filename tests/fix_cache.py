@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from unit.core.cache_harness import rows_in
 
-from headrace.core.cache.rows import CacheLimits, MemoryRowStore
+from headrace.core.reselect.cache.rows import CacheLimits, MemoryRowStore
 from headrace_connectors.rocksdb import RocksRowStore
 
 

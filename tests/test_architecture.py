@@ -10,7 +10,7 @@ from pathlib import Path
 
 import headrace
 import headrace_connectors
-from headrace.core import errors
+from headrace.core.model import errors
 
 SERVICE = Path(headrace.__file__).parent
 CONNECTORS = Path(headrace_connectors.__file__).parent
@@ -65,7 +65,7 @@ def test_every_plug_in_is_where_its_entry_point_says() -> None:
 
 
 def test_every_error_has_a_remedy() -> None:
-    """Add the class to core/errors.py: POLICY, with what an operator should do."""
+    """Add the class to core/model/errors.py: POLICY, with what an operator should do."""
     kinds = {
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.HeadraceError)
     }

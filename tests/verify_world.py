@@ -15,15 +15,15 @@ from typing import Any
 import pyarrow as pa
 from contracts.lake_actions import SOURCE, TOPIC, Row, actions, commit, delete
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace.core.schema import Field, Schema
-from headrace.core.verification import comparison
+from headrace.core.verify.verification import comparison
 from headrace.ports import LogPosition, TableOptions, TopicPartition
-from headrace.runtime.lake_progress import LakeProgress
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.table_repair import Sink, TableRepair
-from headrace.runtime.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, VerifyOptions
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.verify.lake_progress import LakeProgress
+from headrace.runtime.verify.table_repair import Sink, TableRepair
+from headrace.runtime.verify.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, VerifyOptions
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 
 INT, TEXT = SqlType(20, "pg_catalog", "int8"), SqlType(25, "pg_catalog", "text")

@@ -16,12 +16,12 @@ from pathlib import Path
 from headrace import __version__, replay_dlq, validate, verify
 from headrace.config import WorkerConfig
 from headrace.config.worker import select_known
-from headrace.core.errors import ConfigError, HeadraceError
-from headrace.core.properties import parse_properties, properties_from_environment
+from headrace.core.connect.properties import parse_properties, properties_from_environment
+from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.rest.root import KAFKA_VERSION
-from headrace.runtime import log_format
-from headrace.runtime.config_providers import config_providers
-from headrace.runtime.cycles import look_for_cycles_seldom
+from headrace.runtime.worker import log_format
+from headrace.runtime.worker.config_providers import config_providers
+from headrace.runtime.worker.cycles import look_for_cycles_seldom
 from headrace.service import Service, exit_after
 
 log = logging.getLogger("headrace")

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from headrace.core.cache.rows import CacheLimits, RowStore
-from headrace.core.catalog import CatalogTable
-from headrace.core.converters.json_types import Document
-from headrace.core.envelope_events import KafkaRecord
-from headrace.core.errors import Stage
-from headrace.core.events import Actions, RowVersion, TableId
-from headrace.core.history import History
+from headrace.core.connect.work import Assignment, Task
+from headrace.core.decode.envelope_events import KafkaRecord
+from headrace.core.decode.json_types import Document
+from headrace.core.merge.history import History
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.errors import Stage
+from headrace.core.model.events import Actions, RowVersion, TableId
+from headrace.core.model.schema import Field, Schema
+from headrace.core.reselect.cache.rows import CacheLimits, RowStore
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace.core.schema import Field, Schema
-from headrace.core.table_layout import TableLayout
-from headrace.core.work import Assignment, Task
+from headrace.core.tables.table_layout import TableLayout
 
 
 class TopicPartition(NamedTuple):
@@ -343,7 +343,7 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """How far the log of a source is, as parts of a source position (``core/positions.py``) of ``connector``.
+    """How far the log of a source is, as parts of a source position (``core/model/positions.py``) of ``connector``.
 
     Whatever any reader saw before ``end`` was asked for lies below it. ``published`` is up to where the source
     connector has said that its events are in Kafka; None where that cannot be known.

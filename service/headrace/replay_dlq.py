@@ -1,6 +1,6 @@
 """``headrace replay-dlq``: from a worker file and a connector file to the connector's dead letters in their tables.
 
-Wires the parts as ``service.py`` does for a worker; ``runtime/replay.py`` says what happens to a letter.
+Wires the parts as ``service.py`` does for a worker; ``runtime/task/replay.py`` says what happens to a letter.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
-from headrace.core.dead_letters import DeadLetter
-from headrace.core.errors import ConfigError
+from headrace.core.decode.dead_letters import DeadLetter
+from headrace.core.model.errors import ConfigError
 from headrace.ports import ErrantRecord, Lakehouse, Record
-from headrace.runtime import plugins
-from headrace.runtime.connector_rest import ConnectorRest, reachable
-from headrace.runtime.replay import Edges, Letters, replay
-from headrace.runtime.table_verifier import Clock
+from headrace.runtime.task.replay import Edges, Letters, replay
+from headrace.runtime.verify.connector_rest import ConnectorRest, reachable
+from headrace.runtime.verify.table_verifier import Clock
+from headrace.runtime.worker import plugins
 from headrace.service import checked_connector
 
 DESCRIPTION = """\

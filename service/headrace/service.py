@@ -21,19 +21,19 @@ from pathlib import Path
 from typing import Any
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
-from headrace.core.errors import ConfigError, RestError
-from headrace.core.lifecycle import TargetState
-from headrace.core.properties import parse_properties
+from headrace.core.connect.lifecycle import TargetState
+from headrace.core.connect.properties import parse_properties
+from headrace.core.model.errors import ConfigError, RestError
 from headrace.ports import Lakehouse, Stores
 from headrace.rest.app import create_app
 from headrace.rest.server import RestServer, bind
-from headrace.runtime import plugins
-from headrace.runtime.config_providers import config_providers
-from headrace.runtime.herder import Herder
-from headrace.runtime.history_offsets import HistoryOffsets
-from headrace.runtime.metrics import Metrics, TaskMetrics
-from headrace.runtime.task_factory import Feeds, SinkTaskFactory
-from headrace.runtime.worker import Worker, worker_defaults
+from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
+from headrace.runtime.task.history_offsets import HistoryOffsets
+from headrace.runtime.task.task_factory import Feeds, SinkTaskFactory
+from headrace.runtime.worker import plugins
+from headrace.runtime.worker.config_providers import config_providers
+from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
 _STOP_MARGIN_SECONDS = 30.0

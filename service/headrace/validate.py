@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.config import WorkerConfig
-from headrace.core.config_def import ConfigInfos
-from headrace.core.errors import HeadraceError, RestError
+from headrace.core.connect.config_def import ConfigInfos
+from headrace.core.model.errors import HeadraceError, RestError
 from headrace.rest.entities import config_infos
-from headrace.runtime import plugins
-from headrace.runtime.config_providers import config_providers
-from headrace.runtime.connector_names import check_addressable, named
-from headrace.runtime.connector_validator import ConnectorValidator
-from headrace.runtime.worker import worker_defaults
+from headrace.runtime.worker import plugins
+from headrace.runtime.worker.config_providers import config_providers
+from headrace.runtime.worker.connector_names import check_addressable, named
+from headrace.runtime.worker.connector_validator import ConnectorValidator
+from headrace.runtime.worker.worker import worker_defaults
 from headrace.service import read_connector
 
 DESCRIPTION = """\

@@ -19,18 +19,18 @@ from typing import TextIO
 import pyarrow as pa
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
-from headrace.core.errors import ConfigError, HeadraceError
-from headrace.core.events import TableId
-from headrace.core.naming import TableNaming, table_of_topic
+from headrace.core.model.errors import ConfigError, HeadraceError
+from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.core.verification import Verdict, comparison
+from headrace.core.tables.naming import TableNaming, table_of_topic
+from headrace.core.verify.verification import Verdict, comparison
 from headrace.ports import Lakehouse, Stores, TableSource, TopicPartition
-from headrace.runtime import plugins
 from headrace.runtime.clock import now
-from headrace.runtime.connector_rest import ConnectorRest, reachable
-from headrace.runtime.lake_progress import LakeProgress
-from headrace.runtime.table_repair import Sink, TableRepair
-from headrace.runtime.table_verifier import (
+from headrace.runtime.task.task_factory import sink_task_options
+from headrace.runtime.verify.connector_rest import ConnectorRest, reachable
+from headrace.runtime.verify.lake_progress import LakeProgress
+from headrace.runtime.verify.table_repair import Sink, TableRepair
+from headrace.runtime.verify.table_verifier import (
     KEYS_AT_ONCE,
     Clock,
     Difference,
@@ -39,8 +39,8 @@ from headrace.runtime.table_verifier import (
     VerifyOptions,
     key_digests,
 )
-from headrace.runtime.task_factory import sink_task_options
-from headrace.runtime.verify_report import Report
+from headrace.runtime.verify.verify_report import Report
+from headrace.runtime.worker import plugins
 from headrace.service import checked_connector
 
 DESCRIPTION = """\

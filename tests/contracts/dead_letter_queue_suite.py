@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from headrace.core.converters.json_types import Document, JsonConverter
-from headrace.core.errors import BadRecord, Stage
+from headrace.core.decode.json_types import Document, JsonConverter
+from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import DeadLetterQueue, ErrantRecord
 from headrace_connectors.memory import MemoryRecord
 
@@ -119,7 +119,7 @@ class DeadLetterQueueSuite:
                 "__connect.errors.task.id": b"3",
                 "__connect.errors.stage": b"VALUE_CONVERTER",
                 "__connect.errors.class.name": b"org.apache.kafka.connect.json.JsonConverter",
-                "__connect.errors.exception.class.name": b"headrace.core.errors.BadRecord",
+                "__connect.errors.exception.class.name": b"headrace.core.model.errors.BadRecord",
                 "__connect.errors.exception.message": b"not JSON",
             }
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 import pytest
 from contracts.feed_harness import Cluster, FeedHarness, Recorder, numbered, until
 
-from headrace.core.errors import ConfigError, Fatal, Fenced
+from headrace.core.model.errors import ConfigError, Fatal, Fenced
 from headrace.ports import Feed, OffsetNote, TopicPartition
 
 

@@ -17,14 +17,14 @@ from contracts.lake_harness import ITEM, NOW, LakeHarness, apply, item
 from properties.columns import changes_of, table_id
 from properties.reference_model import Event
 
-from headrace.core.errors import Fatal
-from headrace.core.events import CellState, Changes, Column, Operation, RowVersion, Truncate, Versions
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import CellState, Changes, Column, Operation, RowVersion, Truncate, Versions
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.schema import Schema
 from headrace.ports import TopicPartition
-from headrace.runtime.history_pipeline import HistoryPipeline
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 
 Row = tuple[Any, ...]
 Write = Callable[..., None]

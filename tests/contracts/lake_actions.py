@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.events import Actions, CellState, Column, RowVersion, TableId, Versions
-from headrace.core.schema import Schema
+from headrace.core.model.events import Actions, CellState, Column, RowVersion, TableId, Versions
+from headrace.core.model.schema import Schema
 from headrace.ports import Commit, TopicPartition
 
 TOPIC = "shop.public.item"

@@ -12,8 +12,8 @@ import pytest
 from contracts.lake_actions import KEEP, TOPIC, Row, actions, commit, delete, text
 from contracts.lake_harness import ITEM, NOW, LakeFixtures, LakeHarness, apply, item
 
-from headrace.core.errors import Fatal
-from headrace.core.events import RowVersion
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import RowVersion
 from headrace.ports import LakeTable
 
 TYPES: Sequence[tuple[pa.DataType, list[Any]]] = [

@@ -13,7 +13,7 @@ import pytest
 from contracts.lake_actions import KEEP, TOPIC, Row, actions, commit, text
 from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, apply, item, items
 
-from headrace.core.events import RowVersion
+from headrace.core.model.events import RowVersion
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace_connectors.lakehouse import upkeep
 

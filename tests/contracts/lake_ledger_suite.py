@@ -9,8 +9,8 @@ import pytest
 from contracts.lake_actions import TOPIC, commit, text
 from contracts.lake_harness import DAY, ITEM, NOW, LakeFixtures, LakeHarness, Make, apply, item, items
 
-from headrace.core.errors import HeadraceError, TableMissing
-from headrace.core.events import RowVersion
+from headrace.core.model.errors import HeadraceError, TableMissing
+from headrace.core.model.events import RowVersion
 from headrace.ports import LakeTable
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from contracts.lake_actions import delete, text
 from contracts.lake_harness import ITEM, LakeFixtures, LakeHarness, Make, apply, item, items
 
-from headrace.core.ranking import UNVERSIONED
+from headrace.core.model.ranking import UNVERSIONED
 from headrace.ports import LakeTable
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.errors import Fenced
+from headrace.core.model.errors import Fenced
 from headrace.ports import LedLog
 
 OpenLed = Callable[[], LedLog]

@@ -16,15 +16,15 @@ from contracts.lake_harness import DAY, NOW, LakeHarness
 from properties.columns import changes_of, pieces_of, table_id
 from properties.reference_model import Event
 
-from headrace.core.column_defaults import ColumnDefault, ColumnDefaults
-from headrace.core.combine import combine
-from headrace.core.errors import Fatal, HeadraceError
-from headrace.core.events import CellState, Changes, Operation, RowVersion, Truncate
+from headrace.core.batch.combine import combine
+from headrace.core.model.column_defaults import ColumnDefault, ColumnDefaults
+from headrace.core.model.errors import Fatal, HeadraceError
+from headrace.core.model.events import CellState, Changes, Operation, RowVersion, Truncate
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import LakeTable
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 
 RETENTION = 7 * DAY
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.arrays import build_array
-from headrace.core.catalog import CatalogTable
-from headrace.core.errors import Fatal
-from headrace.core.events import Column, TableId
+from headrace.core.model.arrays import build_array
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import Column, TableId
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import UNREADABLE, RowAnswer, RowRequest
-from headrace.core.schema import Field, Schema
 from headrace.ports import RowSource, TableSource
 
 TABLE = TableId("shop", "inventory", "app", "Orders")

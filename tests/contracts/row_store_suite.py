@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.cache.rows import CacheLimits, Cell, Origin, Partition, Row, RowKey, RowStore, Stamp
+from headrace.core.reselect.cache.rows import CacheLimits, Cell, Origin, Partition, Row, RowKey, RowStore, Stamp
 
 OpenRows = Callable[[CacheLimits], RowStore]
 PARTITION = Partition("orders", 0)

@@ -9,8 +9,8 @@ from itertools import product
 
 import pytest
 
-from headrace.core.converters.registered import IdKind, RegisteredSchema, SchemaId, SchemaRegistry
-from headrace.core.errors import BadRecord, Retriable
+from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId, SchemaRegistry
+from headrace.core.model.errors import BadRecord, Retriable
 
 PART = '{"type":"record","name":"n.Part","fields":[]}'
 WHOLE = '{"type":"record","name":"n.Whole","fields":[{"name":"part","type":"n.Part"}]}'

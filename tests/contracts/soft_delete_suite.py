@@ -16,13 +16,13 @@ from contracts.lake_harness import ITEM, NOW, LakeHarness, apply, item, items
 from contracts.pipeline_suite import event
 from properties.columns import changes_of
 
-from headrace.core.errors import Fatal
-from headrace.core.events import Operation, RowVersion
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import LakeTable
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 
 Rows = Callable[[], dict[int, tuple[Any, ...]]]
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.core.cache_harness import OTHER, P0, TABLE, Clock, begin, drop, get, put
 
-from headrace.core.cache.column_cache import ReselectColumnCache
-from headrace.core.cache.rows import CacheLimits, Hit, Stamp, StoreFailed
+from headrace.core.reselect.cache.column_cache import ReselectColumnCache
+from headrace.core.reselect.cache.rows import CacheLimits, Hit, Stamp, StoreFailed
 from headrace_connectors.rocksdb import RocksRowStore
 
 

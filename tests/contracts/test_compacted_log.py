@@ -11,10 +11,10 @@ from contracts.compacted_log_suite import CompactedLogSuite, Open
 from contracts.scripted_broker import NOT_CONTROLLER, TOO_FEW, scripted_broker
 from rest import connect_topics
 
-from headrace.core.errors import ConfigError, Retriable
-from headrace.core.lifecycle import TargetState
+from headrace.core.connect.lifecycle import TargetState
+from headrace.core.model.errors import ConfigError, Retriable
 from headrace.ports import TopicPartition
-from headrace.runtime.stores import ConfigStore
+from headrace.runtime.worker.stores import ConfigStore
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.stores import KafkaStores
 from headrace_connectors.memory.stores import MemoryLog

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
 from contracts.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
 
-from headrace.core.dead_letters import original
-from headrace.core.errors import ConfigError, Fatal, Retriable
+from headrace.core.decode.dead_letters import original
+from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.ports import DeadLetterQueue
 from headrace_connectors.kafka import KafkaFeeds
 from headrace_connectors.kafka.new_topics import create_topic

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from fix_asyncio import eventually
 
-from headrace.core.errors import Fatal, Fenced
+from headrace.core.model.errors import Fatal, Fenced
 from headrace.ports import GroupOffsets, TopicPartition
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 from headrace_connectors.memory.stores import MemoryGroupOffsets

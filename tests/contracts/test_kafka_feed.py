@@ -10,7 +10,7 @@ from contracts.feed_harness import FeedHarness, Recorder, until
 from contracts.feed_suite import FeedSuite
 from contracts.kafka_harness import QUICK, KafkaHarness
 
-from headrace.core.converters.json_types import Document, JsonConverter, whole
+from headrace.core.decode.json_types import Document, JsonConverter, whole
 from headrace.ports import TopicPartition
 from headrace_dev.kafka import Kafka
 

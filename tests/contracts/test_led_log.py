@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from contracts.led_log_suite import LedLogSuite, OpenLed
 
-from headrace.core.errors import Fenced
+from headrace.core.model.errors import Fenced
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.led_log import KafkaLedLog
 from headrace_connectors.kafka.log import LogTopic

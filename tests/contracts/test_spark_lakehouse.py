@@ -24,8 +24,8 @@ from delta_tables import delta_rows, delta_table
 from deltalake.exceptions import DeltaProtocolError
 from fix_spark import Warehouse
 
-from headrace.core.errors import Fatal, Retriable
-from headrace.core.table_layout import table_layout
+from headrace.core.model.errors import Fatal, Retriable
+from headrace.core.tables.table_layout import table_layout
 from headrace.ports import TableOptions, TopicPartition
 from headrace_connectors.lakehouse.ledger import SUFFIX
 from headrace_connectors.lakehouse.schema import column_list

@@ -16,7 +16,7 @@ import pytest
 from contracts.lake_actions import TOPIC, Row, actions, commit, text
 from fix_spark import Warehouse
 
-from headrace.core.events import Actions, RowVersion
+from headrace.core.model.events import Actions, RowVersion
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.iceberg import IcebergFormat

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from confluent_kafka import Producer
 
-from headrace.core.errors import Retriable
+from headrace.core.model.errors import Retriable
 from headrace.ports import TopicOffsets, TopicPartition
 from headrace_connectors.kafka.stores import KafkaTopicOffsets, StandaloneStores
 from headrace_connectors.memory.stores import MemoryTopicOffsets

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from contracts.worker_member_suite import Join, WorkerMemberSuite
 
-from headrace.core.work import Standing, encode_standing
+from headrace.core.connect.work import Standing, encode_standing
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember, work_assignor
 from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 from headrace_dev.kafka import Kafka

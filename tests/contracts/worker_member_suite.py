@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from fix_asyncio import eventually
 
-from headrace.core.errors import Fenced
-from headrace.core.work import Assignment
+from headrace.core.connect.work import Assignment
+from headrace.core.model.errors import Fenced
 from headrace.ports import WorkerMember
 
 Join = Callable[[str], WorkerMember]

@@ -14,7 +14,7 @@ from aiokafka.protocol.commit import OffsetFetchRequest, OffsetFetchResponse_v3
 from contracts.feed_harness import numbered, until
 from contracts.kafka_harness import KafkaHarness, opened
 
-from headrace.core.errors import Fenced
+from headrace.core.model.errors import Fenced
 from headrace.ports import TopicPartition
 from headrace_connectors.kafka.feed import KafkaFeed
 from headrace_dev.kafka import Kafka

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 from contracts.feed_harness import Recorder, numbered, until
 from contracts.kafka_harness import QUICK, KafkaHarness, opened, producer
 
-from headrace.core.errors import ConfigError, Fenced, HeadraceError, Retriable
+from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, Retriable
 from headrace.ports import Feed, TopicPartition
 from headrace_connectors.kafka import KafkaFeeds, member
 from headrace_dev.kafka import Kafka

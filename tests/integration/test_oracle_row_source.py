@@ -19,10 +19,10 @@ from fake_oracle.server import OracleColumn
 from unit.sql.oracle_cases import CASES
 from unit.sql.oracle_tables import request
 
-from headrace.core.arrays import build_array
-from headrace.core.events import TableId
+from headrace.core.model.arrays import build_array
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.core.schema import Schema
 from headrace_connectors.sql import OracleRowSource
 
 DSN = os.environ.get("HEADRACE_TEST_ORACLE_DSN", "")

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from contracts.row_source_suite import TABLE, TEXT, RowSourceSuite, request
 
-from headrace.core.catalog import HandlingModes
-from headrace.core.errors import ConfigError, Fatal, Retriable
-from headrace.core.events import Column, TableId
+from headrace.core.model.catalog import HandlingModes
+from headrace.core.model.errors import ConfigError, Fatal, Retriable
+from headrace.core.model.events import Column, TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import RowRequest
-from headrace.core.schema import Schema
 from headrace.ports import Connections
 from headrace_connectors.sql import PostgresRowSource, postgres_server
 from headrace_dev.postgres import Postgres

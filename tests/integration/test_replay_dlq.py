@@ -16,7 +16,7 @@ from contracts.test_dead_letter_queues import options
 from envelopes import change, key
 from pyiceberg.table import StaticTable
 
-from headrace.core.errors import BadRecord, Stage
+from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord
 from headrace_connectors.kafka import KafkaFeeds
 from headrace_connectors.memory.feed import MemoryRecord
@@ -64,7 +64,7 @@ def test_letters_of_a_topic_become_rows(stack_kafka: Kafka, tmp_path: Path, uniq
         return done.returncode, done.stdout
 
     assert replay("--dry-run") == (
-        0, f"{TOPIC}: 3 (VALUE_CONVERTER, headrace.core.errors.BadRecord)\n3 dead letters of connector sink\n"
+        0, f"{TOPIC}: 3 (VALUE_CONVERTER, headrace.core.model.errors.BadRecord)\n3 dead letters of connector sink\n"
     )  # fmt: skip
     table = tmp_path / "warehouse" / "headrace" / "shop_public_items"
     assert not table.exists()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from unit.runtime.reselect_harness import TABLE, Event, Lake, P, u
 
-from headrace.core.events import TableId
+from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.postgres import Postgres

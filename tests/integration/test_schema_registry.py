@@ -11,18 +11,18 @@ from typing import Any
 import fastavro
 import pytest
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.avro import AvroReader
-from headrace.core.converters.conversion import Headers
-from headrace.core.converters.registered import (
+from headrace.converters.avro import AvroReader
+from headrace.converters.conversion import Headers
+from headrace.converters.registered import (
     Framing,
     RegistryConverter,
     SchemaRegistry,
     apicurio_framing,
     confluent_framing,
 )
-from headrace.core.errors import BadRecord, ConfigError, Retriable
-from headrace.core.schema import Field, Schema
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, ConfigError, Retriable
+from headrace.core.model.schema import Field, Schema
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 from headrace_dev.registry import Registry
 from headrace_dev.server import LOOPBACK, free_ports

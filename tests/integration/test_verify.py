@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 from chaos.lane import Lane
 
-from headrace.runtime.connector_rest import ConnectorRest
-from headrace.runtime.table_verifier import Clock
+from headrace.runtime.verify.connector_rest import ConnectorRest
+from headrace.runtime.verify.table_verifier import Clock
 from headrace_dev import jars
 from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack

@@ -16,7 +16,7 @@ import pytest
 from connect_names import TASK_METRICS
 from recordings.records import RecordedRecord, publish
 
-from headrace.core.schema_changes import RENAMED
+from headrace.core.decode.schema_changes import RENAMED
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import free_ports, wait_until
 from headrace_dev.worker import Worker

@@ -26,7 +26,7 @@ def _of(path: str, *changes: tuple[str, str, str]) -> tuple[Mutation, ...]:
 
 
 RANKING = _of(
-    f"{CORE}/ranking.py",
+    f"{CORE}/model/ranking.py",
     ("an equal position applies", "return new.position > old.position", "return new.position >= old.position"),
     ("an earlier offset arrives later", "return new.offset > old.offset", "return new.offset < old.offset"),
     (
@@ -37,7 +37,7 @@ RANKING = _of(
 )
 
 GATE = _of(
-    f"{CORE}/gate.py",
+    f"{CORE}/merge/gate.py",
     (
         "a tombstone after its delete is a delete of its own",
         "echo &= ~grouped.starts()",
@@ -75,7 +75,7 @@ GATE = _of(
 )
 
 FOLD = _of(
-    f"{CORE}/fold.py",
+    f"{CORE}/merge/fold.py",
     (
         "an update after a delete goes on with the deleted row",
         "after_delete[1:] = deletes[:-1] & ~starts[1:]",
@@ -119,7 +119,7 @@ FOLD = _of(
 )
 
 TOMBSTONES = _of(
-    f"{CORE}/tombstones.py",
+    f"{CORE}/merge/tombstones.py",
     ("tombstones that lie ahead block", "self._set_aside(place, offset)\n", "pass\n"),
     ("the floor is set aside", "            and key != FLOOR_KEY\n", ""),
     ("tombstones ahead are forgotten", "self.known[key] = succeed(version, self.known.get(key))", "pass"),
@@ -127,7 +127,7 @@ TOMBSTONES = _of(
 )
 
 ACTIONS = _of(
-    f"{CORE}/actions.py",
+    f"{CORE}/merge/actions.py",
     (
         "cells come from whichever row has the old key",
         "actions = replace(actions, carried=stored)",
@@ -136,12 +136,12 @@ ACTIONS = _of(
 )
 
 OFFSETS = _of(
-    f"{CORE}/offsets.py",
+    f"{CORE}/batch/offsets.py",
     ("an offset passes a chunk that is not durable", "self._chunks[order[0]].missing == 0", "True"),
 )
 
 COMBINE = _of(
-    f"{CORE}/combine.py",
+    f"{CORE}/batch/combine.py",
     (
         "a column that a run lacks is null",
         "np.full(len(run), CellState.ABSENT, np.uint8)",
@@ -155,7 +155,7 @@ COMBINE = _of(
 )
 
 ECHOES = _of(
-    f"{CORE}/echoes.py",
+    f"{CORE}/batch/echoes.py",
     (
         "a tombstone in a later fetch is a delete of its own",
         "return split(piece, 1)[1] if len(piece) > 1 else None",
@@ -169,14 +169,14 @@ ECHOES = _of(
 )
 
 LEDGER = _of(
-    "service/headrace/runtime/table_ledger.py",
+    "service/headrace/runtime/pipeline/table_ledger.py",
     ("the ledger of another assignment is kept", "        self._assigned_anew = True\n", "        pass\n"),
     ("what was recorded is not known", "        self.known.update(new)\n", ""),
     ("another worker's deletes are not read", "        if self._table.ledger_moved():", "        if False:"),
 )
 
 PIPELINE = _of(
-    "service/headrace/runtime/table_pipeline.py",
+    "service/headrace/runtime/pipeline/table_pipeline.py",
     (
         "a merge that did not apply is taken for done",
         "    return counts.upserted == upserts and missing",
@@ -195,7 +195,7 @@ PIPELINE = _of(
 )
 
 CACHE = _of(
-    f"{CORE}/cache/column_cache.py",
+    f"{CORE}/reselect/cache/column_cache.py",
     (
         "a drop of the whole table leaves reads in flight",
         '        self._epochs[number] += 1\n        self.counts["drops", cause] += self._rows.drop_table(number)',
@@ -212,7 +212,7 @@ CACHE = _of(
 )
 
 DECODER = _of(
-    f"{CORE}/envelope_columns.py",
+    f"{CORE}/decode/envelope_columns.py",
     (
         "snapshot reads have positions",
         "if Operation.READ in events.operations:\n            pairs",
@@ -223,12 +223,12 @@ DECODER = _of(
 )
 
 DIVISION = _of(
-    f"{CORE}/division.py",
+    f"{CORE}/batch/division.py",
     ("a batch is divided within a key change", "within[min(halves) + 1] += 1", "within[max(halves) + 1] += 1"),
 )
 
 KEY_CHANGES = _of(
-    f"{CORE}/key_changes.py",
+    f"{CORE}/batch/key_changes.py",
     (
         "any delete of the old key is the other half",
         "[first for first in deletes[old_key] if _belong_together(changes, first, second)]",
@@ -238,7 +238,7 @@ KEY_CHANGES = _of(
 )
 
 CARRY = _of(
-    f"{CORE}/carry.py",
+    f"{CORE}/merge/carry.py",
     (
         "a row of any time supplies its cells",
         "if life is None or not self._precedes(key, events[:end], first):",
@@ -249,7 +249,7 @@ CARRY = _of(
 )
 
 HELD_HALVES = _of(
-    f"{CORE}/held_halves.py",
+    f"{CORE}/batch/held_halves.py",
     (
         "no half waits",
         "if not (self._by_key or followed or changes.moved or changes.old_key):",
@@ -263,7 +263,7 @@ HELD_HALVES = _of(
 )
 
 BATCH = _of(
-    f"{CORE}/batch.py",
+    f"{CORE}/batch/batch.py",
     (
         "offsets pass a half that waits",
         "offsets[partition] = min(offset, offsets[partition])",
@@ -288,7 +288,7 @@ BATCH = _of(
 )
 
 HEADER_KEYS = _of(
-    f"{CORE}/header_keys.py",
+    f"{CORE}/decode/header_keys.py",
     ("an unreadable header is a bad record", "_UNREADABLE = (ValueError,", "_UNREADABLE = () and (ValueError,"),
 )
 
@@ -296,7 +296,7 @@ DEFECTS = (
     # A half that waits makes the later rows of its key wait as well, so that the next pairing is hardly ever wrong.
     Mutation("defect 1: a key change takes cells from another life", KEY_CHANGES[0].edits + HELD_HALVES[0].edits),
     *_of(
-        f"{CORE}/topic_tables.py",
+        f"{CORE}/decode/topic_tables.py",
         (
             "defect 2, a tombstone is of the table that its topic had last",
             "source, names = events.sources[place], self.tail.names",
@@ -304,7 +304,7 @@ DEFECTS = (
         ),
     ),
     *_of(
-        "service/headrace/runtime/table_pipeline.py",
+        "service/headrace/runtime/pipeline/table_pipeline.py",
         (
             "defect 3, a truncate before the table is forgotten",
             "if floor != known:\n                self._ledger.record",
@@ -313,7 +313,7 @@ DEFECTS = (
         ("defect 4, a key is left by whoever has it", "keys = taken_keys(changes)\n", "keys: list[str] = []\n"),
     ),
     *_of(
-        f"{CORE}/envelope_columns.py",
+        f"{CORE}/decode/envelope_columns.py",
         (
             "defect 5, equal positions are not refused",
             "        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:",
@@ -326,7 +326,7 @@ DEFECTS = (
         ),
     ),
     *_of(
-        f"{CORE}/header_keys.py",
+        f"{CORE}/decode/header_keys.py",
         (
             "defect 11, a decimal key in a header is no number",
             "for numeric in (False, True)",

@@ -17,8 +17,8 @@ from headrace import __version__
 from headrace.__main__ import worker_config
 from headrace.config.validation import WorkerDefaults, validate
 from headrace.config.worker_options import WORKER_OPTIONS
-from headrace.core.lifecycle import TargetState
-from headrace.core.properties import parse_properties
+from headrace.core.connect.lifecycle import TargetState
+from headrace.core.connect.properties import parse_properties
 from headrace.service import read_connector
 from headrace_dev.jars import cache_folder
 from headrace_dev.versions import HELM, KUBERNETES

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from properties.reference_model import Columns, Event
 
-from headrace.core.events import CellState, Changes, Column, Operation, TableId, Truncate, Versions
-from headrace.core.keys import canonical_keys
-from headrace.core.schema import Schema
+from headrace.core.model.events import CellState, Changes, Column, Operation, TableId, Truncate, Versions
+from headrace.core.model.keys import canonical_keys
+from headrace.core.model.schema import Schema
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 KINDS = {

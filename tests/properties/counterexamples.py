@@ -8,7 +8,7 @@ from properties.deliveries import Delivery, smallest, untroubled
 from properties.reference_model import Rows
 from properties.workers import NO_OPTIONS, expected, written, written_or_left_out
 
-from headrace.core.errors import Fatal
+from headrace.core.model.errors import Fatal
 from headrace.ports import TableOptions
 from headrace_connectors.memory import MemoryLakehouse
 

@@ -17,7 +17,7 @@ from random import Random
 from properties.columns import BEGIN, altered, value
 from properties.reference_model import Cells, Columns, Event
 
-from headrace.core.events import CellState, Operation, RowVersion
+from headrace.core.model.events import CellState, Operation, RowVersion
 
 KEYS = 4
 LANE = 10

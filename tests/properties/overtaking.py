@@ -12,7 +12,7 @@ from properties.deliveries import Delivery
 from properties.reference_model import Rows
 from properties.workers import Killed, Warehouse, Worker, came_to_the_end, tables_of
 
-from headrace.core.errors import HeadraceError
+from headrace.core.model.errors import HeadraceError
 from headrace.ports import Lakehouse, LakeTable, TableOptions
 
 NAME = "law"

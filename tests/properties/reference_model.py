@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.core.events import CellState, Operation, RowVersion
+from headrace.core.model.events import CellState, Operation, RowVersion
 
 KEEP = (CellState.UNCHANGED, CellState.UNKNOWN, CellState.ABSENT)
 UPSERTS = (Operation.CREATE, Operation.UPDATE, Operation.READ)

@@ -13,13 +13,13 @@ from properties.columns import changes_of, table_id
 from properties.reference_model import Event
 from properties.searching import examples
 
-from headrace.core.column_defaults import ColumnDefault, ColumnDefaults
-from headrace.core.events import CellState, Operation, RowVersion
+from headrace.core.model.column_defaults import ColumnDefault, ColumnDefaults
+from headrace.core.model.events import CellState, Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, LakeTable, TableOptions
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
 BEFORE = (("id", "int32"), ("a", "int32"))

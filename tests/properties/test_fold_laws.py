@@ -16,7 +16,7 @@ from properties.reference_model import Event
 from properties.searching import deliveries, examples
 from properties.workers import NO_OPTIONS, expected, written, written_or_left_out
 
-from headrace.core.events import CellState, Operation
+from headrace.core.model.events import CellState, Operation
 from headrace.ports import TableOptions
 from headrace_connectors.memory import MemoryLakehouse
 

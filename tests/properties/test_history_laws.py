@@ -13,13 +13,13 @@ from properties.columns import changes_of
 from properties.reference_model import Event
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
-from headrace.core.events import CellState, Operation, RowVersion
+from headrace.core.model.events import CellState, Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
-from headrace.runtime.history_pipeline import HistoryPipeline
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.task_factory import sink_task_options
+from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.task.task_factory import sink_task_options
 from headrace_connectors.memory import MemoryLakehouse
 
 LENGTH = 12

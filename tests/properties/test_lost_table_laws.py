@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from properties.searching import examples
 from unit.runtime.sink_task_harness import GROUP, TOPIC, Harness, running
 
-from headrace.core.errors import TableMissing
+from headrace.core.model.errors import TableMissing
 from headrace.ports import TopicPartition
 from headrace_connectors.memory import MemoryLakehouse
 from headrace_connectors.memory.feed import MemoryBroker

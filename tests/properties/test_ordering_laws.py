@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from properties.reference_model import Event, Model, Rows
 from properties.searching import examples
 
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import CellState, Operation, RowVersion
-from headrace.core.ordering import ordering
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.model.events import CellState, Operation, RowVersion
+from headrace.core.model.ordering import ordering
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
 OPERATIONS = {

@@ -19,7 +19,7 @@ from properties.reference_model import Event
 from properties.searching import deliveries
 from properties.workers import NO_OPTIONS, Fate, Mortal, Warehouse, Worker, expected, written
 
-from headrace.core.events import Actions, Operation
+from headrace.core.model.events import Actions, Operation
 from headrace.ports import Commit, LakeTable, MergeCounts, TableOptions
 from headrace_connectors.memory import MemoryLakehouse
 

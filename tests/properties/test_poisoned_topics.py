@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
-from headrace.core.errors import BadRecord
+from headrace.core.model.errors import BadRecord
 from headrace.ports import TableOptions, TopicPartition
-from headrace.runtime import sink_task
-from headrace.runtime.task_factory import SinkTaskFactory
+from headrace.runtime.task import sink_task
+from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.trace import render
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import DeadLetter

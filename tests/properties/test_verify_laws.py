@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from verify_world import World
 
-from headrace.core.verification import Verdict
+from headrace.core.verify.verification import Verdict
 
 SCRIPTS = st.lists(st.integers(0, 8 * 4 * 3 - 1), max_size=120)
 

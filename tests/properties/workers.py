@@ -12,13 +12,13 @@ from properties.columns import BEGIN, NEW, pieces_of
 from properties.deliveries import Arrival, Cut, Death, Delivery, Place
 from properties.reference_model import Model, Rows
 
-from headrace.core.batch import BatchManager, BatchPolicy
-from headrace.core.events import Actions, RowVersion
+from headrace.core.batch.batch import BatchManager, BatchPolicy
+from headrace.core.model.events import Actions, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, Lakehouse, LakeTable, MergeCounts, TableOptions, TopicPartition
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 
 COLUMNS = tuple(dict(BEGIN[1:] + NEW))
 

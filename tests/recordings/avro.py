@@ -17,12 +17,12 @@ from typing import Any
 
 from recordings.records import RecordedRecord
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.avro import AvroReader
-from headrace.core.converters.conversion import Conversion
-from headrace.core.converters.registered import IdKind, RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
-from headrace.core.errors import BadRecord
-from headrace.core.schema import Schema
+from headrace.converters.avro import AvroReader
+from headrace.converters.conversion import Conversion
+from headrace.converters.registered import IdKind, RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Schema
 from headrace_dev.registry import Registry
 
 _avro: dict[bytes, bytes] = {}

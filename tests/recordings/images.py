@@ -14,11 +14,11 @@ from typing import Any
 from recordings.canonical import comparable
 from recordings.records import RecordedRecord, Variant
 
-from headrace.core.arrays import build_array
-from headrace.core.conform import conformed
-from headrace.core.errors import BadRecord
-from headrace.core.inference import infer_schema
-from headrace.core.schema import Schema, schema_from_json
+from headrace.core.model.arrays import build_array
+from headrace.core.model.conform import conformed
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.inference import infer_schema
+from headrace.core.model.schema import Schema, schema_from_json
 
 Row = Mapping[str, Any]
 

@@ -14,17 +14,17 @@ import pyarrow as pa
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic_of
 
-from headrace.core.batch import BatchManager, BatchPolicy
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.catalog import HandlingModes
-from headrace.core.column_defaults import ColumnDefaults
-from headrace.core.envelope import EnvelopeOptions
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.core.batch.batch import BatchManager, BatchPolicy
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.model.catalog import HandlingModes
+from headrace.core.model.column_defaults import ColumnDefaults
+from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.unavailable import Placeholder
 from headrace.ports import Commit, RowSource, TableOptions, TopicPartition
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
 _NOW = 1_800_000_000_000_000  # microseconds; no tombstone of a test grows old

@@ -18,16 +18,16 @@ import pytest
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, RecordedRecord, recording, variant
 
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.avro import AvroReader
-from headrace.core.converters.conversion import Conversion, Converter, Headers
-from headrace.core.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
-from headrace.core.converters.simple import StringConverter
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.errors import Retriable, Stage
-from headrace.core.events import Changes, Truncate
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.converters.avro import AvroReader
+from headrace.converters.conversion import Conversion, Converter, Headers
+from headrace.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
+from headrace.converters.simple import StringConverter
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import Retriable, Stage
+from headrace.core.model.events import Changes, Truncate
 
 LONG = 256
 """Records of a topic: a few that are looked at one by one, and blocks."""

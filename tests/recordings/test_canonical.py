@@ -11,7 +11,7 @@ from recordings.differences import NEVER_TYPED
 from recordings.images import key_fields, last_images
 from recordings.records import ALL, variant
 
-from headrace.core.unavailable import Placeholder
+from headrace.core.model.unavailable import Placeholder
 
 OMITTING = ("public.toast_t", "public.toast_life", "public.toast_full")
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from recordings.records import recording, variant
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.json_data import JsonData
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import Changes
+from headrace.converters.json_data import JsonData
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.events import Changes
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c3", "my"])

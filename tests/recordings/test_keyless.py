@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from recordings.records import MARIADB, recording
 
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import Changes, Operation
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.model.events import Changes, Operation
 
 READ, CREATE, UPDATE, DELETE = Operation.READ, Operation.CREATE, Operation.UPDATE, Operation.DELETE
 

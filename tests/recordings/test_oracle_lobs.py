@@ -11,7 +11,7 @@ from recordings.comparison import compared_tables, records_of, rows_of
 from recordings.records import ORACLE, Variant, variant
 from recordings.replay import Chunk, Replay
 
-from headrace.core.unavailable import Placeholder
+from headrace.core.model.unavailable import Placeholder
 
 
 def _row(of: Variant, size: int) -> Mapping[str, Any]:

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from headrace.core.cassandra.envelope import write_of
-from headrace.core.cassandra.losses import Loss, Losses
-from headrace.core.cassandra.writes import CassandraTable, Key, Write
-from headrace.core.schema import schema_from_json
+from headrace.cassandra.envelope import write_of
+from headrace.cassandra.losses import Loss, Losses
+from headrace.core.model.cell_writes import CassandraTable, Key, Write
+from headrace.core.model.schema import schema_from_json
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "cassandra"
 NOW = 1_795_247_440_000_000

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pytest
 from fix_spark import Warehouse
 
-from headrace.core.arrays import build_array
-from headrace.core.batch import BatchManager, BatchPolicy
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.cassandra.writes import CassandraTable, Key
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.schema import Schema
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.core.batch.batch import BatchManager, BatchPolicy
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.model.arrays import build_array
+from headrace.core.model.cell_writes import CassandraTable, Key
+from headrace.core.model.schema import Schema
 from headrace.ports import Commit, Lakehouse, TableOptions, TopicPartition
-from headrace.runtime.cassandra_pipeline import CassandraPipeline
+from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
 from headrace_connectors.memory import MemoryLakehouse
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "cassandra"

@@ -21,7 +21,7 @@ from recordings.images import key_fields, key_text
 from recordings.records import ALL, AVRO, MARIADB, DumpedTable, RecordedRecord, Variant, batches, variant
 from recordings.replay import Chunk, Killed, Replay
 
-from headrace.core.envelope_events import OLD_KEY_HEADER
+from headrace.core.decode.envelope_events import OLD_KEY_HEADER
 
 ANY_DELIVERY = settings(
     max_examples=12,

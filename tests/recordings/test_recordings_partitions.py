@@ -16,10 +16,10 @@ from recordings.comparison import Expectation, expectation, problems, records_of
 from recordings.records import DEFAULT_PLACEHOLDER, PARTITIONED, DumpedTable, RecordedRecord, Variant, dump, variant
 from recordings.replay import Chunk, Killed, Replay
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
-from headrace.core.envelope_events import OLD_KEY_HEADER
-from headrace.core.events import TableId
-from headrace.core.schema import Field, Schema
+from headrace.core.decode.envelope_events import OLD_KEY_HEADER
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Field, Schema
 from headrace_connectors.memory import MemoryRowSource
 
 TABLES = ("parts.kv", "parts.whole", "parts.cleared")

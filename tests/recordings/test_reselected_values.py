@@ -19,14 +19,14 @@ from recordings.database import load
 from recordings.images import connect_value, key_fields, key_text
 from recordings.records import DumpedTable, Variant, recording, topic_of, variant
 
-from headrace.core.arrays import build_array
-from headrace.core.catalog import HandlingModes
-from headrace.core.errors import BadRecord
-from headrace.core.events import Column, TableId
+from headrace.core.model.arrays import build_array
+from headrace.core.model.catalog import HandlingModes
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.events import Column, TableId
+from headrace.core.model.schema import Schema, schema_from_json
+from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import UNREADABLE, RowRequest
-from headrace.core.schema import Schema, schema_from_json
-from headrace.core.unavailable import Placeholder
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.postgres import Postgres
 

@@ -13,8 +13,8 @@ from recordings.images import last_images
 from recordings.records import VARIANTS, dump, variant
 from recordings.replay import Chunk, Replay
 
-from headrace.core.errors import Fatal
-from headrace.core.unavailable import Placeholder
+from headrace.core.model.errors import Fatal
+from headrace.core.model.unavailable import Placeholder
 
 RESCALED = ("DECIMAL(10, 2)", "DECIMAL(12, 4)")
 STOPS = dict.fromkeys(VARIANTS, RESCALED) | {

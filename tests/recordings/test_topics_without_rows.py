@@ -7,11 +7,11 @@ from recordings.comparison import compared_tables, records_of
 from recordings.records import MARIADB, recording, variant
 from recordings.replay import Chunk, Replay
 
-from headrace.core.column_defaults import ColumnDefault, ColumnDefaults
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import TableId
-from headrace.core.notes import Note
-from headrace.core.schema_changes import RENAMED
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.schema_changes import RENAMED
+from headrace.core.model.column_defaults import ColumnDefault, ColumnDefaults
+from headrace.core.model.events import TableId
+from headrace.core.model.notes import Note
 
 WITHOUT_ROWS = [*((name, topic) for name in MARIADB for topic in (name, f"{name}.transaction")), ("mymin", "mymin")]
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from recordings.records import recording, variant
 
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import Changes, Operation
-from headrace.core.transforms.decoder import TransformingDecoder
-from headrace.core.transforms.registry import chain
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.model.events import Changes, Operation
+from headrace.transforms.decoder import TransformingDecoder
+from headrace.transforms.registry import chain
 
 UNWRAP = {
     "transforms": "unwrap",

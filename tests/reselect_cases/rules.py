@@ -11,21 +11,21 @@ from dataclasses import dataclass
 
 from changed_sources import Edit
 
-CACHE = "service/headrace/core/cache/column_cache.py"
-CACHE_BATCH = "service/headrace/core/cache/batch.py"
-RESELECT_CACHE = "service/headrace/core/reselect/cache.py"
-GUARDED_ROWS = "service/headrace/core/cache/guarded_rows.py"
+CACHE = "service/headrace/core/reselect/cache/column_cache.py"
+CACHE_BATCH = "service/headrace/core/reselect/cache/batch.py"
+RESELECT_CACHE = "service/headrace/core/reselect/cached_cells.py"
+GUARDED_ROWS = "service/headrace/core/reselect/cache/guarded_rows.py"
 IDENTITY = "service/headrace/core/reselect/identity.py"
 OPTIONS = "service/headrace/core/reselect/options.py"
 PLAN = "service/headrace/core/reselect/plan.py"
 COMPLETION = "service/headrace/core/reselect/completion.py"
 READ_ROWS = "service/headrace/core/reselect/rows.py"
-PLACEHOLDER = "service/headrace/core/unavailable.py"
-POST_PROCESSOR = "service/headrace/runtime/post_processor.py"
+PLACEHOLDER = "service/headrace/core/model/unavailable.py"
+POST_PROCESSOR = "service/headrace/runtime/pipeline/post_processor.py"
 RULES = "service/headrace/core/reselect/rules.py"
-CHUNK_DECODER = "service/headrace/runtime/chunk_decoder.py"
-STATES = "service/headrace/core/envelope_columns.py"
-FOLD = "service/headrace/core/fold.py"
+CHUNK_DECODER = "service/headrace/runtime/task/chunk_decoder.py"
+STATES = "service/headrace/core/decode/envelope_columns.py"
+FOLD = "service/headrace/core/merge/fold.py"
 MEMORY_TABLE = "connectors/headrace_connectors/memory/lake_rows.py"
 ORACLE = "connectors/headrace_connectors/sql/oracle.py"
 POSTGRES = "connectors/headrace_connectors/sql/postgres.py"
@@ -271,7 +271,7 @@ RULES_OF_CASES = (
         "a table has a quota",
         (
             Edit(
-                "service/headrace/core/cache/rows.py",
+                "service/headrace/core/reselect/cache/rows.py",
                 "while quota and self._table_bytes",
                 "while False and self._table_bytes",
             ),

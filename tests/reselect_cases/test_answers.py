@@ -25,8 +25,8 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.schema import Field, Schema
 
 
 def test_s12_newer_answer_converges() -> None:

@@ -16,17 +16,17 @@ import pytest
 from unit.core.cache_harness import OTHER, P0, P1, TABLE, BreakableStore, Clock, begin, drop, get, make, put
 from unit.runtime.reselect_harness import Lake, database, u
 
-from headrace.core.cache.column_cache import ReselectColumnCache
-from headrace.core.cache.rows import CacheLimits, Hit, MemoryRowStore, Origin, Stamp
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
-from headrace.core.events import Column, TableId
-from headrace.core.keys import canonical_keys
-from headrace.core.reselect.cache import from_cache, put_answers
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.model.events import Column, TableId
+from headrace.core.model.keys import canonical_keys
+from headrace.core.model.schema import Schema
+from headrace.core.model.unavailable import Placeholder
+from headrace.core.reselect.cache.column_cache import ReselectColumnCache
+from headrace.core.reselect.cache.rows import CacheLimits, Hit, MemoryRowStore, Origin, Stamp
+from headrace.core.reselect.cached_cells import from_cache, put_answers
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rules import table_rules
-from headrace.core.schema import Schema
-from headrace.core.unavailable import Placeholder
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 
 pytestmark = pytest.mark.usefixtures("cache_rows")
 

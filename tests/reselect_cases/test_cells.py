@@ -15,12 +15,12 @@ import pytest
 from contracts.lake_actions import KEEP, Row, actions, commit
 from unit.core.cache_harness import P, get, make, put
 
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import CellState, Changes, Column, TableId
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.model.events import CellState, Changes, Column, TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rules import table_rules
-from headrace.core.schema import Schema
 from headrace.ports import TableOptions
 from headrace_connectors.memory import MemoryLakehouse
 

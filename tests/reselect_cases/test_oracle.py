@@ -15,8 +15,8 @@ from fake_oracle.driver import FakeDriver
 from unit.runtime.reselect_harness import CACHE, Lake, P, c, catalog, database, r, u
 from unit.sql.oracle_tables import DATABASE, orders_request, orders_server, row_source
 
-from headrace.core.catalog import Dialect, HandlingModes, SqlType
-from headrace.core.errors import Retriable
+from headrace.core.model.catalog import Dialect, HandlingModes, SqlType
+from headrace.core.model.errors import Retriable
 from headrace.core.reselect.options import ReselectOptions
 from headrace_connectors.memory import MemoryRowSource
 from headrace_connectors.sql import OracleRowSource

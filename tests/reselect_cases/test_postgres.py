@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from headrace.core.catalog import CatalogTable
-from headrace.core.errors import ConfigError, Fatal, Retriable
-from headrace.core.events import Column, TableId
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.errors import ConfigError, Fatal, Retriable
+from headrace.core.model.events import Column, TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import RowRequest
-from headrace.core.schema import Schema
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.postgres import Postgres
 from headrace_dev.server import wait_until

@@ -28,9 +28,9 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
-from headrace.core.catalog import KeyColumn
-from headrace.core.errors import Fatal, Retriable
-from headrace.core.events import CellState
+from headrace.core.model.catalog import KeyColumn
+from headrace.core.model.errors import Fatal, Retriable
+from headrace.core.model.events import CellState
 from headrace.core.reselect.options import ReselectOptions
 
 # -- nulls, deletes, truncates, key changes ----------------------------------------------------------------------------

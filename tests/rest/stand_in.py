@@ -10,7 +10,7 @@ from headrace.config import SinkConnectorConfig, validation
 from headrace.config.connector import CLIENT_OVERRIDES
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.validation import Properties, WorkerDefaults
-from headrace.core.config_def import (
+from headrace.core.connect.config_def import (
     ConfigDef,
     ConfigInfo,
     ConfigInfos,

@@ -13,9 +13,9 @@ from starlette.responses import PlainTextResponse
 from headrace.config import WorkerConfig
 from headrace.config.response_headers import header_rules
 from headrace.config.validation import validate
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace.rest.access import ResponseHeaders
-from headrace.runtime.worker import worker_defaults
+from headrace.runtime.worker.worker import worker_defaults
 
 PAGE = {"Origin": "https://console.example.com"}
 ALLOWED = "access-control-allow-origin"

@@ -10,9 +10,9 @@ import pytest
 from fix_asyncio import eventually
 from rest.worker_api import SHOP, Api
 
-from headrace.core.errors import RestError
-from headrace.core.lifecycle import State, TargetState
-from headrace.runtime.cluster import Elsewhere
+from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.model.errors import RestError
+from headrace.runtime.worker.cluster import Elsewhere
 from headrace_connectors.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from fix_asyncio import eventually
 from rest.asgi import Answer
 from rest.worker_api import SHOP, Api
 
-from headrace.core.lifecycle import TargetState
+from headrace.core.connect.lifecycle import TargetState
 from headrace.ports import LogRecord
 from headrace_connectors.memory.stores import MemoryLog, MemoryStores
 

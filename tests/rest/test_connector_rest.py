@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from headrace.runtime.connector_rest import ConnectorRest
-from headrace.runtime.table_verifier import Clock
+from headrace.runtime.verify.connector_rest import ConnectorRest
+from headrace.runtime.verify.table_verifier import Clock
 
 
 class Worker(ThreadingHTTPServer):

@@ -12,10 +12,10 @@ from fix_asyncio import eventually
 from rest.worker_api import SHOP, Api
 
 from headrace import __version__
-from headrace.core.errors import Fatal, Retriable
-from headrace.core.lifecycle import State, TargetState
-from headrace.core.status import Status
-from headrace.runtime.loggers import Loggers
+from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.status import Status
+from headrace.core.model.errors import Fatal, Retriable
+from headrace.runtime.worker.loggers import Loggers
 from headrace_connectors.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ async def test_a_fatal_error_fails_the_task_with_a_trace_that_consoles_can_read(
     api.tasks.tasks["shop-0"].fail(error)
     await api.until("RUNNING", "FAILED")
     trace = (await api.status())["tasks"][0]["trace"]
-    assert trace.startswith("headrace.core.errors.Fatal: the table is somebody else's")
+    assert trace.startswith("headrace.core.model.errors.Fatal: the table is somebody else's")
     assert "\nCaused by: OSError: no space left on device" in trace
 
 
@@ -91,7 +91,7 @@ async def test_a_failed_task_runs_again_after_restart_with_only_failed(api: Api)
     answer = await api.call("POST", "/connectors/shop/restart?includeTasks=true&onlyFailed=true")
     assert answer.status == 202
     assert [task["state"] for task in answer.json()["tasks"]] == ["RESTARTING", "RUNNING"]
-    assert answer.json()["tasks"][0]["trace"].startswith("headrace.core.errors.Fatal: broken")
+    assert answer.json()["tasks"][0]["trace"].startswith("headrace.core.model.errors.Fatal: broken")
     await api.until("RUNNING", "RUNNING", "RUNNING")
     assert api.tasks.tasks["shop-1"] is healthy
 

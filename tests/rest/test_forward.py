@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 from rest.worker_api import SHOP, Api
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace.rest.server import RestServer, bind
-from headrace.runtime.cluster import NO_LEADER
+from headrace.runtime.worker.cluster import NO_LEADER
 from headrace_connectors.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio

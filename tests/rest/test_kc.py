@@ -15,8 +15,8 @@ from kafka_connect.cli import cli
 from rest.served import served
 from rest.worker_api import SHOP, Api
 
-from headrace.core.errors import Fatal
-from headrace.core.status import TopicStatus
+from headrace.core.connect.status import TopicStatus
+from headrace.core.model.errors import Fatal
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from rest.asgi import Answer, request
 from rest.served import served
 from rest.worker_api import SHOP, Api
 
-from headrace.core.config_state import MAX_TASKS
+from headrace.core.connect.config_state import MAX_TASKS
 from headrace.rest.transport import MAX_BODY_BYTES
 
 pytestmark = pytest.mark.anyio

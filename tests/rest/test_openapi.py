@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from headrace.rest.openapi import OPERATIONS
-from headrace.runtime.loggers import Loggers
+from headrace.runtime.worker.loggers import Loggers
 
 EXAMPLES = 10 if settings().derandomize else 300  # HYPOTHESIS_PROFILE=search looks for more
 SECONDS = 5.0

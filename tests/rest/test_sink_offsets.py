@@ -12,10 +12,10 @@ import pytest
 from rest.asgi import Answer
 from rest.worker_api import Api
 
-from headrace.core.errors import Retriable
-from headrace.core.ranking import UNVERSIONED
+from headrace.core.model.errors import Retriable
+from headrace.core.model.ranking import UNVERSIONED
 from headrace.ports import Commit, TableOptions, TopicPartition
-from headrace.runtime.history_offsets import HistoryOffsets
+from headrace.runtime.task.history_offsets import HistoryOffsets
 from headrace_connectors.memory.lakehouse import MemoryLakehouse
 from headrace_connectors.memory.stores import MemoryGroupOffsets, MemoryStores
 

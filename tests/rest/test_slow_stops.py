@@ -8,7 +8,7 @@ import pytest
 from fix_asyncio import eventually
 from rest.worker_api import SHOP, Api
 
-from headrace.runtime import worker_connector
+from headrace.runtime.worker import worker_connector
 
 pytestmark = pytest.mark.anyio
 QUICK = {"task.shutdown.graceful.timeout.ms": "50"}

@@ -16,7 +16,7 @@ import pytest
 from rest.served import served
 from rest.worker_api import Api
 
-from headrace.core.errors import Fatal
+from headrace.core.model.errors import Fatal
 
 pytestmark = pytest.mark.anyio
 _TRIES = 10

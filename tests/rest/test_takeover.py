@@ -9,9 +9,9 @@ import pytest
 from rest.connect_topics import ALIEN, records
 from rest.worker_api import SHOP, Api
 
-from headrace.core import config_state, status
-from headrace.core.lifecycle import TargetState
-from headrace.core.status import StatusState
+from headrace.core.connect import config_state, status
+from headrace.core.connect.lifecycle import TargetState
+from headrace.core.connect.status import StatusState
 from headrace.ports import LogRecord, TopicPartition
 from headrace_connectors.memory.stores import MemoryStores
 

@@ -9,7 +9,7 @@ import pytest
 from rest.worker_api import Api
 
 from headrace.ports import TopicPartition
-from headrace.runtime.metrics import TaskMetrics
+from headrace.runtime.metrics.metrics import TaskMetrics
 
 pytestmark = pytest.mark.anyio
 ORDERS = TopicPartition("shop.public.orders", 0)

@@ -21,14 +21,14 @@ from rest.asgi import Answer, request
 from rest.stand_in import FileStreamSinkConnector, StandInTasks
 
 from headrace.config import WorkerConfig
-from headrace.core.errors import Fatal
-from headrace.core.status import TopicStatus
+from headrace.core.connect.status import TopicStatus
+from headrace.core.model.errors import Fatal
 from headrace.ports import TopicPartition
 from headrace.rest.app import create_app
-from headrace.runtime.herder import Herder
-from headrace.runtime.loggers import Loggers
-from headrace.runtime.plugins import Plugins
-from headrace.runtime.worker import Worker
+from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.loggers import Loggers
+from headrace.runtime.worker.plugins import Plugins
+from headrace.runtime.worker.worker import Worker
 from headrace_connectors.memory.stores import MemoryStores
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "connect-rest" / "transcript.jsonl"

@@ -14,12 +14,12 @@ from rest.stand_in import StandInTasks
 
 from headrace.config import WorkerConfig
 from headrace.rest.app import create_app
-from headrace.runtime.herder import Herder
-from headrace.runtime.metrics import Metrics
-from headrace.runtime.plugins import LakehouseSinkConnector, Plugins
-from headrace.runtime.sink_offsets import HeldOffsets, nothing_held
-from headrace.runtime.worker import Worker
-from headrace.runtime.worker_stage import utc_now
+from headrace.runtime.metrics.metrics import Metrics
+from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
+from headrace.runtime.worker.sink_offsets import HeldOffsets, nothing_held
+from headrace.runtime.worker.worker import Worker
+from headrace.runtime.worker.worker_stage import utc_now
 from headrace_connectors.memory.stores import MemoryStores
 
 WORKER = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from contracts.row_source_suite import ROWS, SCHEMAS, TABLE, RowSourceSuite
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, SqlType
-from headrace.core.schema import Field, Schema
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, SqlType
+from headrace.core.model.schema import Field, Schema
 from headrace_connectors.memory import MemoryRowSource
 
 

@@ -13,10 +13,10 @@ from envelopes import change, key
 from headrace.__main__ import main
 from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults, sink_connector_config
-from headrace.core.errors import BadRecord, Stage
+from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord, TableOptions
 from headrace.replay_dlq import Said, oldest, survey, write
-from headrace.runtime.replay import Edges
+from headrace.runtime.task.replay import Edges
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import DeadLetter, MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds, MemoryRecord
@@ -136,7 +136,7 @@ async def test_a_dry_run_tells_what_is_there() -> None:
     await scene.dead(9, b"{", connector="other")
     scene.queue.letters.append(DeadLetter(b"k", b"v", NOW, []))
     assert await scene.survey() == (
-        f"{TOPIC}: 1 (VALUE_CONVERTER, headrace.core.errors.BadRecord)\n"
+        f"{TOPIC}: 1 (VALUE_CONVERTER, headrace.core.model.errors.BadRecord)\n"
         "1 letters without context headers: where they came from is not known; "
         "set errors.deadletterqueue.context.headers.enable=true for later ones\n"
         "1 letters of connector other are left alone\n"

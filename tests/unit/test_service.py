@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.config import WorkerConfig
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace.service import Service
 
 pytestmark = pytest.mark.anyio

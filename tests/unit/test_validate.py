@@ -14,9 +14,9 @@ from rest.worker_api import Api
 from headrace.__main__ import main
 from headrace.config import WorkerConfig
 from headrace.rest.app import create_app
-from headrace.runtime import plugins
-from headrace.runtime.herder import Herder
-from headrace.runtime.worker import Worker
+from headrace.runtime.worker import plugins
+from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.worker import Worker
 from headrace_connectors.memory.stores import MemoryStores
 
 GOOD = {"connector.class": "LakehouseSink", "topics": "shop.public.items"}

@@ -1,4 +1,4 @@
-"""The group's assignment strategy, as aiokafka asks for it; what it decides is ``headrace.core.assignment``.
+"""The group's assignment strategy, as aiokafka asks for it; what it decides is ``headrace.core.connect.assignment``.
 
 Each member tells the leader which topics it holds in the user data of its JoinGroup, so that a rebalance moves as few
 topics as it can. All members of a group must offer a strategy of the same name: when its rules change, its name
@@ -15,7 +15,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
-from headrace.core.assignment import assign_topics
+from headrace.core.connect.assignment import assign_topics
 
 NAME = "headrace-topics-1"
 

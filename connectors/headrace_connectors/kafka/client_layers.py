@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 
 Properties = Mapping[str, str]
 

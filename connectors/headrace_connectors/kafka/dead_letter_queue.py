@@ -11,8 +11,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from headrace.core.converters.json_types import whole
-from headrace.core.errors import Fatal, Retriable
+from headrace.core.decode.json_types import whole
+from headrace.core.model.errors import Fatal, Retriable
 from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop

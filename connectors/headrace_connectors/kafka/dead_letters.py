@@ -8,7 +8,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace.ports import Record
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.seams import position

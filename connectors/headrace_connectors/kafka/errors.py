@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafka import errors as kafka
 
-from headrace.core.errors import ConfigError, Fatal, Fenced, HeadraceError, Retriable
+from headrace.core.model.errors import ConfigError, Fatal, Fenced, HeadraceError, Retriable
 
 FENCED = (kafka.CommitFailedError, kafka.IllegalStateError, kafka.IllegalGenerationError, kafka.UnknownMemberIdError)
 AUTHORIZATION = (

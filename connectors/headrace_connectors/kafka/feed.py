@@ -15,7 +15,7 @@ from typing import Any
 
 from aiokafka.errors import KafkaError
 
-from headrace.core.errors import Fenced, Retriable
+from headrace.core.model.errors import Fenced, Retriable
 from headrace.ports import Chunk, FeedListener, OffsetNote, TopicPartition
 from headrace_connectors.kafka.agent import FaustHost
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop

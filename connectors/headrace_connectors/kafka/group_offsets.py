@@ -17,7 +17,7 @@ from aiokafka.protocol.admin import DeleteGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from headrace.core.errors import Fatal, Fenced, HeadraceError, Retriable
+from headrace.core.model.errors import Fatal, Fenced, HeadraceError, Retriable
 from headrace.ports import TopicPartition
 from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.offset_delete import GROUP_SUBSCRIBED_TO_TOPIC, OffsetDeleteRequest

@@ -15,7 +15,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
-from headrace.core.errors import ConfigError, Fenced, Retriable
+from headrace.core.model.errors import ConfigError, Fenced, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.log import KafkaLog, LogTopic

@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
-from headrace.core.errors import ConfigError, Retriable
+from headrace.core.model.errors import ConfigError, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.errors import passes, translated
 from headrace_connectors.kafka.new_topics import create_topic

@@ -23,7 +23,7 @@ import aiokafka
 from aiokafka.errors import KafkaError, OffsetMetadataTooLargeError
 from mode import Service
 
-from headrace.core.errors import Retriable
+from headrace.core.model.errors import Retriable
 from headrace.ports import Chunk, OffsetNote, Record, TopicPartition
 from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize

@@ -16,7 +16,7 @@ from aiokafka import errors as kafka
 from aiokafka.conn import create_conn
 from aiokafka.protocol.metadata import MetadataRequest
 
-from headrace.core.errors import ConfigError, HeadraceError, Retriable
+from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
 
 STEP_SECONDS = 5.0
 _CONNECTION = (

@@ -14,7 +14,7 @@ import aiokafka
 import msgspec
 from aiokafka.consumer import fetcher
 
-from headrace.core.converters.json_types import Document
+from headrace.core.decode.json_types import Document
 
 
 class FetchedRecord(msgspec.Struct, gc=False):

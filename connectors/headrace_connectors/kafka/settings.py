@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.client_layers import (
     client_properties,
     connection,

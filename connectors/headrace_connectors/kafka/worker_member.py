@@ -1,8 +1,8 @@
 """The group of workers on Kafka's own group protocol: a consumer of the config topic that consumes nothing.
 
-Its assignor's user data say what ``core/work.py`` needs; whoever Kafka makes the group's leader shares the work out.
-The config topic's one partition is assigned to the worker that leads, so that Kafka itself can tell whether it still
-does: an offset commit is refused to a member of an older generation (``confirm``).
+Its assignor's user data say what ``core/connect/work.py`` needs; whoever Kafka makes the group's leader shares the work
+out. The config topic's one partition is assigned to the worker that leads, so that Kafka itself can tell whether it
+still does: an offset commit is refused to a member of an older generation (``confirm``).
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from headrace.core.errors import Fenced, HeadraceError, Retriable
-from headrace.core.work import (
+from headrace.core.connect.work import (
     Assignment,
     Standing,
     Task,
@@ -38,6 +37,7 @@ from headrace.core.work import (
     encode_assignment,
     encode_standing,
 )
+from headrace.core.model.errors import Fenced, HeadraceError, Retriable
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.group_offsets import group_coordinator

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.errors import Fatal
-from headrace.core.history import History
+from headrace.core.merge.history import History
+from headrace.core.model.errors import Fatal
 from headrace_connectors.lakehouse.merge import OFFSET, PARTITION, TOPIC, text_literal
 from headrace_connectors.lakehouse.schema import HISTORY_COLUMNS, quoted
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.core.errors import Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import Fatal, HeadraceError, Retriable
 
 
 class NotThere(Retriable):
@@ -54,7 +54,7 @@ _JAVA_CLASS = re.compile(r"\b(?:[a-z_]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
 
 @contextmanager
 def translated(table: str) -> Iterator[None]:
-    """Raise what Spark raises within as one of ``core/errors.py``, naming ``table``."""
+    """Raise what Spark raises within as one of ``core/model/errors.py``, naming ``table``."""
     try:
         yield
     except HeadraceError:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.table_layout import PartitionField
+from headrace.core.tables.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
 from headrace_connectors.lakehouse.iceberg_table import iceberg_table
 from headrace_connectors.lakehouse.merge import text_literal

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.errors import TableMissing
-from headrace.core.events import OWN_PREFIX, RowVersion
-from headrace.core.keys import FLOOR_KEY
-from headrace.core.ranking import UNVERSIONED, succeed
+from headrace.core.model.errors import TableMissing
+from headrace.core.model.events import OWN_PREFIX, RowVersion
+from headrace.core.model.keys import FLOOR_KEY
+from headrace.core.model.ranking import UNVERSIONED, succeed
 from headrace_connectors.lakehouse.failures import NotThere
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath, set_properties

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.core.events import OWN_PREFIX, RowVersion
+from headrace.core.model.events import OWN_PREFIX, RowVersion
 from headrace_connectors.lakehouse.schema import DELETED, VERSION_COLUMNS, quoted, sql_type
 
 POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME = (quoted(name) for name in VERSION_COLUMNS.names)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.core.cassandra.rows import CELLS
-from headrace.core.errors import Fatal
-from headrace.core.events import OWN_PREFIX
+from headrace.cassandra.rows import CELLS
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import OWN_PREFIX
 
 VERSION_COLUMNS = pa.schema(
     [

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.core.errors import ConfigError, HeadraceError, Retriable
-from headrace.core.locations import check_locations
-from headrace.core.naming import check_table_path
+from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
+from headrace.core.tables.locations import check_locations
+from headrace.core.tables.naming import check_table_path
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.delta import DeltaFormat
 from headrace_connectors.lakehouse.failures import translated

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 
 log = logging.getLogger(__name__)
 

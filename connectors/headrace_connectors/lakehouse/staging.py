@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.errors import Fatal
-from headrace.core.events import Actions, CellState, Column, Versions
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import Actions, CellState, Column, Versions
 from headrace_connectors.lakehouse.merge import Shape, staged, staged_names, text_literal
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted, sql_type
 

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from headrace.core.actions import applying, take_actions
-from headrace.core.errors import Fatal, HeadraceError, TableMissing
-from headrace.core.events import OWN_PREFIX, Actions, RowVersion
-from headrace.core.history import History
+from headrace.core.merge.actions import applying, take_actions
+from headrace.core.merge.history import History
+from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
+from headrace.core.model.events import OWN_PREFIX, Actions, RowVersion
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
 from headrace_connectors.lakehouse import reader
 from headrace_connectors.lakehouse.append import append_history_sql, history_rows, row_offsets_sql

@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.core.assignment import assign_topics
-from headrace.core.converters.json_types import Document, whole
-from headrace.core.errors import ConfigError, Fenced
+from headrace.core.connect.assignment import assign_topics
+from headrace.core.decode.json_types import Document, whole
+from headrace.core.model.errors import ConfigError, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, OffsetNote, Record, TopicPartition
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 

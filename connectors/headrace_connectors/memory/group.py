@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from headrace.core.errors import Fenced
-from headrace.core.work import Assignment, Standing, Task, assign_work
+from headrace.core.connect.work import Assignment, Standing, Task, assign_work
+from headrace.core.model.errors import Fenced
 
 
 class MemoryGroup:

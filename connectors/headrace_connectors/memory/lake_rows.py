@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.events import Actions, CellState, Column, RowVersion
-from headrace.core.ranking import UNVERSIONED, arrived_later
+from headrace.core.model.events import Actions, CellState, Column, RowVersion
+from headrace.core.model.ranking import UNVERSIONED, arrived_later
 
 _KNOWN = (int(CellState.VALUE), int(CellState.NULL))
 _LEFT = (int(CellState.UNCHANGED), int(CellState.CARRIED))

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.conform import conformed
-from headrace.core.errors import Fatal, TableMissing
-from headrace.core.events import Actions, RowVersion
-from headrace.core.history import History
-from headrace.core.keys import FLOOR_KEY
-from headrace.core.naming import check_table_path
-from headrace.core.ranking import UNVERSIONED, outranks, succeed
+from headrace.core.merge.history import History
+from headrace.core.model.conform import conformed
+from headrace.core.model.errors import Fatal, TableMissing
+from headrace.core.model.events import Actions, RowVersion
+from headrace.core.model.keys import FLOOR_KEY
+from headrace.core.model.ranking import UNVERSIONED, outranks, succeed
+from headrace.core.tables.naming import check_table_path
 from headrace.ports import Commit, MergeCounts, TableOptions, TopicPartition
 from headrace_connectors.lakehouse.append import history_rows
 from headrace_connectors.lakehouse.schema import (

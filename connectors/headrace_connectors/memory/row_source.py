@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from headrace.core.arrays import build_array
-from headrace.core.catalog import CatalogTable
-from headrace.core.errors import Fatal, HeadraceError
-from headrace.core.events import TableId
-from headrace.core.keys import canonical_keys
+from headrace.core.model.arrays import build_array
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.errors import Fatal, HeadraceError
+from headrace.core.model.events import TableId
+from headrace.core.model.keys import canonical_keys
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import UNREADABLE, RowAnswer, RowRequest
-from headrace.core.schema import Field, Schema
 from headrace.ports import Connections, LogPosition
 
 Row = Mapping[str, Any]

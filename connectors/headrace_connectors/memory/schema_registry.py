@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.core.converters.registered import IdKind, RegisteredSchema, SchemaId
-from headrace.core.errors import BadRecord, Retriable
+from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
+from headrace.core.model.errors import BadRecord, Retriable
 
 
 class MemorySchemaRegistry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.core.errors import Fatal, Fenced, Retriable
+from headrace.core.model.errors import Fatal, Fenced, Retriable
 from headrace.ports import LogRecord, TopicPartition
 from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from headrace.core.converters.registered import IdKind, RegisteredSchema, SchemaId
-from headrace.core.errors import ConfigError, Retriable
+from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
+from headrace.core.model.errors import ConfigError, Retriable
 from headrace_connectors.registry.http import RegistryClient, addresses, basic, tls_context
 
 URL = "apicurio.registry.url"

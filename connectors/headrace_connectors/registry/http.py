@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from headrace.core.errors import BadRecord, ConfigError, Retriable
+from headrace.core.model.errors import BadRecord, ConfigError, Retriable
 
 log = logging.getLogger(__name__)
 

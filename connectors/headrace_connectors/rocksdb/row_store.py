@@ -1,6 +1,6 @@
 """The rows of the reselect cache in RocksDB (``reselect.md`` section 5): a ``core.cache_rows.RowStore`` on disk.
 
-    r <table> <key>    a row: its place in the order of use, then the row as ``core/cache/codec.py`` writes it
+    r <table> <key>    a row: its place in the order of use, then the row as ``core/reselect/cache/codec.py`` writes it
     o <table> <place>  the key of the row that has this place
     s                  the cache's state and the sizes of tables; only there between two processes
 
@@ -20,9 +20,9 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 import rocksdict
 
-from headrace.core.cache.codec import decode_row, encode_row
-from headrace.core.cache.rows import CacheLimits, Row, RowKey, StoreFailed
-from headrace.core.errors import ConfigError, Retriable
+from headrace.core.model.errors import ConfigError, Retriable
+from headrace.core.reselect.cache.codec import decode_row, encode_row
+from headrace.core.reselect.cache.rows import CacheLimits, Row, RowKey, StoreFailed
 from headrace.ports import RowStoreOptions
 
 _ROW, _ORDER, _STATE = b"r", b"o", b"s"

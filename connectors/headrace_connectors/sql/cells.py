@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, HandlingModes
-from headrace.core.errors import Fatal
-from headrace.core.events import TableId
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, HandlingModes
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.rows import UNREADABLE
-from headrace.core.schema import Schema
 
 Reader = Callable[[Any], Any]
 """Makes the Connect value of what the driver gave; raises ValueError for one that the target cannot hold."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
-from headrace.core.errors import Retriable
+from headrace.core.model.errors import Retriable
 
 log = logging.getLogger(__name__)
 

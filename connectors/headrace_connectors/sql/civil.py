@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.core.arrays import days_from_civil
+from headrace.core.model.arrays import days_from_civil
 
 DAY_MICROS = 86_400_000_000
 

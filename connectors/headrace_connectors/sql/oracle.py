@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import oracledb
 
-from headrace.core.catalog import CatalogTable
-from headrace.core.errors import ConfigError, Fatal, Retriable
-from headrace.core.events import TableId
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.errors import ConfigError, Fatal, Retriable
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace.core.schema import Field, Schema
 from headrace.ports import Connections, LogPosition
 from headrace_connectors.sql.cells import FoundRows
 from headrace_connectors.sql.oracle_catalog import check_flashback, read_catalog

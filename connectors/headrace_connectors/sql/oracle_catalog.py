@@ -13,9 +13,9 @@ from typing import Any
 
 import oracledb
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, Dialect, KeyColumn, SqlType
-from headrace.core.errors import ConfigError
-from headrace.core.events import TableId
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, Dialect, KeyColumn, SqlType
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.events import TableId
 from headrace_connectors.sql.oracle_errors import UNDO_GONE, error_codes
 from headrace_connectors.sql.oracle_query import probe_flashback
 from headrace_connectors.sql.query import quoted

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import oracledb
 
-from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable
 from headrace_connectors.sql.circuit_breaker import Unreachable
 
 _CODE = re.compile(r"\b(?:ORA|DPY|DPI|TNS)-\d{4,5}\b")

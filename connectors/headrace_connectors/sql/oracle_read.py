@@ -8,7 +8,7 @@ from typing import Any
 
 import oracledb
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, HandlingModes
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, HandlingModes
 from headrace.core.reselect.rows import RowRequest
 from headrace_connectors.sql.cells import ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.oracle_keys import key_bind_sql, key_values

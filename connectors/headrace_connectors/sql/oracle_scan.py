@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.core.catalog import CatalogTable
+from headrace.core.model.catalog import CatalogTable
 from headrace.ports import LogPosition
 from headrace_connectors.sql.cells import ReadableColumns
 from headrace_connectors.sql.oracle_query import cell_expression

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headrace.core.errors import ConfigError, Retriable
+from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
 from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State

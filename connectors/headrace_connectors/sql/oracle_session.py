@@ -12,7 +12,7 @@ from typing import Any
 
 import oracledb
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import DatabaseOptions
 
 CONNECT_SECONDS = 10

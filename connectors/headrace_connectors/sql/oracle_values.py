@@ -17,8 +17,8 @@ from datetime import timedelta
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
-from headrace.core.catalog import CatalogColumn, HandlingModes
-from headrace.core.schema import Schema
+from headrace.core.model.catalog import CatalogColumn, HandlingModes
+from headrace.core.model.schema import Schema
 from headrace_connectors.sql.cells import Reader, octets_writer, truncating
 from headrace_connectors.sql.civil import CivilDate, clock
 

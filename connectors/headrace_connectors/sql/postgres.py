@@ -15,12 +15,12 @@ from typing import Any, cast
 import psycopg
 from psycopg import RawCursor
 
-from headrace.core.catalog import CatalogTable
-from headrace.core.errors import ConfigError, Fatal, Retriable
-from headrace.core.events import TableId
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.errors import ConfigError, Fatal, Retriable
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace.core.schema import Field, Schema
 from headrace.ports import Connections, LogPosition
 from headrace_connectors.sql.cells import FoundRows, ReadableColumns, Wanted, key_column
 from headrace_connectors.sql.postgres_catalog import read_catalog

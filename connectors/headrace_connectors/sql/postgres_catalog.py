@@ -12,9 +12,9 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import namedtuple_row
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
-from headrace.core.errors import ConfigError
-from headrace.core.events import TableId
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.events import TableId
 
 Connection = psycopg.Connection[Any]
 

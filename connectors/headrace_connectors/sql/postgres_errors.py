@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psycopg
 import psycopg_pool
 
-from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
+from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
 from headrace_connectors.sql.circuit_breaker import Unreachable
 
 _GONE = re.compile(r"08|57P0|53300")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.core.catalog import CatalogColumn, HandlingModes
-from headrace.core.events import Column
+from headrace.core.model.catalog import CatalogColumn, HandlingModes
+from headrace.core.model.events import Column
 from headrace_connectors.sql.cells import inexact_key, octets_of
 from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock, fraction
 from headrace_connectors.sql.postgres_times import INFINITE_COUNTS, INFINITE_DAYS, INFINITE_MILLIS

@@ -12,7 +12,7 @@ from typing import Any, LiteralString, cast
 import psycopg
 from psycopg import RawCursor
 
-from headrace.core.catalog import CatalogTable
+from headrace.core.model.catalog import CatalogTable
 from headrace.ports import LogPosition
 from headrace_connectors.sql.query import quoted
 

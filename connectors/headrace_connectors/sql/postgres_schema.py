@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, HandlingModes, SqlType
-from headrace.core.schema import Field, Schema
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, HandlingModes, SqlType
+from headrace.core.model.schema import Field, Schema
 
 CONNECT = "org.apache.kafka.connect.data"
 DEBEZIUM = "io.debezium.data"

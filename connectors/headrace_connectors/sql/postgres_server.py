@@ -15,7 +15,7 @@ import psycopg
 import psycopg_pool
 from psycopg.conninfo import make_conninfo
 
-from headrace.core.errors import ConfigError, Retriable
+from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
 from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.core.catalog import HandlingModes, SqlType
-from headrace.core.schema import Schema
+from headrace.core.model.catalog import HandlingModes, SqlType
+from headrace.core.model.schema import Schema
 from headrace_connectors.sql.cells import Reader
 
 POSITIVE_INFINITY, NEGATIVE_INFINITY = "POSITIVE_INFINITY", "NEGATIVE_INFINITY"

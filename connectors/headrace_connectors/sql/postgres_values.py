@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from headrace.core.catalog import CatalogColumn, HandlingModes
-from headrace.core.schema import Schema
+from headrace.core.model.catalog import CatalogColumn, HandlingModes
+from headrace.core.model.schema import Schema
 from headrace_connectors.sql import postgres_shapes, postgres_times
 from headrace_connectors.sql.cells import Reader, octets_writer, truncating
 from headrace_connectors.sql.postgres_target import NEGATIVE_INFINITY, POSITIVE_INFINITY, Choice, Target, always

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from headrace.core.errors import ConfigError, Retriable
+from headrace.core.model.errors import ConfigError, Retriable
 
 Connection = psycopg.Connection[Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.config import connector, worker_options
 from headrace.config.framework import FRAMEWORK_OPTIONS
-from headrace.core.config_def import ConfigDef, Type
+from headrace.core.connect.config_def import ConfigDef, Type
 
 Schema = dict[str, Any]
 

@@ -9,10 +9,10 @@ from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.layout import group, key
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.values import AbstractConfig
-from headrace.core.catalog import MODES
-from headrace.core.config_def import Importance, Type
-from headrace.core.config_validators import any_case, at_least, between
-from headrace.core.naming import namespace
+from headrace.core.connect.config_def import Importance, Type
+from headrace.core.connect.config_validators import any_case, at_least, between
+from headrace.core.model.catalog import MODES
+from headrace.core.tables.naming import namespace
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.config.registry_converters import REGISTRY_CONVERTERS
-from headrace.core.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
-from headrace.core.config_validators import InvalidValue, any_case, at_least, one_of
-from headrace.core.converters.simple import (
+from headrace.converters.simple import (
     BOOLEAN_CONVERTER,
     BYTE_ARRAY_CONVERTER,
     NUMBER_CONVERTERS,
     STRING_CONVERTER,
 )
-from headrace.core.errors import BadRecord
-from headrace.core.schema import schema_from_json
+from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
+from headrace.core.connect.config_validators import InvalidValue, any_case, at_least, one_of
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import schema_from_json
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 SIMPLE_HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"

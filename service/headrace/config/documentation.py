@@ -11,9 +11,9 @@ from headrace.config import connector, worker_keys, worker_options
 from headrace.config.converter import CONVERTERS
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import OTHER_SINKS
-from headrace.core.config_def import ConfigDef, ConfigKey
-from headrace.core.errors import POLICY
-from headrace.core.lifecycle import CONNECTOR, TASK, diagram
+from headrace.core.connect.config_def import ConfigDef, ConfigKey
+from headrace.core.connect.lifecycle import CONNECTOR, TASK, diagram
+from headrace.core.model.errors import POLICY
 
 _MADE = "<!-- Made from the code by `python -m headrace.config`; edit it there. -->\n"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.core.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
-from headrace.core.config_state import MAX_TASKS
-from headrace.core.config_validators import (
+from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
+from headrace.core.connect.config_state import MAX_TASKS
+from headrace.core.connect.config_validators import (
     at_least,
     not_empty_name,
     one_of,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.core.config_def import ConfigDef, ConfigKey, Importance, Type, Width
-from headrace.core.config_validators import Validator
+from headrace.core.connect.config_def import ConfigDef, ConfigKey, Importance, Type, Width
+from headrace.core.connect.config_validators import Validator
 
 _WIDTHS = {
     Type.BOOLEAN: Width.SHORT,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.config_validators import InvalidValue
+from headrace.core.connect.config_validators import InvalidValue
 
 _ALLOWED_BY_PRINCIPAL = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
 _NAMES = ("All", "None", "Principal", "Allowlist")

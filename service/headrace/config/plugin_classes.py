@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headrace.config.converter import CONVERTERS, HEADER_CONVERTERS, KNOWN_CONVERTERS, converter_class
-from headrace.core.transforms.registry import PREDICATES, TRANSFORMS, find
+from headrace.transforms.registry import PREDICATES, TRANSFORMS, find
 
 
 def converter_problems(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class
-from headrace.core.transforms.registry import PREDICATES, TRANSFORMS, aliases, find
-from headrace.core.version_range import InvalidVersionSpecification, VersionRange
+from headrace.core.connect.version_range import InvalidVersionSpecification, VersionRange
+from headrace.transforms.registry import PREDICATES, TRANSFORMS, aliases, find
 
 Properties = Mapping[str, str | None]
 _VERSION = "plugin.version"

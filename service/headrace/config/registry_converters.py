@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.core.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
-from headrace.core.config_validators import InvalidValue, Validator, any_case, at_least
+from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from headrace.core.connect.config_validators import InvalidValue, Validator, any_case, at_least
 
 CONFLUENT_AVRO = "io.confluent.connect.avro.AvroConverter"
 CONFLUENT_JSON = "io.confluent.connect.json.JsonSchemaConverter"

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from headrace.config.layout import group, key
-from headrace.core.config_def import ConfigDef, ConfigKey, Importance, Type, Width, parse_list
-from headrace.core.config_validators import any_case, at_least, between, unique_entries
+from headrace.core.connect.config_def import ConfigDef, ConfigKey, Importance, Type, Width, parse_list
+from headrace.core.connect.config_validators import any_case, at_least, between, unique_entries
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 

@@ -10,7 +10,7 @@ import csv
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.config_validators import InvalidValue
+from headrace.core.connect.config_validators import InvalidValue
 
 _ACTIONS = {action.lower(): action for action in ("set", "add", "setDate", "addDate")}
 

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from headrace.config.plugin_classes import class_problem
-from headrace.core.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
-from headrace.core.config_validators import Validator
-from headrace.core.transforms.options import PluginClass
-from headrace.core.transforms.registry import PREDICATES, TRANSFORMS, aliases, chain, find, refusal
+from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
+from headrace.core.connect.config_validators import Validator
+from headrace.transforms.options import PluginClass
+from headrace.transforms.registry import PREDICATES, TRANSFORMS, aliases, chain, find, refusal
 
 Properties = Mapping[str, str | None]
 

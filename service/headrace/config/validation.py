@@ -42,7 +42,7 @@ from headrace.config.transforms import (
     transform_problems,
 )
 from headrace.config.values import trimmed
-from headrace.core.config_def import (
+from headrace.core.connect.config_def import (
     HIDDEN,
     ConfigDef,
     ConfigInfo,
@@ -53,17 +53,17 @@ from headrace.core.config_def import (
     Type,
     parse_list,
 )
-from headrace.core.errors import ConfigError
-from headrace.core.field_selection import FIELD_LISTS, field_selection
-from headrace.core.locations import location_problems
-from headrace.core.naming import KEY as COLLECTION_NAME
-from headrace.core.naming import TableNaming
-from headrace.core.ordering import OPTION as ORDERING_FIELD
-from headrace.core.ordering import ordering
-from headrace.core.regex_cost import TooCostly, check_cost
+from headrace.core.connect.regex_cost import TooCostly, check_cost
+from headrace.core.connect.suggestions import suggestion
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.ordering import OPTION as ORDERING_FIELD
+from headrace.core.model.ordering import ordering
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE, ReselectOptions
-from headrace.core.suggestions import suggestion
-from headrace.core.table_layout import PARTITION_BY, SORT_BY, table_layout
+from headrace.core.tables.field_selection import FIELD_LISTS, field_selection
+from headrace.core.tables.locations import location_problems
+from headrace.core.tables.naming import KEY as COLLECTION_NAME
+from headrace.core.tables.naming import TableNaming
+from headrace.core.tables.table_layout import PARTITION_BY, SORT_BY, table_layout
 
 Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."

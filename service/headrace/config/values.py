@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from headrace.core.config_def import trim
+from headrace.core.connect.config_def import trim
 
 Value = TypeVar("Value", str, str | None)
 

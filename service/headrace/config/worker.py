@@ -19,9 +19,9 @@ from headrace.config.worker_keys import (
     without_effect,
 )
 from headrace.config.worker_options import DEFAULT_PORT, WORKER_OPTIONS
-from headrace.core.config_def import ConfigInfo
-from headrace.core.errors import ConfigError
-from headrace.core.suggestions import suggestion
+from headrace.core.connect.config_def import ConfigInfo
+from headrace.core.connect.suggestions import suggestion
+from headrace.core.model.errors import ConfigError
 
 _CONVERTERS = tuple(f"{side}.converter" for side in KNOWN_CONVERTERS)
 _DISTRIBUTED = ("group.id", "config.storage.topic", "status.storage.topic")

@@ -8,8 +8,8 @@ from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
 from headrace.config.layout import group, key
 from headrace.config.overrides import override_policy
 from headrace.config.response_headers import response_headers
-from headrace.core.config_def import Importance, Type
-from headrace.core.config_validators import InvalidValue, any_case, at_least, between
+from headrace.core.connect.config_def import Importance, Type
+from headrace.core.connect.config_validators import InvalidValue, any_case, at_least, between
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 DEFAULT_PORT = 8083

@@ -9,8 +9,8 @@ from headrace import __version__
 from headrace.rest import access, connector_plugins, connectors, errors, health, loggers, openapi, root
 from headrace.rest.health import Exposition
 from headrace.rest.transport import ConnectTransport
-from headrace.runtime.herder import Herder
-from headrace.runtime.worker import Worker
+from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.worker import Worker
 
 
 def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:

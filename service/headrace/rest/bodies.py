@@ -12,9 +12,9 @@ from typing import Any
 
 from fastapi import Request
 
-from headrace.core.errors import RestError
-from headrace.core.lifecycle import TargetState
-from headrace.runtime.sink_offsets import ConnectorOffset
+from headrace.core.connect.lifecycle import TargetState
+from headrace.core.model.errors import RestError
+from headrace.runtime.worker.sink_offsets import ConnectorOffset
 
 StringMap = dict[str, str | None]
 _INITIAL_STATES = {

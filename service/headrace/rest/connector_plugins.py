@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from headrace.rest import bodies, entities
 from headrace.rest.route import ConnectRoute
-from headrace.runtime.herder import Herder
+from headrace.runtime.worker.herder import Herder
 
 
 def router(herder: Herder) -> APIRouter:

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from headrace.core.errors import RestError
-from headrace.core.lifecycle import TargetState
+from headrace.core.connect.lifecycle import TargetState
+from headrace.core.model.errors import RestError
 from headrace.rest import bodies, entities
 from headrace.rest.entities import Json
 from headrace.rest.route import ConnectRoute
-from headrace.runtime.herder import Herder
+from headrace.runtime.worker.herder import Herder
 
 _SEGMENT_SAFE = "+;',:@=&"
 _MAX_TASK = 2**31

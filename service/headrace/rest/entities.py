@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.core.config_def import ConfigInfo, ConfigInfos, ConfigKey, ConfigValue
-from headrace.core.status import Status, notes_document
+from headrace.core.connect.config_def import ConfigInfo, ConfigInfos, ConfigKey, ConfigValue
+from headrace.core.connect.status import Status, notes_document
 from headrace.ports import TopicPartition
-from headrace.runtime.herder import ConnectorInfo, ConnectorStateInfo
-from headrace.runtime.loggers import LoggerLevel
-from headrace.runtime.plugin_catalog import PluginInfo
+from headrace.runtime.worker.herder import ConnectorInfo, ConnectorStateInfo
+from headrace.runtime.worker.loggers import LoggerLevel
+from headrace.runtime.worker.plugin_catalog import PluginInfo
 
 Json = dict[str, Any]
 

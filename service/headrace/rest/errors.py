@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from headrace.core.errors import RestError
+from headrace.core.model.errors import RestError
 from headrace.runtime.trace import render
 
 log = logging.getLogger(__name__)

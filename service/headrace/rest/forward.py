@@ -12,8 +12,8 @@ import aiohttp
 from fastapi import Request, Response
 from yarl import URL
 
-from headrace.core.errors import RestError
-from headrace.runtime.cluster import NO_LEADER, Elsewhere
+from headrace.core.model.errors import RestError
+from headrace.runtime.worker.cluster import NO_LEADER, Elsewhere
 
 log = logging.getLogger(__name__)
 

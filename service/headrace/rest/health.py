@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from headrace.rest.route import negotiate
-from headrace.runtime.worker import Worker
+from headrace.runtime.worker.worker import Worker
 
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."

@@ -7,10 +7,10 @@ import logging
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from headrace.core.errors import RestError
+from headrace.core.model.errors import RestError
 from headrace.rest import bodies, entities
 from headrace.rest.route import ConnectRoute
-from headrace.runtime.herder import Herder
+from headrace.runtime.worker.herder import Herder
 
 log = logging.getLogger(__name__)
 

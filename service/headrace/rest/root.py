@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from headrace import __version__
 from headrace.rest.route import ConnectRoute
-from headrace.runtime.worker import Worker
+from headrace.runtime.worker.worker import Worker
 
 KAFKA_VERSION = "4.3.1"
 """The Kafka Connect whose API this is. kcctl reads it as integers and switches features by it."""

@@ -10,10 +10,10 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from headrace.core.errors import RestError
+from headrace.core.model.errors import RestError
 from headrace.rest.forward import forwarded
-from headrace.runtime.cluster import Elsewhere
-from headrace.runtime.worker import Worker
+from headrace.runtime.worker.cluster import Elsewhere
+from headrace.runtime.worker.worker import Worker
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 _JSON = "application/json"

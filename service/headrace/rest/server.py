@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 
 _CLOSE_SECONDS = 3
 

@@ -4,7 +4,7 @@ Inert unless the environment variable ``HEADRACE_FAILPOINTS`` names them, as com
 
 - ``hold``: write the marker file ``$HEADRACE_FAILPOINTS_DIR/<name>`` and wait for ever, for a test that then kills us;
 - ``hold:3``: the same at the third time; the first two pass;
-- ``error:Retriable``: raise that class of ``headrace.core.errors``, every time;
+- ``error:Retriable``: raise that class of ``headrace.core.model.errors``, every time;
 - ``error:Retriable:2``: raise it twice, then pass.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core import errors
+from headrace.core.model import errors
 
 AFTER_LEDGER = "after-ledger"
 AFTER_TABLE_COMMIT = "after-table-commit"

@@ -1,4 +1,4 @@
-"""What a sink task and its worker say about their work; metrics listen (``runtime/metrics.py``).
+"""What a sink task and its worker say about their work; metrics listen (``runtime/metrics/metrics.py``).
 
 Calls come from the loop, those of ``stage`` from threads as well.
 """
@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from headrace.core.batch import Batch, Unwritten
-from headrace.core.lifecycle import State
+from headrace.core.batch.batch import Batch, Unwritten
+from headrace.core.connect.lifecycle import State
 from headrace.ports import TopicPartition
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
-from headrace.core.errors import remedy
+from headrace.core.model.errors import remedy
 
 _INITIAL_SECONDS = 0.3
 

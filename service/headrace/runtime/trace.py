@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.core.errors import HeadraceError
+from headrace.core.model.errors import HeadraceError
 
 _TELLING = (HeadraceError, OSError, AttributeError, ImportError, NameError, NotImplementedError)
 _MAX_CAUSES = 10

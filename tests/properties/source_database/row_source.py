@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from properties.source_database.tables import Column
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
-from headrace.core.events import TableId
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import RowAnswer, RowRequest
-from headrace.core.schema import Field, Schema
 from headrace_connectors.memory import MemoryRowSource
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from properties.source_database.connector import SentRecord
 from properties.source_database.scenario import Death, chance
 from properties.source_database.virtual_time import Killed
 
-from headrace.core.errors import Fenced
-from headrace.core.events import Actions, RowVersion
+from headrace.core.model.errors import Fenced
+from headrace.core.model.events import Actions, RowVersion
 from headrace.ports import (
     Chunk,
     Commit,

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime import batch_writer, committed_offsets, sink_task
+from headrace.runtime.task import batch_writer, committed_offsets, sink_task
 
 START = 1_000.0
 _current = threading.local()

@@ -18,8 +18,8 @@ from properties.source_database.virtual_time import Killed, NothingLeft, Virtual
 from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.ports import DeadLetterQueue, Divide, Feed, TableOptions
-from headrace.runtime.sink_task import SinkTask
-from headrace.runtime.task_factory import SinkTaskFactory
+from headrace.runtime.task.sink_task import SinkTask
+from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace_connectors.memory import MemoryLakehouse
 
 LIVES = 12

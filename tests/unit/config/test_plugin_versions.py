@@ -7,7 +7,7 @@ import pytest
 from headrace import __version__
 from headrace.config import WorkerConfig
 from headrace.config.validation import WorkerDefaults, validate
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 DEFAULTS = WorkerDefaults({"key.converter": JSON, "value.converter": JSON}, "1.0")

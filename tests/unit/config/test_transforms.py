@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.config.validation import WorkerDefaults, validate
-from headrace.core.transforms.registry import PREDICATES, REFUSED, TRANSFORMS, find, nulls_become_defaults
+from headrace.transforms.registry import PREDICATES, REFUSED, TRANSFORMS, find, nulls_become_defaults
 
 OF_OTHERS = (
     "org.apache.iceberg.connect.transforms.DebeziumTransform",

@@ -9,8 +9,8 @@ import pytest
 from headrace.config import WorkerConfig
 from headrace.config.worker import is_known, select_known
 from headrace.config.worker_keys import LATER, WITHOUT_EFFECT
-from headrace.core.errors import ConfigError
-from headrace.core.properties import parse_properties
+from headrace.core.connect.properties import parse_properties
+from headrace.core.model.errors import ConfigError
 
 DISTRIBUTED = {
     "bootstrap.servers": "a:1, b:2",

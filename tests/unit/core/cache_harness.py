@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from headrace.core.cache.batch import CacheBatch
-from headrace.core.cache.column_cache import ReselectColumnCache
-from headrace.core.cache.rows import (
+from headrace.core.model.events import TableId
+from headrace.core.model.unavailable import Placeholder
+from headrace.core.reselect.cache.batch import CacheBatch
+from headrace.core.reselect.cache.column_cache import ReselectColumnCache
+from headrace.core.reselect.cache.rows import (
     CacheLimits,
     Hit,
     MemoryRowStore,
@@ -18,8 +20,6 @@ from headrace.core.cache.rows import (
     Stamp,
     StoreFailed,
 )
-from headrace.core.events import TableId
-from headrace.core.unavailable import Placeholder
 
 TABLE = TableId("shop", "inventory", "public", "orders")
 OTHER = TableId("shop", "inventory", "public", "items")

@@ -7,8 +7,8 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.core.converters.protobuf_files import loaded
-from headrace.core.converters.registered import RegisteredSchema
+from headrace.converters.protobuf_files import loaded
+from headrace.converters.registered import RegisteredSchema
 
 
 def registered(text: str, **references: str) -> RegisteredSchema:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from change_events import ABSENT, UNCHANGED, UNKNOWN, Event, changes, create, delete, update
 
-from headrace.core.actions import (
+from headrace.core.merge.actions import (
     open_rows,
     take_actions,
     with_nulls_for_absent_cells,
     with_nulls_for_open_cells,
     without_hollow_carries,
 )
-from headrace.core.events import Actions, CellState
-from headrace.core.fold import fold
+from headrace.core.merge.fold import fold
+from headrace.core.model.events import Actions, CellState
 
 YES, NO = np.array([True]), np.array([False])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.arrays import (
+from headrace.core.model.arrays import (
     DECIMAL,
     INFINITY_MICROS,
     NEGATIVE_INFINITY_MICROS,
@@ -21,8 +21,8 @@ from headrace.core.arrays import (
     plain_text,
     zoned_micros,
 )
-from headrace.core.errors import BadRecord
-from headrace.core.schema import Field, Schema
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Field, Schema
 
 
 def decimal(precision: int, scale: int) -> Schema:

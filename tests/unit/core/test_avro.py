@@ -10,12 +10,12 @@ from typing import Any
 import fastavro
 import pytest
 
-from headrace.core.arrays import DECIMAL
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.avro import AvroReader
-from headrace.core.converters.registered import RegisteredSchema
-from headrace.core.errors import BadRecord
-from headrace.core.schema import Field, Schema
+from headrace.converters.avro import AvroReader
+from headrace.converters.registered import RegisteredSchema
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Field, Schema
 
 CONNECT = "org.apache.kafka.connect.data."
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.column_rows import Struct, in_python
-from headrace.core.converters.avro import AvroReader
-from headrace.core.converters.registered import RegisteredSchema
-from headrace.core.errors import BadRecord
+from headrace.converters.avro import AvroReader
+from headrace.converters.registered import RegisteredSchema
+from headrace.core.decode.column_rows import Struct, in_python
+from headrace.core.model.errors import BadRecord
 
 Typed = tuple[Any, st.SearchStrategy[Any]]
 """A type in JSON's form and its values."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from change_events import TABLE, changes, create, delete, update, version
 
-from headrace.core.batch import FAR_BEHIND, BatchManager, BatchPolicy, Trigger, newest_source_time
-from headrace.core.errors import Fatal
-from headrace.core.events import Changes, Truncate
+from headrace.core.batch.batch import FAR_BEHIND, BatchManager, BatchPolicy, Trigger, newest_source_time
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import Changes, Truncate
 
 
 def manager(**policy: float) -> BatchManager:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.batch import KEY_CHANGE_PATIENCE, BatchManager, BatchPolicy
-from headrace.core.events import Changes, Operation, RowVersion, TableId, Truncate, Versions
+from headrace.core.batch.batch import KEY_CHANGE_PATIENCE, BatchManager, BatchPolicy
+from headrace.core.model.events import Changes, Operation, RowVersion, TableId, Truncate, Versions
 
 TABLE = TableId("server", "db", "public", "t")
 D, T, C, U = Operation.DELETE, Operation.TOMBSTONE, Operation.CREATE, Operation.UPDATE

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core import binlog_order
-from headrace.core.envelope import Decoded, EnvelopeOptions, TopicDecoder
-from headrace.core.events import Changes
+from headrace.core.decode import binlog_order
+from headrace.core.decode.envelope import Decoded, EnvelopeOptions, TopicDecoder
+from headrace.core.model.events import Changes
 
 
 @dataclass(frozen=True)

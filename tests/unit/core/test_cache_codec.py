@@ -13,7 +13,7 @@ from contracts.row_store_suite import row
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.cache.codec import decode_row, encode_row
+from headrace.core.reselect.cache.codec import decode_row, encode_row
 
 
 def round_trip(value: Any) -> Any:

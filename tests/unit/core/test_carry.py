@@ -1,4 +1,4 @@
-"""Which row supplies the cells that a key change omits (``core/carry.py``)."""
+"""Which row supplies the cells that a key change omits (``core/merge/carry.py``)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from change_events import UNCHANGED, Cell, Event, changes, create, delete, position, read, update, version
 
-from headrace.core.events import Actions, CellState
-from headrace.core.fold import fold
-from headrace.core.key_changes import paired_halves
+from headrace.core.batch.key_changes import paired_halves
+from headrace.core.merge.fold import fold
+from headrace.core.model.events import Actions, CellState
 
 
 def away(old: int, new: int, lsn: int | None, partition: int = 0) -> Event:

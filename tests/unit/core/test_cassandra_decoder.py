@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from envelopes import change, key
 
-from headrace.core.cassandra.batch import CassandraBatch
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.cassandra.writes import CellWrites
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.errors import Stage
-from headrace.core.events import Changes
-from headrace.core.field_selection import field_selection
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.model.cell_batch import CassandraBatch
+from headrace.core.model.cell_writes import CellWrites
+from headrace.core.model.errors import Stage
+from headrace.core.model.events import Changes
+from headrace.core.tables.field_selection import field_selection
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headrace.core.cassandra.envelope import write_of
-from headrace.core.cassandra.losses import TEXTS, Loss, Losses
-from headrace.core.cassandra.writes import MARKED, SNAPSHOT_TIME, Bound, Cell, CellWrites, Delete, Range
-from headrace.core.errors import BadRecord
+from headrace.cassandra.envelope import write_of
+from headrace.cassandra.losses import TEXTS, Loss, Losses
+from headrace.core.model.cell_writes import MARKED, SNAPSHOT_TIME, Bound, Cell, CellWrites, Delete, Range
+from headrace.core.model.errors import BadRecord
 
 KEY = ("p", "c")
 

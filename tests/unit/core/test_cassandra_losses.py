@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.cassandra.losses import TEXTS, Loss, Losses, losses_of
-from headrace.core.notes import Note
-from headrace.core.schema import Schema
+from headrace.cassandra.losses import TEXTS, Loss, Losses, losses_of
+from headrace.core.model.notes import Note
+from headrace.core.model.schema import Schema
 
 SEEN = [
     ([1], Schema("array"), [Loss.COLLECTION]),

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.checksums import RANGES, RangeChecksums, differing_ranges, portions, range_of, unmatched
-from headrace.core.digest import Digests
+from headrace.core.verify.checksums import RANGES, RangeChecksums, differing_ranges, portions, range_of, unmatched
+from headrace.core.verify.digest import Digests
 
 WORDS = st.integers(0, 2**64 - 1)
 SIDE = st.dictionaries(WORDS, WORDS, max_size=12)

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.core.column_defaults import ColumnDefault, remembered
-from headrace.core.events import RowVersion
-from headrace.core.keys import canonical_keys
+from headrace.core.model.column_defaults import ColumnDefault, remembered
+from headrace.core.model.events import RowVersion
+from headrace.core.model.keys import canonical_keys
 
 SEVEN, HALF, TEXT = (
     ColumnDefault("c", kind, text) for kind, text in (("number", "7"), ("number", "0.5"), ("text", "7"))

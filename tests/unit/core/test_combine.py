@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from change_events import Event, changes, create, delete, update
 
-from headrace.core.combine import combine, joined, wider_type
-from headrace.core.events import CellState
+from headrace.core.batch.combine import combine, joined, wider_type
+from headrace.core.model.events import CellState
 
 
 def test_runs_keep_their_order_and_their_key_changes() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.config_state import (
+from headrace.core.connect.config_state import (
     MAX_TASKS,
     ClusterConfigState,
     Record,
@@ -12,8 +12,8 @@ from headrace.core.config_state import (
     target_state_record,
     task_records,
 )
-from headrace.core.lifecycle import State, TargetState
-from headrace.core.status import (
+from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.status import (
     Status,
     StatusState,
     TopicStatus,

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.arrays import build_array
-from headrace.core.conform import conformed, told
-from headrace.core.events import CellState, Changes, Column, TableId, Versions
-from headrace.core.inference import infer_schema
+from headrace.core.model.arrays import build_array
+from headrace.core.model.conform import conformed, told
+from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
+from headrace.core.model.inference import infer_schema
 
 POINT = pa.struct([("x", pa.float64()), ("srid", pa.int64())])
 

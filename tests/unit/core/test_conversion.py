@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.converters.conversion import Conversion
-from headrace.core.converters.simple import SIMPLE_CONVERTERS, STRING_CONVERTER, StringConverter
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.errors import Stage
-from headrace.core.events import Changes, Operation
-from headrace.core.transforms.decoder import TransformingDecoder
-from headrace.core.transforms.registry import chain
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.converters.conversion import Conversion
+from headrace.converters.simple import SIMPLE_CONVERTERS, STRING_CONVERTER, StringConverter
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.model.errors import Stage
+from headrace.core.model.events import Changes, Operation
+from headrace.transforms.decoder import TransformingDecoder
+from headrace.transforms.registry import chain
 
 INTEGER_CONVERTER = "org.apache.kafka.connect.converters.IntegerConverter"
 

@@ -8,10 +8,10 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from headrace.core.arrays import DECIMAL
-from headrace.core.converters.json_types import Document, JsonConverter, row_type, whole
-from headrace.core.errors import BadRecord
-from headrace.core.schema import Field, Schema, schema_from_json
+from headrace.core.decode.json_types import Document, JsonConverter, row_type, whole
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Field, Schema, schema_from_json
 
 SCHEMA = {"type": "struct", "fields": [{"type": "int32", "field": "id"}]}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.digest import cell_digests, row_digests
+from headrace.core.verify.digest import cell_digests, row_digests
 
 NUMBERS = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

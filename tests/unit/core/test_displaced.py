@@ -1,4 +1,4 @@
-"""Which row a delete is of, where keys are checked late (``core/displaced.py``)."""
+"""Which row a delete is of, where keys are checked late (``core/merge/displaced.py``)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from change_events import Event, changes, create, delete, tombstone, version
 
-from headrace.core.displaced import with_displaced
-from headrace.core.events import Changes
-from headrace.core.fold import fold
+from headrace.core.merge.displaced import with_displaced
+from headrace.core.merge.fold import fold
+from headrace.core.model.events import Changes
 
 
 def move(old: int, new: int, lsn: int) -> list[Event]:

@@ -6,7 +6,7 @@ from change_events import Event, changes, create, delete, update
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.division import divided, divisible
+from headrace.core.batch.division import divided, divisible
 
 STEPS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=12)
 

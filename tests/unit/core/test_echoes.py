@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from change_events import changes, create, delete, tombstone
 
-from headrace.core.batch import Batch, BatchManager, BatchPolicy
-from headrace.core.events import Changes, Operation
+from headrace.core.batch.batch import Batch, BatchManager, BatchPolicy
+from headrace.core.model.events import Changes, Operation
 
 CREATED = create(1, 90, a=1)
 SENT_AGAIN = delete(1, 30)

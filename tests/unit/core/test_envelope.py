@@ -11,12 +11,12 @@ from envelopes import PLACEHOLDER, change, key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.json_types import Document, JsonConverter
-from headrace.core.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
-from headrace.core.errors import Stage
-from headrace.core.events import CellState, Changes, Operation, TableId, Truncate
-from headrace.core.schema import schema_from_json
+from headrace.core.decode.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
+from headrace.core.decode.json_types import Document, JsonConverter
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import Stage
+from headrace.core.model.events import CellState, Changes, Operation, TableId, Truncate
+from headrace.core.model.schema import schema_from_json
 
 EXAMPLE = {"id": 1, "name": "a"}
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.errors import ConfigError
-from headrace.core.events import Changes, Column, Operation, RowVersion, TableId, Truncate, Versions
-from headrace.core.field_selection import field_selection
-from headrace.core.schema import Schema
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.events import Changes, Column, Operation, RowVersion, TableId, Truncate, Versions
+from headrace.core.model.schema import Schema
+from headrace.core.tables.field_selection import field_selection
 
 TABLE = TableId("shop", "db", "public", "item")
 TOPIC = "shop.public.item"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.errors import Stage
-from headrace.core.events import NO_POSITION, CellState, Changes, Operation, TableId
-from headrace.core.flattened import NO_ORDER, MetadataNames, is_flattened, plain_is_flattened
-from headrace.core.schema import Field, Schema
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.flattened import NO_ORDER, MetadataNames, is_flattened, plain_is_flattened
+from headrace.core.model.errors import Stage
+from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation, TableId
+from headrace.core.model.schema import Field, Schema
 
 LSN = b"00000.%020d"
 TYPES = {int: "int64", str: "string", bool: "boolean"}

@@ -21,9 +21,9 @@ from change_events import (
     version,
 )
 
-from headrace.core.combine import combine, remaining, split
-from headrace.core.events import Actions, CellState
-from headrace.core.fold import fold
+from headrace.core.batch.combine import combine, remaining, split
+from headrace.core.merge.fold import fold
+from headrace.core.model.events import Actions, CellState
 
 
 def cell(actions: Actions, column: str = "a", index: int = 0) -> tuple[CellState, int | None]:

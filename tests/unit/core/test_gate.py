@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from change_events import Event, changes, create, delete, read, tombstone, update, version
 
-from headrace.core.events import RowVersion
-from headrace.core.gate import applying, group
+from headrace.core.merge.gate import applying, group
+from headrace.core.model.events import RowVersion
 
 
 def applied(

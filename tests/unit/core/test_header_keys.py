@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.catalog import Catalog, CatalogTable
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.envelope_columns import UNREADABLE_KEYS
-from headrace.core.errors import BadRecord, Fatal
-from headrace.core.events import CellState, Changes, TableId
-from headrace.core.schema import Field, Schema
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.envelope_columns import UNREADABLE_KEYS
+from headrace.core.model.catalog import Catalog, CatalogTable
+from headrace.core.model.errors import BadRecord, Fatal
+from headrace.core.model.events import CellState, Changes, TableId
+from headrace.core.model.schema import Field, Schema
 
 DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
 VARIABLE = {

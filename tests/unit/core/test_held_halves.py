@@ -1,4 +1,4 @@
-"""The halves of a key change wait for each other, and for nothing else (``core/held_halves.py``)."""
+"""The halves of a key change wait for each other, and for nothing else (``core/batch/held_halves.py``)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from change_events import UNCHANGED, Event, changes, create, delete, tombstone, update
 
-from headrace.core.batch import BatchManager, BatchPolicy
-from headrace.core.events import Changes
-from headrace.core.held_halves import LATE, PATIENCE, PATIENCE_BEHIND, RECHECK
+from headrace.core.batch.batch import BatchManager, BatchPolicy
+from headrace.core.batch.held_halves import LATE, PATIENCE, PATIENCE_BEHIND, RECHECK
+from headrace.core.model.events import Changes
 
 AWAY = replace(delete(1, 20, moved=True), new_key=2)
 INTO = Event(create(2, 20).operation, 2, 20, {"a": UNCHANGED}, old_key=1)

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.catalog import CatalogColumn, HandlingModes, SqlType
-from headrace.core.conform import told
-from headrace.core.events import CellState, Changes, Column, TableId, Versions
-from headrace.core.hidden_nulls import SOURCE_LENGTH, SOURCE_TYPE, doubted, null_may_hide
-from headrace.core.inference import infer_schema, is_inferred
-from headrace.core.schema import Schema
+from headrace.core.decode.hidden_nulls import SOURCE_LENGTH, SOURCE_TYPE, doubted, null_may_hide
+from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
+from headrace.core.model.conform import told
+from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
+from headrace.core.model.inference import infer_schema, is_inferred
+from headrace.core.model.schema import Schema
 
 MODES, WITH_LOBS = HandlingModes(), HandlingModes(lob_enabled=True)
 TEXT, BYTES = Schema("string", optional=True), Schema("bytes", optional=True)

@@ -10,9 +10,8 @@ from change_events import changes, create, delete, tombstone, update
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.events import CellState, Column, Truncate
-from headrace.core.fold import fold
-from headrace.core.history import (
+from headrace.core.merge.fold import fold
+from headrace.core.merge.history import (
     history,
     next_offsets,
     truncated,
@@ -20,7 +19,8 @@ from headrace.core.history import (
     with_nulls_for_doubted_cells,
     without_last_resorts,
 )
-from headrace.core.ranking import UNVERSIONED
+from headrace.core.model.events import CellState, Column, Truncate
+from headrace.core.model.ranking import UNVERSIONED
 
 GONE, DOUBT = CellState.UNCHANGED, CellState.UNKNOWN
 

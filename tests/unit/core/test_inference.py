@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.arrays import arrow_type
-from headrace.core.errors import BadRecord
-from headrace.core.inference import infer_schema
+from headrace.core.model.arrays import arrow_type
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.inference import infer_schema
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.arrays import DECIMAL
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.json_data import JsonData, unscaled_bytes
-from headrace.core.errors import BadRecord
+from headrace.converters.json_data import JsonData, unscaled_bytes
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
 
 PRICE = {"type": "bytes", "optional": True, "name": DECIMAL, "parameters": {"scale": "2"}, "field": "price"}
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from headrace.core.arrays import DECIMAL
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.json_schema import connect_json_reader, json_schema_reader
-from headrace.core.converters.registered import RegisteredSchema
-from headrace.core.errors import BadRecord
-from headrace.core.schema import Field, Schema
+from headrace.converters.json_schema import connect_json_reader, json_schema_reader
+from headrace.converters.registered import RegisteredSchema
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Field, Schema
 
 
 def read(schema: Any, document: str, **references: RegisteredSchema) -> SchemaAndValue:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.events import Changes, TableId, Versions
-from headrace.core.keys import FLOOR_KEY, canonical_keys, in_key_order
+from headrace.core.model.events import Changes, TableId, Versions
+from headrace.core.model.keys import FLOOR_KEY, canonical_keys, in_key_order
 
 
 def test_equal_keys_have_equal_texts() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.lifecycle import CONNECTOR, TASK, Event, State, Table, diagram, next_state
+from headrace.core.connect.lifecycle import CONNECTOR, TASK, Event, State, Table, diagram, next_state
 
 
 @pytest.mark.parametrize("table", [TASK, CONNECTOR])

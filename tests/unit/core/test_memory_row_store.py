@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from contracts.row_store_suite import OpenRows, RowStoreSuite, row
 
-from headrace.core.cache.rows import CacheLimits, MemoryRowStore, RowKey
+from headrace.core.reselect.cache.rows import CacheLimits, MemoryRowStore, RowKey
 
 
 class TestMemoryRowStore(RowStoreSuite):

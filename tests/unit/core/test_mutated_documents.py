@@ -10,16 +10,16 @@ from envelopes import key, whole_change
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.codec import Codec
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.json_data import FixedSchema, JsonData
-from headrace.core.converters.json_types import JsonConverter
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.errors import BadRecord
-from headrace.core.flattened import FlatCodec, MetadataNames
-from headrace.core.transforms.decoder import TransformingDecoder
-from headrace.core.transforms.registry import chain
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.converters.json_data import FixedSchema, JsonData
+from headrace.core.decode.codec import Codec
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.flattened import FlatCodec, MetadataNames
+from headrace.core.decode.json_types import JsonConverter
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.transforms.decoder import TransformingDecoder
+from headrace.transforms.registry import chain
 from headrace_connectors.memory.feed import MemoryRecord
 
 TOPIC = "shop.public.items"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.core.errors import ConfigError
-from headrace.core.events import TableId
-from headrace.core.naming import TableNaming, check_table_path, path_problem, table_of_topic
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.events import TableId
+from headrace.core.tables.naming import TableNaming, check_table_path, path_problem, table_of_topic
 
 TABLE = TableId("shop", "db", "public", "items")
 

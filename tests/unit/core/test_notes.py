@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.notes import AND_MORE, Note, with_note
+from headrace.core.model.notes import AND_MORE, Note, with_note
 
 
 def test_a_note_says_what_it_concerns() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.offset_notes import MAX_CHARACTERS, decode, digest, encode
+from headrace.core.batch.offset_notes import MAX_CHARACTERS, decode, digest, encode
 
 
 def test_a_note_is_read_as_it_was_written() -> None:

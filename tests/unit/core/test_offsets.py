@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.offsets import OffsetTracker
+from headrace.core.batch.offsets import OffsetTracker
 
 
 def test_a_chunk_counts_when_all_its_tables_are_durable() -> None:

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
-from headrace.core.errors import BadRecord, ConfigError
-from headrace.core.events import NO_POSITION, Changes
-from headrace.core.flattened import MetadataNames
-from headrace.core.ordering import Ordering, field_values, ordered_positions, ordering
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import NO_POSITIONS, EnvelopeOptions, TopicDecoder
+from headrace.core.decode.flattened import MetadataNames
+from headrace.core.model.errors import BadRecord, ConfigError
+from headrace.core.model.events import NO_POSITION, Changes
+from headrace.core.model.ordering import Ordering, field_values, ordered_positions, ordering
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NUMBERS = st.integers(-(10**38) + 1, 10**38 - 1)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.errors import BadRecord
-from headrace.core.events import NO_POSITION
-from headrace.core.positions import NO_FORMAT, POSITION_FORMATS, position_format, positions
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.events import NO_POSITION
+from headrace.core.model.positions import NO_FORMAT, POSITION_FORMATS, position_format, positions
 
 COUNT = st.integers(0, 2**63 - 1)
 SCN = st.integers(0, 10**38 - 1)

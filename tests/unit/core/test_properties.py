@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.properties import parse_properties, properties_from_environment
+from headrace.core.connect.properties import parse_properties, properties_from_environment
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.core.protobuf_messages import message, registered, varint
 
-from headrace.core.arrays import DECIMAL
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.protobuf import protobuf_reader
-from headrace.core.converters.protobuf_data import ProtobufOptions
-from headrace.core.converters.registered import RegisteredSchema
-from headrace.core.errors import BadRecord
-from headrace.core.schema import Field, Schema
+from headrace.converters.protobuf import protobuf_reader
+from headrace.converters.protobuf_data import ProtobufOptions
+from headrace.converters.registered import RegisteredSchema
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Field, Schema
 
 CONNECT = "org.apache.kafka.connect.data."
 OURS = "io.confluent.connect.protobuf"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.core.protobuf_messages import message, registered, varint
 
-from headrace.core.converters.protobuf import named_protobuf_reader, protobuf_reader
-from headrace.core.converters.registered import RegisteredSchema
-from headrace.core.errors import BadRecord
+from headrace.converters.protobuf import named_protobuf_reader, protobuf_reader
+from headrace.converters.registered import RegisteredSchema
+from headrace.core.model.errors import BadRecord
 
 NESTED = """
 syntax = "proto3";

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.column_rows import Struct, Wanted
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.conversion import Headers
-from headrace.core.converters.registered import (
+from headrace.converters.conversion import Headers
+from headrace.converters.registered import (
     IdKind,
     Read,
     RegisteredSchema,
@@ -19,8 +17,10 @@ from headrace.core.converters.registered import (
     apicurio_framing,
     confluent_framing,
 )
-from headrace.core.errors import BadRecord, Retriable
-from headrace.core.schema import Schema
+from headrace.core.decode.column_rows import Struct, Wanted
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, Retriable
+from headrace.core.model.schema import Schema
 
 GUID = uuid.UUID("01a1fd14-7474-7aa6-901a-3243b26be8a7")
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pytest
 
-from headrace.core.events import NO_POSITION, Changes, Operation, RowVersion, TableId
-from headrace.core.keys import FLOOR_KEY
-from headrace.core.repair import Repair, overtaken, repair_changes
-from headrace.core.schema import Field, Schema
-from headrace.core.verification import comparison, source_rows
+from headrace.core.model.events import NO_POSITION, Changes, Operation, RowVersion, TableId
+from headrace.core.model.keys import FLOOR_KEY
+from headrace.core.model.schema import Field, Schema
+from headrace.core.verify.repair import Repair, overtaken, repair_changes
+from headrace.core.verify.verification import comparison, source_rows
 
 TABLE = TableId("shop", "shop", "public", "item")
 SCHEMA = Schema("struct", fields=(Field("id", Schema("int32")), Field("name", Schema("string", True))))

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, SqlType
-from headrace.core.codec import Codec
-from headrace.core.column_rows import Struct, Wanted
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.envelope_block import Block, block_events
-from headrace.core.events import CellState, Changes, TableId
-from headrace.core.schema import Schema, schema_from_json
+from headrace.core.decode.codec import Codec
+from headrace.core.decode.column_rows import Struct, Wanted
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.envelope_block import Block, block_events
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, SqlType
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.events import CellState, Changes, TableId
+from headrace.core.model.schema import Schema, schema_from_json
 
 DECIMAL = {"type": "bytes", "optional": True, "name": "org.apache.kafka.connect.data.Decimal"}
 ROW = [{"type": "int64", "field": "id"}, DECIMAL | {"parameters": {"scale": "2"}, "field": "price"}]

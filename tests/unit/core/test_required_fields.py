@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from envelopes import key
 
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.errors import Stage
-from headrace.core.events import Changes
-from headrace.core.transforms.decoder import TransformingDecoder
-from headrace.core.transforms.registry import chain
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.model.errors import Stage
+from headrace.core.model.events import Changes
+from headrace.transforms.decoder import TransformingDecoder
+from headrace.transforms.registry import chain
 from headrace_connectors.memory.feed import MemoryRecord
 
 TOPIC = "shop.public.items"

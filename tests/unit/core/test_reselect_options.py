@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.errors import ConfigError
-from headrace.core.events import TableId
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.events import TableId
 from headrace.core.reselect.options import ColumnFilter, ReselectOptions
 
 TABLE = TableId("shop", "inventory", "public", "orders")

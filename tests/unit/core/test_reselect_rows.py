@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.events import Column, TableId
+from headrace.core.model.events import Column, TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.rows import UNREADABLE, ReadRows, RowAnswer, RowRequest
-from headrace.core.schema import Schema
 
 INTEGER = Schema("int32", optional=True)
 FITS = (1, None)

@@ -7,11 +7,19 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, Dialect, HandlingModes, KeyColumn, SqlType, avro_name
-from headrace.core.events import Column, TableId
+from headrace.core.model.catalog import (
+    CatalogColumn,
+    CatalogTable,
+    Dialect,
+    HandlingModes,
+    KeyColumn,
+    SqlType,
+    avro_name,
+)
+from headrace.core.model.events import Column, TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rules import ColumnRule, table_rules
-from headrace.core.schema import Schema
 
 TABLE = TableId("shop", "inventory", "public", "orders")
 OPTIONS = ReselectOptions(cache_enabled=True)

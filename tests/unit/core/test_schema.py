@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.arrays import DECIMAL
-from headrace.core.errors import BadRecord
-from headrace.core.schema import Field, Schema, schema_from_json
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Field, Schema, schema_from_json
 
 DOCUMENT = {
     "type": "struct",

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from headrace.core.column_defaults import ColumnDefault
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.events import NO_POSITION, TableId
-from headrace.core.notes import Note
-from headrace.core.schema_changes import ADDED, RENAMED, UNREAD, SchemaChange, schema_changes
-from headrace.core.transforms.decoder import TransformingDecoder
-from headrace.core.transforms.registry import chain
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.schema_changes import ADDED, RENAMED, UNREAD, SchemaChange, schema_changes
+from headrace.core.model.column_defaults import ColumnDefault
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.events import NO_POSITION, TableId
+from headrace.core.model.notes import Note
+from headrace.transforms.decoder import TransformingDecoder
+from headrace.transforms.registry import chain
 from headrace_connectors.memory.feed import MemoryRecord
 
 CUSTOMERS = TableId("my", "inv", "", "customers")

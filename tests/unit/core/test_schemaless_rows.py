@@ -13,11 +13,11 @@ from envelopes import change, key
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.codec import MAP
-from headrace.core.conform import conformed, told
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import CellState, Changes, Operation
-from headrace.core.notes import Note
+from headrace.core.decode.codec import MAP
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.model.conform import conformed, told
+from headrace.core.model.events import CellState, Changes, Operation
+from headrace.core.model.notes import Note
 
 TYPES = {"id": pa.int64(), "size": pa.int64(), "name": pa.string(), "tags": pa.list_(pa.string()), "on": pa.bool_()}
 STORED = pa.schema(TYPES)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.errors import Fatal
-from headrace.core.sequence import ChunkSequence
+from headrace.core.batch.sequence import ChunkSequence
+from headrace.core.model.errors import Fatal
 
 
 def following() -> ChunkSequence:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from headrace.core.converters.avro import AvroReader
-from headrace.core.converters.json_schema import connect_json_reader, json_schema_reader
-from headrace.core.converters.protobuf import named_protobuf_reader
-from headrace.core.converters.registered import (
+from headrace.converters.avro import AvroReader
+from headrace.converters.json_schema import connect_json_reader, json_schema_reader
+from headrace.converters.protobuf import named_protobuf_reader
+from headrace.converters.registered import (
     IdKind,
     Read,
     RegisteredSchema,
@@ -22,7 +22,7 @@ from headrace.core.converters.registered import (
     apicurio_framing,
     wrapped_framing,
 )
-from headrace.core.errors import BadRecord
+from headrace.core.model.errors import BadRecord
 
 RECORDED = json.loads((Path(__file__).parents[2] / "fixtures" / "serializers" / "recorded.json").read_text())
 CASES = {case["name"]: case for case in RECORDED["cases"]}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.simple import SIMPLE_CONVERTERS, STRING_CONVERTER
-from headrace.core.errors import BadRecord
-from headrace.core.schema import Schema
+from headrace.converters.simple import SIMPLE_CONVERTERS, STRING_CONVERTER
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Schema
 
 CONVERTERS = "org.apache.kafka.connect.converters."
 

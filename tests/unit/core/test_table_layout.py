@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.errors import ConfigError
-from headrace.core.table_layout import PartitionField, SortField, partition_fields, sort_fields, table_layout
+from headrace.core.model.errors import ConfigError
+from headrace.core.tables.table_layout import PartitionField, SortField, partition_fields, sort_fields, table_layout
 
 
 def test_partition_expressions() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.errors import Fatal
-from headrace.core.events import RowVersion, TableId, Truncate
-from headrace.core.table_sources import TableSources
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import RowVersion, TableId, Truncate
+from headrace.core.tables.table_sources import TableSources
 
 ORDERS = TableId("eu", "shop", "public", "orders")
 UNTOLD = TableId("", "", "", "eu.public.orders")

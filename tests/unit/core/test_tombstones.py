@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from change_events import version
 
-from headrace.core.events import RowVersion, Versions
-from headrace.core.keys import FLOOR_KEY
-from headrace.core.tombstones import Tombstones
+from headrace.core.merge.tombstones import Tombstones
+from headrace.core.model.events import RowVersion, Versions
+from headrace.core.model.keys import FLOOR_KEY
 
 
 def batch(topic: str, *places: tuple[int, int]) -> Versions:

@@ -11,13 +11,13 @@ from envelopes import change, key, whole_change
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.converters.conversion import Conversion
-from headrace.core.converters.json_data import JsonData
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import Changes, Operation
-from headrace.core.topic_tables import IGNORED_TOMBSTONES, RECENT, TABLE_UNKNOWN
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.converters.conversion import Conversion
+from headrace.converters.json_data import JsonData
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, RECENT, TABLE_UNKNOWN
+from headrace.core.model.events import Changes, Operation
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.arrays import build_array
-from headrace.core.catalog import CatalogColumn, HandlingModes, SqlType
-from headrace.core.errors import ConfigError
-from headrace.core.schema import Schema, schema_from_json
-from headrace.core.unavailable import Placeholder, hides_value
+from headrace.core.model.arrays import build_array
+from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.schema import Schema, schema_from_json
+from headrace.core.model.unavailable import Placeholder, hides_value
 
 P = "__debezium_unavailable_value"
 STRING = Schema("string", optional=True)

@@ -17,13 +17,13 @@ from envelopes import change, key
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.arrays import ZONED_TIMESTAMP, build_array, days_in_month, zoned_micros
-from headrace.core.codec import CUT
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.errors import BadRecord
-from headrace.core.notes import Note
-from headrace.core.positions import POSITION_FORMATS, positions
-from headrace.core.schema import Field, Schema
+from headrace.core.decode.codec import CUT
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.model.arrays import ZONED_TIMESTAMP, build_array, days_in_month, zoned_micros
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.notes import Note
+from headrace.core.model.positions import POSITION_FORMATS, positions
+from headrace.core.model.schema import Field, Schema
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DECIMAL = "org.apache.kafka.connect.data.Decimal"

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.core.errors import Fatal
+from headrace.core.model.errors import Fatal
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.rows import UNREADABLE
-from headrace.core.schema import Field, Schema
-from headrace.core.verification import (
+from headrace.core.verify.verification import (
     VERSION,
     Comparison,
     Rows,

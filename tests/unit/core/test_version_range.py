@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.version_range import InvalidVersionSpecification, VersionRange
+from headrace.core.connect.version_range import InvalidVersionSpecification, VersionRange
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from change_events import TABLE, changes, create, delete, read, tombstone, update, version
 
-from headrace.core.batch import Batch, Piece, Trigger
-from headrace.core.events import Truncate
-from headrace.core.watermarks import Watermarks
+from headrace.core.batch.batch import Batch, Piece, Trigger
+from headrace.core.batch.watermarks import Watermarks
+from headrace.core.model.events import Truncate
 
 
 def batch(content: Piece, table: str = "items") -> Batch:

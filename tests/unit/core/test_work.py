@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.work import (
+from headrace.core.connect.work import (
     Standing,
     Task,
     assign_work,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.settings import (
     admin_arguments,
     consumer_settings,

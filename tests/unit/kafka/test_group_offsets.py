@@ -9,7 +9,7 @@ import pytest
 from aiokafka.protocol.commit import OffsetFetchRequest_v3, OffsetFetchResponse_v3
 from scripted_kafka import ScriptedKafka
 
-from headrace.core.errors import Fatal
+from headrace.core.model.errors import Fatal
 from headrace.ports import TopicPartition
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
 

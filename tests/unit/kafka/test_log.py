@@ -15,7 +15,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest_v0, InitProducer
 from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka, batch
 
-from headrace.core.errors import Retriable
+from headrace.core.model.errors import Retriable
 from headrace_connectors.kafka import log as module
 from headrace_connectors.kafka import seams
 from headrace_connectors.kafka.log import KafkaLog, LogTopic

@@ -11,7 +11,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordi
 from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka
 
-from headrace.core.errors import Retriable
+from headrace.core.model.errors import Retriable
 from headrace.ports import Chunk, TopicPartition
 from headrace_connectors.kafka.member import GroupMember
 from headrace_connectors.kafka.settings import ConsumerSettings

@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.settings import (
     admin_arguments,
     check_worker,

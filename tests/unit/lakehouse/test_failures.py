@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.errors import Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import Fatal, HeadraceError, Retriable
 from headrace_connectors.lakehouse.failures import Conflict, NotThere, translate, translated
 
 TRACE = (

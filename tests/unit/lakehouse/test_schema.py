@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from headrace.core.errors import Fatal
+from headrace.core.model.errors import Fatal
 from headrace_connectors.lakehouse.schema import (
     column_list,
     evolution,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.session import PACKAGES, SparkLakehouse, local_cores, settings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.errors import ConfigError
+from headrace.core.model.errors import ConfigError
 from headrace_connectors.lakehouse.spark_process import held_standard_error, user_environment
 
 UNKNOWN = 1_000_680_000  # as OpenShift assigns them

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from contracts.lake_actions import CARRY, KEEP, Row, actions, delete
 
-from headrace.core.errors import Fatal
-from headrace.core.events import RowVersion
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import RowVersion
 from headrace_connectors.lakehouse.merge import append_sql, merge_sql, text_literal, truncate_sql
 from headrace_connectors.lakehouse.staging import SPLIT_ROWS, Stage, stages
 

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from headrace.core.converters.registered import IdKind, RegisteredSchema, SchemaId
-from headrace.core.errors import BadRecord, ConfigError, Retriable
+from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
+from headrace.core.model.errors import BadRecord, ConfigError, Retriable
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from contracts.row_store_suite import OpenRows, RowStoreSuite, row
 
-from headrace.core.cache.rows import CacheLimits, RowKey, StoreFailed
-from headrace.core.errors import ConfigError, Retriable
+from headrace.core.model.errors import ConfigError, Retriable
+from headrace.core.reselect.cache.rows import CacheLimits, RowKey, StoreFailed
 from headrace.ports import RowStoreOptions
 from headrace_connectors.rocksdb import RocksRowStore, open_rows
 

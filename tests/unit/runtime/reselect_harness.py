@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.arrays import build_array
-from headrace.core.cache.rows import CacheUse
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
-from headrace.core.events import Actions, CellState, Changes, Column, Operation, TableId, Versions
-from headrace.core.fold import fold
-from headrace.core.keys import canonical_keys
+from headrace.core.merge.fold import fold
+from headrace.core.model.arrays import build_array
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.model.events import Actions, CellState, Changes, Column, Operation, TableId, Versions
+from headrace.core.model.keys import canonical_keys
+from headrace.core.model.schema import Field, Schema
+from headrace.core.reselect.cache.rows import CacheUse
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.schema import Field, Schema
 from headrace.ports import Connections
-from headrace.runtime.post_processor import MAY_CACHE, ReselectColumnsPostProcessor
-from headrace.runtime.source_reader import Query
+from headrace.runtime.pipeline.post_processor import MAY_CACHE, ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.source_reader import Query
 from headrace_connectors.memory import MemoryRowSource
 
 TABLE = TableId("shop", "inventory", "public", "orders")

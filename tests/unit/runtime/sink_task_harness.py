@@ -11,22 +11,22 @@ from typing import Any
 
 from envelopes import change, key
 
-from headrace.core.batch import BatchPolicy
-from headrace.core.cache.rows import RowStore
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
-from headrace.core.converters.conversion import Conversion
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.events import TableId
-from headrace.core.field_selection import FieldSelection
-from headrace.core.naming import TableNaming
+from headrace.converters.conversion import Conversion
+from headrace.core.batch.batch import BatchPolicy
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Field, Schema
+from headrace.core.reselect.cache.rows import RowStore
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.schema import Field, Schema
-from headrace.core.transforms.chain import Chain
+from headrace.core.tables.field_selection import FieldSelection
+from headrace.core.tables.naming import TableNaming
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.task.sink_task import SinkTask, SinkTaskOptions
+from headrace.transforms.chain import Chain
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds

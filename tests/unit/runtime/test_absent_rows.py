@@ -10,11 +10,11 @@ from envelopes import PLACEHOLDER, change, key
 from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import INT, ITEMS, TEXT, TOPIC, Harness, running
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn
-from headrace.core.errors import Fatal
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn
+from headrace.core.model.errors import Fatal
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.schema import Field, Schema
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 from headrace_connectors.memory import MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 

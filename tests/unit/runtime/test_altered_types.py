@@ -10,13 +10,13 @@ from envelopes import change, key
 from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import INT, ITEMS, TOPIC, Harness, running
 
-from headrace.core.catalog import CatalogColumn, CatalogTable, KeyColumn
-from headrace.core.errors import HeadraceError, Retriable
-from headrace.core.events import TableId
+from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn
+from headrace.core.model.errors import HeadraceError, Retriable
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.schema import Field, Schema
 from headrace.ports import TableOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 from headrace_connectors.memory import MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 
@@ -136,7 +136,7 @@ async def test_no_record_is_refused_while_the_catalog_cannot_be_read(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An entry that may be old does not decide: the chunk is decoded again."""
-    monkeypatch.setattr("headrace.runtime.chunk_decoder.PATIENCE", 0.5)
+    monkeypatch.setattr("headrace.runtime.task.chunk_decoder.PATIENCE", 0.5)
     source = AlteredSource(n=INT32)
     async with running(harness.task(plain=True, processor=processor(source))):
         insert(harness, 1, n=1)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.cassandra.batch import CassandraBatch
-from headrace.core.cassandra.decoder import ConnectorDecoder
-from headrace.core.cassandra.writes import (
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.model.cell_batch import CassandraBatch
+from headrace.core.model.cell_writes import (
     MARKED,
     Bound,
     CassandraTable,
@@ -24,11 +25,10 @@ from headrace.core.cassandra.writes import (
     Write,
     octets,
 )
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.events import RowVersion, TableId
-from headrace.core.schema import Field, Schema
+from headrace.core.model.events import RowVersion, TableId
+from headrace.core.model.schema import Field, Schema
 from headrace.ports import Commit, TableOptions
-from headrace.runtime.cassandra_pipeline import CassandraPipeline
+from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
 from headrace_connectors.memory import MemoryLakehouse, MemoryTable
 
 TABLE = TableId("shop", "", "hr", "kv")

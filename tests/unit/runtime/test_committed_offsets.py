@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness
 
-from headrace.core.errors import Retriable
+from headrace.core.model.errors import Retriable
 from headrace.ports import TopicPartition
-from headrace.runtime.committed_offsets import CommittedOffsets
 from headrace.runtime.observation import NO_OBSERVER
+from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 
 PLACES = (TopicPartition("orders", 0), TopicPartition("orders", 1))
@@ -190,7 +190,7 @@ async def test_commit_in_flight_is_awaited(harness: Harness, ends: str) -> None:
 @pytest.mark.anyio
 async def test_regular_commit_in_flight_is_awaited_by_stop(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit that repeats a failed one is not cancelled on its way, where it could arrive behind the last one."""
-    monkeypatch.setattr("headrace.runtime.sink_task.COMMIT_INTERVAL", 0.01)
+    monkeypatch.setattr("headrace.runtime.task.sink_task.COMMIT_INTERVAL", 0.01)
     arrives = asyncio.Event()
     commits = Counting(arrives, failing=1)
     harness.broker.commit_arrives = commits

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.config.validation import WorkerDefaults
-from headrace.core.errors import ConfigError
-from headrace.core.placeholders import replace_references
-from headrace.runtime.config_providers import ConfigProviders, config_providers
-from headrace.runtime.connector_validator import ConnectorValidator
-from headrace.runtime.plugins import LakehouseSinkConnector, Plugins
+from headrace.core.connect.config_references import replace_references
+from headrace.core.model.errors import ConfigError
+from headrace.runtime.worker.config_providers import ConfigProviders, config_providers
+from headrace.runtime.worker.connector_validator import ConnectorValidator
+from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
 
 JAVA = "org.apache.kafka.common.config.provider."
 SECRET = "s3cret-value"

@@ -9,15 +9,15 @@ import pytest
 from connect_names import TASK_METRICS
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.core.batch import Batch, Trigger
-from headrace.core.envelope_events import Errant
-from headrace.core.errors import BadRecord, Fatal, Retriable, Stage
-from headrace.core.events import RowVersion, TableId, Truncate
-from headrace.core.lifecycle import State
+from headrace.core.batch.batch import Batch, Trigger
+from headrace.core.connect.lifecycle import State
+from headrace.core.decode.envelope_events import Errant
+from headrace.core.model.errors import BadRecord, Fatal, Retriable, Stage
+from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.ports import ErrantRecord, TopicPartition
-from headrace.runtime.errant_reporter import ErrantReporter
-from headrace.runtime.metrics import Metrics, TaskMetrics
-from headrace.runtime.recent import Recent
+from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
+from headrace.runtime.metrics.recent import Recent
+from headrace.runtime.task.errant_reporter import ErrantReporter
 from headrace_connectors.memory.feed import MemoryRecord
 
 ORDERS = TopicPartition("shop.orders", 0)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config, validate
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.registered import RegisteredSchema, SchemaId
-from headrace.core.errors import BadRecord, ConfigError, Stage
-from headrace.core.schema import Schema
-from headrace.runtime.conversions import converter_classes, no_registries, open_conversion
+from headrace.converters.registered import RegisteredSchema, SchemaId
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, ConfigError, Stage
+from headrace.core.model.schema import Schema
+from headrace.runtime.task.conversions import converter_classes, no_registries, open_conversion
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from unit.runtime.reselect_harness import TABLE, Lake, P, catalog, database, u
 
-from headrace.core.errors import ConfigError, Fatal, Retriable
-from headrace.core.events import TableId
+from headrace.core.model.errors import ConfigError, Fatal, Retriable
+from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.ports import Connections
-from headrace.runtime.database_router import DatabaseRouter
+from headrace.runtime.pipeline.database_router import DatabaseRouter
 from headrace_connectors.memory import MemoryRowSource
 
 SHOP, CRM = DatabaseOptions("a", dbname="inventory"), DatabaseOptions("b", dbname="crm")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.envelope_events import Errant
-from headrace.core.errors import BadRecord, Fatal, Stage
+from headrace.core.decode.envelope_events import Errant
+from headrace.core.model.errors import BadRecord, Fatal, Stage
 from headrace.ports import ErrantRecord
-from headrace.runtime.errant_reporter import ErrantReporter
+from headrace.runtime.task.errant_reporter import ErrantReporter
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryRecord
 
@@ -33,7 +33,7 @@ async def test_the_line_is_connects(caplog: pytest.LogCaptureFixture, with_messa
     [line, *trace] = caplog.messages[0].split("\n")
     wanted = CONNECTS.replace(", timestampType=CreateTime", "")
     assert line == (wanted if with_message else wanted.partition(", where")[0] + ".")
-    assert trace == ["headrace.core.errors.BadRecord: not JSON"]
+    assert trace == ["headrace.core.model.errors.BadRecord: not JSON"]
     assert "secret" not in caplog.text
 
 

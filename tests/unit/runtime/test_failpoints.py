@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.errors import ConfigError, Retriable
+from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.failpoints import Failpoints
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.errors import Fatal
+from headrace.core.model.errors import Fatal
 from headrace.ports import Chunk, TopicPartition
-from headrace.runtime.kept_records import KeptRecords
+from headrace.runtime.task.kept_records import KeptRecords
 from headrace_connectors.memory.feed import MemoryRecord
 
 PLACE = TopicPartition("t", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.ports import LogPosition, TopicPartition
-from headrace.runtime.lake_progress import LakeProgress
+from headrace.runtime.verify.lake_progress import LakeProgress
 from headrace_connectors.memory import MemoryRowSource
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -12,7 +12,7 @@ from contextvars import copy_context
 
 import pytest
 
-from headrace.runtime import log_format
+from headrace.runtime.worker import log_format
 
 log = logging.getLogger("headrace.test")
 

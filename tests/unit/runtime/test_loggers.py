@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.core.errors import RestError
-from headrace.runtime.loggers import GUARDED, LEVELS, LoggerLevel, Loggers
+from headrace.core.model.errors import RestError
+from headrace.runtime.worker.loggers import GUARDED, LEVELS, LoggerLevel, Loggers
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1000)

@@ -10,9 +10,9 @@ from contracts.feed_harness import until
 from envelopes import change, key
 from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
-from headrace.core.errors import TableMissing
+from headrace.core.model.errors import TableMissing
 from headrace.ports import OffsetNote, TableOptions, TopicPartition
-from headrace.runtime.written_tables import WrittenTables
+from headrace.runtime.task.written_tables import WrittenTables
 
 TABLE = "shop_public_items"
 pytestmark = pytest.mark.anyio

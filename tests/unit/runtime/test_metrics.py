@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.batch import Batch, Trigger
-from headrace.core.cache.rows import CacheUse
-from headrace.core.events import RowVersion, TableId, Truncate
-from headrace.core.lifecycle import State
+from headrace.core.batch.batch import Batch, Trigger
+from headrace.core.connect.lifecycle import State
+from headrace.core.model.events import RowVersion, TableId, Truncate
+from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, TopicPartition
-from headrace.runtime.metrics import Metrics
-from headrace.runtime.source_reader import Query
+from headrace.runtime.metrics.metrics import Metrics
+from headrace.runtime.pipeline.source_reader import Query
 
 ORDERS = TopicPartition("shop.orders", 0)
 TABLE = TableId("shop", "shop", "public", "orders")

@@ -12,12 +12,12 @@ from envelopes import PLACEHOLDER, change, key
 from fake_oracle.server import OracleColumn, OracleServer, OracleTable
 from unit.sql.oracle_tables import row_source
 
-from headrace.core.catalog import HandlingModes
-from headrace.core.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.events import Changes
-from headrace.core.fold import fold
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.merge.fold import fold
+from headrace.core.model.catalog import HandlingModes
+from headrace.core.model.events import Changes
 from headrace.core.reselect.options import ReselectOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 
 EXAMPLE = {"ID": 1, "DOC": "text"}
 

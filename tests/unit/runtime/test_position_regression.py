@@ -8,10 +8,10 @@ from contracts.pipeline_suite import opened
 from properties.columns import changes_of, table_id
 from properties.reference_model import Event
 
-from headrace.core.errors import Fatal
-from headrace.core.events import CellState, Operation, RowVersion, Truncate
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import CellState, Operation, RowVersion, Truncate
 from headrace.ports import TableOptions
-from headrace.runtime.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse, MemoryTable
 
 HOUR = 3_600_000_000

@@ -21,14 +21,14 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
-from headrace.core.catalog import Dialect, HandlingModes, SqlType
-from headrace.core.division import TooLarge
-from headrace.core.errors import Fatal
-from headrace.core.events import CellState
-from headrace.core.fold import fold
+from headrace.core.batch.division import TooLarge
+from headrace.core.merge.fold import fold
+from headrace.core.model.catalog import Dialect, HandlingModes, SqlType
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import CellState
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.select_size import FIRST_GUESS
-from headrace.core.schema import Schema
 
 # -- upstream's ReselectColumnsPostProcessorCacheTest -----------------------------------------------------------------
 

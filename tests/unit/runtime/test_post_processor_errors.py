@@ -18,8 +18,8 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
-from headrace.core.errors import Fatal, Retriable, TimedOut
-from headrace.core.unresolved import UnresolvedRows
+from headrace.core.model.errors import Fatal, Retriable, TimedOut
+from headrace.core.reselect.unresolved import UnresolvedRows
 
 
 def test_transient_errors_are_retried() -> None:

@@ -16,10 +16,10 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
-from headrace.core.errors import Fatal, Retriable, TimedOut
+from headrace.core.model.errors import Fatal, Retriable, TimedOut
 from headrace.ports import Connections
-from headrace.runtime.metrics import Metrics
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.metrics.metrics import Metrics
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 
 
 def test_reads_of_the_current_state_are_counted() -> None:

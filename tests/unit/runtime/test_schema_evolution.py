@@ -11,18 +11,18 @@ import pyarrow as pa
 import pytest
 from change_events import changes, create
 
-from headrace.core.cassandra.batch import CassandraBatch
-from headrace.core.cassandra.writes import Cell, CellWrites, octets
-from headrace.core.errors import Fatal
-from headrace.core.events import RowVersion, TableId
+from headrace.core.model.cell_batch import CassandraBatch
+from headrace.core.model.cell_writes import Cell, CellWrites, octets
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import RowVersion, TableId
+from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.schema import Field, Schema
 from headrace.ports import Commit, TableOptions
-from headrace.runtime.cassandra_pipeline import CassandraPipeline
-from headrace.runtime.history_pipeline import HistoryPipeline
-from headrace.runtime.pipeline_parts import PipelineOptions
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
-from headrace.runtime.table_pipeline import TablePipeline
+from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
+from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse, MemoryTable
 
 COMMIT = Commit(1, "sink", "connect-sink", {})

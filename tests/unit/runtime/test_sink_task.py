@@ -15,8 +15,8 @@ from unit.runtime.sink_task_harness import (
     running,
 )
 
-from headrace.core.errors import Fatal, Retriable
-from headrace.core.field_selection import field_selection
+from headrace.core.model.errors import Fatal, Retriable
+from headrace.core.tables.field_selection import field_selection
 from headrace.ports import Chunk, Commit, TableOptions
 from headrace.runtime import retry
 

@@ -20,13 +20,13 @@ from unit.runtime.sink_task_harness import (
     running,
 )
 
-from headrace.core.cache.rows import CacheLimits
+from headrace.core.reselect.cache.rows import CacheLimits
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.transforms.registry import chain
 from headrace.ports import TableOptions, TopicPartition
-from headrace.runtime import sink_task
-from headrace.runtime.metrics import Metrics
-from headrace.runtime.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.metrics.metrics import Metrics
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.task import sink_task
+from headrace.transforms.registry import chain
 from headrace_connectors.rocksdb import RocksRowStore
 
 pytestmark = pytest.mark.anyio

@@ -12,12 +12,13 @@ from unit.runtime.sink_task_harness import (
     running,
 )
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.conversion import Conversion, Headers
-from headrace.core.converters.json_data import JsonData
-from headrace.core.errors import BadRecord, Retriable, Stage
-from headrace.core.transforms.registry import chain
-from headrace.runtime import retry, sink_task
+from headrace.converters.conversion import Conversion, Headers
+from headrace.converters.json_data import JsonData
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, Retriable, Stage
+from headrace.runtime import retry
+from headrace.runtime.task import sink_task
+from headrace.transforms.registry import chain
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 
 pytestmark = pytest.mark.anyio

@@ -11,10 +11,10 @@ from envelopes import change, key
 from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import TOPIC, Harness, reselect, running
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.conversion import Conversion, Headers
-from headrace.core.converters.json_data import JsonData
-from headrace.core.errors import Retriable
+from headrace.converters.conversion import Conversion, Headers
+from headrace.converters.json_data import JsonData
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import Retriable
 from headrace.ports import Commit, TableOptions
 from headrace_connectors.memory import feed
 

@@ -16,15 +16,15 @@ from unit.runtime.sink_task_harness import (
     running,
 )
 
-from headrace.core.cassandra.losses import TEXTS, Loss
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.conversion import Conversion, Headers
-from headrace.core.converters.json_data import JsonData
-from headrace.core.schema_changes import ADDED
-from headrace.core.transforms.registry import chain
+from headrace.cassandra.losses import TEXTS, Loss
+from headrace.converters.conversion import Conversion, Headers
+from headrace.converters.json_data import JsonData
+from headrace.core.decode.schema_changes import ADDED
+from headrace.core.model.connect_data import SchemaAndValue
 from headrace.ports import TopicPartition
-from headrace.runtime import sink_task
-from headrace.runtime.metrics import Metrics
+from headrace.runtime.metrics.metrics import Metrics
+from headrace.runtime.task import sink_task
+from headrace.transforms.registry import chain
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from fix_asyncio import eventually
 
-from headrace.core.errors import Retriable
-from headrace.core.lifecycle import State, TargetState
-from headrace.core.status import Status, TopicStatus, encode_topic, topic_key
-from headrace.runtime import stores
-from headrace.runtime.stores import ConfigStore, StatusStore
+from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.status import Status, TopicStatus, encode_topic, topic_key
+from headrace.core.model.errors import Retriable
+from headrace.runtime.worker import stores
+from headrace.runtime.worker.stores import ConfigStore, StatusStore
 from headrace_connectors.memory.stores import MemoryLog
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ import pytest
 from contracts.lake_actions import TOPIC
 from verify_world import World
 
-from headrace.core.errors import Fatal, Retriable
-from headrace.core.verification import Verdict, Where
+from headrace.core.model.errors import Fatal, Retriable
+from headrace.core.verify.verification import Verdict, Where
 from headrace.ports import MergeCounts, TableOptions
 
 

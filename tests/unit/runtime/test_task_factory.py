@@ -10,16 +10,16 @@ import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS
 from headrace.config.validation import WorkerDefaults, sink_connector_config
-from headrace.core.cache.rows import RowStore
-from headrace.core.config_validators import AnyCase
-from headrace.core.errors import Retriable
-from headrace.core.field_selection import AddedField, FieldSelection
-from headrace.core.ordering import Ordering
+from headrace.core.connect.config_validators import AnyCase
+from headrace.core.model.errors import Retriable
+from headrace.core.model.ordering import Ordering
+from headrace.core.reselect.cache.rows import RowStore
 from headrace.core.reselect.options import ReselectOptions
-from headrace.core.table_layout import PartitionField, SortField, TableLayout
+from headrace.core.tables.field_selection import AddedField, FieldSelection
+from headrace.core.tables.table_layout import PartitionField, SortField, TableLayout
 from headrace.ports import RowStoreOptions, TableOptions
-from headrace.runtime.sink_task import SinkTaskOptions
-from headrace.runtime.task_factory import SinkTaskFactory, sink_task_options
+from headrace.runtime.task.sink_task import SinkTaskOptions
+from headrace.runtime.task.task_factory import SinkTaskFactory, sink_task_options
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds

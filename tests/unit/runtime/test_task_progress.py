@@ -11,11 +11,11 @@ from envelopes import change, key
 from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import TOPIC, Harness, running
 
-from headrace.core.batch import Batch, Trigger, Unwritten
-from headrace.core.events import RowVersion, TableId, Truncate
-from headrace.core.lifecycle import State
+from headrace.core.batch.batch import Batch, Trigger, Unwritten
+from headrace.core.connect.lifecycle import State
+from headrace.core.model.events import RowVersion, TableId, Truncate
 from headrace.ports import TableOptions, TopicPartition
-from headrace.runtime.metrics import Metrics, TaskMetrics
+from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 
 TASK = {"connector": "shop", "task": "0"}
 ORDERS, ITEMS = TopicPartition("shop.orders", 0), TopicPartition("shop.items", 0)

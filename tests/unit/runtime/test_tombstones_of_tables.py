@@ -12,8 +12,8 @@ from fix_asyncio import eventually
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.ports import TableOptions, TopicPartition
-from headrace.runtime import sink_task
-from headrace.runtime.task_factory import SinkTaskFactory
+from headrace.runtime.task import sink_task
+from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 

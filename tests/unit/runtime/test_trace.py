@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.errors import Fatal
+from headrace.core.model.errors import Fatal
 from headrace.runtime.trace import render, summary
 
 
@@ -19,7 +19,7 @@ def _raised() -> Fatal:
 def test_the_shape_is_javas() -> None:
     """Headline, frames behind a tab, causes."""
     lines = render(_raised()).splitlines()
-    assert lines[0] == "headrace.core.errors.Fatal: orders-0 at offset 7 cannot be applied"
+    assert lines[0] == "headrace.core.model.errors.Fatal: orders-0 at offset 7 cannot be applied"
     assert lines[1].startswith("\tat _raised(test_trace.py:")
     assert "Caused by: ValueError" in lines
 
@@ -31,7 +31,7 @@ def test_messages_of_foreign_errors_are_not_shown() -> None:
 
 def test_the_summary_is_one_line() -> None:
     """For the log."""
-    assert summary(Fatal("a\nb")) == "headrace.core.errors.Fatal: a b"
+    assert summary(Fatal("a\nb")) == "headrace.core.model.errors.Fatal: a b"
 
 
 def test_a_circle_of_causes_ends() -> None:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pytest
 
-from headrace.core.verification import Verdict, Where
-from headrace.runtime.table_verifier import Difference
-from headrace.runtime.verify_report import Report
+from headrace.core.verify.verification import Verdict, Where
+from headrace.runtime.verify.table_verifier import Difference
+from headrace.runtime.verify.verify_report import Report
 
 
 def difference(

@@ -9,7 +9,7 @@ from typing import Any
 import oracledb
 from fake_oracle.server import OracleColumn
 
-from headrace.core.schema import Field, Schema
+from headrace.core.model.schema import Field, Schema
 
 TEXT = Schema("string", True)
 TIMESTAMP = Schema("int64", True, "io.debezium.time.Timestamp", 1)

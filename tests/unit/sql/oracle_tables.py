@@ -11,12 +11,12 @@ from contracts.row_source_suite import ROWS, TABLE
 from fake_oracle.driver import FakeDriver
 from fake_oracle.server import OracleColumn, OracleServer, OracleTable
 
-from headrace.core.arrays import build_array
-from headrace.core.catalog import HandlingModes
-from headrace.core.events import Column, TableId
+from headrace.core.model.arrays import build_array
+from headrace.core.model.catalog import HandlingModes
+from headrace.core.model.events import Column, TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.reselect.rows import RowRequest
-from headrace.core.schema import Schema
 from headrace_connectors.sql import OracleRowSource
 
 DATABASE = DatabaseOptions("db.example", 1521, "READER", "secret", "SHOP")

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from headrace.core.errors import Fatal, Retriable
+from headrace.core.model.errors import Fatal, Retriable
 from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State, Unreachable
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_oracle.driver import error
 
-from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable
 from headrace_connectors.sql.circuit_breaker import Unreachable
 from headrace_connectors.sql.oracle_errors import connection_lost, error_codes, translated
 

@@ -14,12 +14,12 @@ from fake_oracle.driver import FakeDriver
 from fake_oracle.server import OracleColumn, OracleServer, OracleTable
 from unit.sql.oracle_tables import DATABASE, NOTE, ORDERS_KEY, orders_request, orders_server, request, row_source
 
-from headrace.core.catalog import CatalogTable
-from headrace.core.errors import ConfigError, Fatal, Retriable
-from headrace.core.events import TableId
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.errors import ConfigError, Fatal, Retriable
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rows import UNREADABLE
-from headrace.core.schema import Schema
 from headrace.ports import Connections
 from headrace_connectors.sql import OracleRowSource, oracle_catalog
 from headrace_connectors.sql.oracle_scan import CURRENT_SCN

@@ -36,11 +36,11 @@ from unit.sql.oracle_cases import (
 )
 from unit.sql.oracle_tables import read_back, read_cell, request, row_source
 
-from headrace.core.catalog import HandlingModes
-from headrace.core.errors import Fatal
-from headrace.core.events import TableId
+from headrace.core.model.catalog import HandlingModes
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Schema
 from headrace.core.reselect.rows import UNREADABLE
-from headrace.core.schema import Schema
 from headrace_connectors.sql.oracle_values import parse_time
 
 TABLE = TableId("ora", "SHOP", "APP", "T")

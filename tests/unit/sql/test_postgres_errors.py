@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from headrace.core.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
+from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable, TimedOut
 from headrace_connectors.sql.circuit_breaker import Unreachable
 from headrace_connectors.sql.postgres_errors import translated
 

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.errors import Fatal, HeadraceError, Retriable
-from headrace.core.events import Actions, CellState, Column
-from headrace.core.reselect.cache import drop_rows, from_cache, put_answers
+from headrace.core.model.errors import Fatal, HeadraceError, Retriable
+from headrace.core.model.events import Actions, CellState, Column
+from headrace.core.model.unavailable import Placeholder
+from headrace.core.reselect.cached_cells import drop_rows, from_cache, put_answers
 from headrace.core.reselect.plan import OpenCells, ReselectPlan
 from headrace.core.reselect.rows import ReadCells, ReadRows
-from headrace.core.unavailable import Placeholder
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.core.catalog import CatalogColumn, CatalogTable
-from headrace.core.events import Column, TableId
+from headrace.core.model.catalog import CatalogColumn, CatalogTable
+from headrace.core.model.events import Column, TableId
 from headrace.core.reselect.options import KeyColumns, ReselectOptions
 
 FLOATING = frozenset({"float", "double"})

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headrace.core.cache.rows import CacheLimits
-from headrace.core.catalog import Dialect, HandlingModes
-from headrace.core.errors import ConfigError
-from headrace.core.events import TableId
-from headrace.core.regex_cost import TooCostly, check_cost
-from headrace.core.unavailable import DEFAULT_PLACEHOLDER
+from headrace.core.connect.regex_cost import TooCostly, check_cost
+from headrace.core.model.catalog import Dialect, HandlingModes
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.events import TableId
+from headrace.core.model.unavailable import DEFAULT_PLACEHOLDER
+from headrace.core.reselect.cache.rows import CacheLimits
 
 POST_PROCESSORS = "post.processors"
 PROCESSOR_TYPES = frozenset(

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.cache.batch import CacheBatch
-from headrace.core.cache.rows import CellValue
-from headrace.core.events import NO_POSITION, Actions, CellState, Changes, Column, Operation
-from headrace.core.reselect.cache import cached_cells, has_state, refresh
+from headrace.core.model.events import NO_POSITION, Actions, CellState, Changes, Column, Operation
+from headrace.core.reselect.cache.batch import CacheBatch
+from headrace.core.reselect.cache.rows import CellValue
+from headrace.core.reselect.cached_cells import cached_cells, has_state, refresh
 from headrace.core.reselect.rows import RowRequest
 from headrace.core.reselect.rules import TableRules
 

@@ -1,8 +1,8 @@
 """The rows that are read again: what a source is asked for, what it answers, and what of the answer can be used.
 
-Answers come in parts (``runtime/source_reader.py``), a part as Python values by column. It is made into Arrow columns
-before the next one is read: a batch's worth of large values as Python objects would cost more, in memory that the
-kernel has to map anew, than reading them.
+Answers come in parts (``runtime/pipeline/source_reader.py``), a part as Python values by column. It is made into Arrow
+columns before the next one is read: a batch's worth of large values as Python objects would cost more, in memory that
+the kernel has to map anew, than reading them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.arrays import build_array
-from headrace.core.errors import BadRecord
-from headrace.core.events import Column, TableId
+from headrace.core.model.arrays import build_array
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.events import Column, TableId
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from envelopes import key, whole_change
 
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.errors import Stage
-from headrace.core.events import Changes, Operation
-from headrace.core.flattened import MetadataNames
-from headrace.core.transforms.decoder import TransformingDecoder
-from headrace.core.transforms.registry import chain
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.flattened import MetadataNames
+from headrace.core.model.errors import Stage
+from headrace.core.model.events import Changes, Operation
+from headrace.transforms.decoder import TransformingDecoder
+from headrace.transforms.registry import chain
 
 TOPIC = "shop.public.items"
 ROW = {"id": 1, "name": "new"}

@@ -9,16 +9,16 @@ import pytest
 from envelopes import key, whole_change
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config
-from headrace.core.converters.conversion import Conversion, Converter
-from headrace.core.converters.json_data import JsonData
-from headrace.core.converters.simple import SIMPLE_CONVERTERS, StringConverter
-from headrace.core.decoded import Decoded
-from headrace.core.envelope import EnvelopeOptions
-from headrace.core.errors import Stage
-from headrace.core.events import Changes
-from headrace.core.transforms.decoder import TransformingDecoder
-from headrace.core.transforms.registry import chain
-from headrace.runtime.conversions import no_registries, open_conversion
+from headrace.converters.conversion import Conversion, Converter
+from headrace.converters.json_data import JsonData
+from headrace.converters.simple import SIMPLE_CONVERTERS, StringConverter
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.model.errors import Stage
+from headrace.core.model.events import Changes
+from headrace.runtime.task.conversions import no_registries, open_conversion
+from headrace.transforms.decoder import TransformingDecoder
+from headrace.transforms.registry import chain
 from headrace_connectors.memory.feed import MemoryRecord
 
 TOPIC = "shop.public.items"

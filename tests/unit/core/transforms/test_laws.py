@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.schema import Field, Schema
-from headrace.core.transforms.record import NOTHING, SinkRecord
-from headrace.core.transforms.registry import chain
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.schema import Field, Schema
+from headrace.transforms.record import NOTHING, SinkRecord
+from headrace.transforms.registry import chain
 
 ROW = Schema("struct", fields=(Field("number", Schema("int64")), Field("text", Schema("string", optional=True))))
 rows = st.fixed_dictionaries(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.transforms.literals import parse_literal
+from headrace.transforms.literals import parse_literal
 
 DAY = (date(2020, 1, 2) - date(1970, 1, 1)).days
 MOMENT = DAY * 86_400_000 + 11_045_678

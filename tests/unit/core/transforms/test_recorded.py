@@ -12,13 +12,13 @@ import pytest
 from fixtures.transforms.cases import CASES
 from fixtures.transforms.documents import PARTITION, Case, places
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.converters.json_data import JsonData
-from headrace.core.errors import BadRecord
-from headrace.core.schema import Schema
-from headrace.core.transforms.casting import as_float
-from headrace.core.transforms.record import NOTHING, SinkRecord
-from headrace.core.transforms.registry import PREDICATES, TRANSFORMS
+from headrace.converters.json_data import JsonData
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Schema
+from headrace.transforms.casting import as_float
+from headrace.transforms.record import NOTHING, SinkRecord
+from headrace.transforms.registry import PREDICATES, TRANSFORMS
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "transforms" / "recorded.jsonl.xz"
 _FIRST = "Debezium's gives all records the fields of the first one's headers, also those that have no such header"

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.core.connect_data import SchemaAndValue
-from headrace.core.errors import BadRecord, ConfigError
-from headrace.core.schema import Field, Schema
-from headrace.core.transforms.casting import java_double
-from headrace.core.transforms.headers import header_bytes
-from headrace.core.transforms.java_dates import DateFormat
-from headrace.core.transforms.java_regex import check_replacement, compiled
-from headrace.core.transforms.literals import parse_literal
-from headrace.core.transforms.record import NOTHING, SinkRecord
-from headrace.core.transforms.registry import chain
-from headrace.core.transforms.structs import DECIMAL
-from headrace.core.transforms.whole import field_path
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, ConfigError
+from headrace.core.model.schema import Field, Schema
+from headrace.transforms.casting import java_double
+from headrace.transforms.headers import header_bytes
+from headrace.transforms.java_dates import DateFormat
+from headrace.transforms.java_regex import check_replacement, compiled
+from headrace.transforms.literals import parse_literal
+from headrace.transforms.record import NOTHING, SinkRecord
+from headrace.transforms.registry import chain
+from headrace.transforms.structs import DECIMAL
+from headrace.transforms.whole import field_path
 
 PRICE = Schema("bytes", name=DECIMAL, parameters=(("scale", "2"),))
 

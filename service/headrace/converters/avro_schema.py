@@ -1,0 +1,155 @@
+"""Avro schemas as Kafka Connect's, with the properties that Confluent's and Apicurio's converters leave in them.
+
+``AvroData`` is the model: ``connect.name``, ``connect.version``, ``connect.parameters``, ``connect.default``,
+``connect.type`` and ``connect.internal.type`` count before Avro's own words; ``[null, T]`` is an optional T; logical
+types that Connect has not (micros, uuid…) are what they are made of; enums are strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Field, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Definitions by full name: None while one is being read. ``entries`` are those of maps' entries."""
+
+    schemas: dict[str, Schema | None] = field(default_factory=dict)
+    entries: set[str] = field(default_factory=set)
+
+    def find(self, name: str, namespace: str) -> str | None:
+        """The full name of what ``name`` means in a namespace."""
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        return next((each for each in (full, name) if each in self.schemas), None)
+
+
+_PRIMITIVES = {
+    "boolean": "boolean",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "bytes": "bytes",
+    "string": "string",
+    "enum": "string",
+    "fixed": "bytes",
+}
+_NAMED = ("record", "error", "enum", "fixed")
+_CONNECT = "org.apache.kafka.connect.data."
+_LOGICAL = {
+    ("int", "date"): f"{_CONNECT}Date",
+    ("int", "time-millis"): f"{_CONNECT}Time",
+    ("long", "timestamp-millis"): f"{_CONNECT}Timestamp",
+}
+_NAMELESS = "io.confluent.connect.avro.ConnectDefault"
+"""What Confluent's converter calls a record whose Connect schema has no name."""
+_ANY_PRECISION = 64
+"""What Connect's converters write for a Decimal that says none."""
+_MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
+
+
+def connect_schema(avro: Any, named: Named, namespace: str = "") -> Schema:
+    """The Connect schema of an Avro schema in JSON's form. ``named`` has what it refers to, and gets what it defines.
+
+    Raises BadRecord for what Connect has no schema for: unions of several types, and records within themselves.
+    """
+    if isinstance(avro, list):
+        return _union(avro, named, namespace)
+    if isinstance(avro, str):
+        return _called(avro, named, namespace)
+    kind = avro["type"]
+    if isinstance(kind, dict | list):
+        return connect_schema(kind, named, namespace)
+    if kind in _NAMED:
+        return _definition(avro, kind, named, namespace)
+    if kind == "array":
+        return _array(avro, named, namespace)
+    if kind == "map":
+        values = connect_schema(avro["values"], named, namespace)
+        return _with_properties(Schema("map", keys=Schema("string"), values=values), avro)
+    return _scalar(avro, kind) if kind in _PRIMITIVES else _called(kind, named, namespace)
+
+
+def full_name(avro: Any, namespace: str = "") -> str:
+    """The name of a definition with its namespace; empty for anything else."""
+    if not isinstance(avro, Mapping) or "name" not in avro:
+        return ""
+    name = str(avro["name"])
+    inherited = str(avro.get("namespace", namespace))
+    return name if "." in name or not inherited else f"{inherited}.{name}"
+
+
+def _union(branches: list[Any], named: Named, namespace: str) -> Schema:
+    kinds = [each for each in branches if each != "null" and each != {"type": "null"}]
+    if len(kinds) != 1:
+        raise BadRecord(f"a union of {len(kinds)} types in the Avro schema, where a column has one")
+    schema = connect_schema(kinds[0], named, namespace)
+    return replace(schema, optional=True) if len(kinds) < len(branches) else schema
+
+
+def _called(name: str, named: Named, namespace: str) -> Schema:
+    if name in _PRIMITIVES:
+        return Schema(_PRIMITIVES[name])
+    full = named.find(name, namespace)
+    found = None if full is None else named.schemas[full]
+    if found is None:
+        problem = "is referred to but not defined" if full is None else "contains itself"
+        raise BadRecord(f"the Avro schema {name} {problem}")
+    return found
+
+
+def _definition(avro: Mapping[str, Any], kind: str, named: Named, namespace: str) -> Schema:
+    name = full_name(avro, namespace)
+    inner = name.rpartition(".")[0]
+    if avro.get("connect.internal.type") == "MapEntry" or name == _MAP_ENTRY:
+        named.entries.add(name)
+    named.schemas[name] = None
+    if kind in ("record", "error"):
+        members = tuple(Field(each["name"], connect_schema(each["type"], named, inner)) for each in avro["fields"])
+        schema = _with_properties(Schema("struct", fields=members, name=_shown(name)), avro)
+    else:
+        schema = _scalar(avro, kind)
+    named.schemas[name] = schema
+    return schema
+
+
+def _shown(name: str) -> str | None:
+    return None if name.startswith(_NAMELESS) else name
+
+
+def _array(avro: Mapping[str, Any], named: Named, namespace: str) -> Schema:
+    items = connect_schema(avro["items"], named, namespace)
+    called = avro["items"] if isinstance(avro["items"], str) else full_name(avro["items"], namespace)
+    if named.find(called, namespace) in named.entries:
+        return _with_properties(Schema("map", keys=items.field("key"), values=items.field("value")), avro)
+    return _with_properties(Schema("array", items=items), avro)
+
+
+def _scalar(avro: Mapping[str, Any], kind: str) -> Schema:
+    logical = avro.get("logicalType")
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        parameters = {"scale": str(avro.get("scale", 0))}
+        if avro.get("precision", _ANY_PRECISION) != _ANY_PRECISION:
+            parameters["connect.decimal.precision"] = str(avro["precision"])
+        return _with_properties(Schema("bytes", name=DECIMAL), avro, parameters)
+    connects = avro.get("connect.type")
+    physical = connects if kind == "int" and connects in ("int8", "int16") else _PRIMITIVES[kind]
+    return _with_properties(Schema(physical, name=_LOGICAL.get((kind, str(logical)))), avro)
+
+
+def _with_properties(schema: Schema, avro: Mapping[str, Any], own: Mapping[str, str] | None = None) -> Schema:
+    """The schema with what Connect's converter has noted in Avro's."""
+    parameters = {str(name): str(value) for name, value in (avro.get("connect.parameters") or {}).items()}
+    return replace(
+        schema,
+        name=avro.get("connect.name", schema.name),
+        version=avro.get("connect.version"),
+        parameters=tuple(sorted((dict(own or {}) | parameters).items())),
+        default=avro.get("connect.default"),
+    )

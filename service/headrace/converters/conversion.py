@@ -1,0 +1,194 @@
+"""Keys and values through converters other than JsonConverter, before anything else looks at them.
+
+JsonConverter's documents stay what they are (``core/decode/payload.py`` says why); a side without a converter here is
+its.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+import numpy as np
+
+from headrace.core.decode.column_rows import Struct, Wanted, in_python, spread
+from headrace.core.decode.envelope_block import Block
+from headrace.core.decode.envelope_events import Errant, KafkaRecord
+from headrace.core.decode.json_types import Document, whole
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, Stage
+from headrace.core.model.schema import Schema
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class Converter(Protocol):
+    """Makes Connect data of keys, or of values. Not thread-safe."""
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        """The data of one document, in the form that ``connect_data.py`` describes; like schemas are one object.
+
+        Raises BadRecord, or Retriable where something outside has to be asked and does not answer.
+        """
+
+
+@runtime_checkable
+class BlockReader(Protocol):
+    """Reads what one schema describes; of many documents at once, if ``reads_blocks`` says so."""
+
+    schema: Schema
+    reads_blocks: bool
+
+    def __call__(self, payload: bytes) -> SchemaAndValue:
+        """The data of one payload. Raises BadRecord."""
+
+    def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
+        """The wanted fields of all documents, whose payloads begin at ``offset``. Raises BadRecord, naming none."""
+
+
+@runtime_checkable
+class BlockConverter(Converter, Protocol):
+    """A converter that can read many documents of one schema at once."""
+
+    reads_blocks: bool
+    """Whether that is worth a try: unless the last document showed that its like cannot be read so."""
+
+    def reader_of(self, documents: Sequence[bytes], headers: Set[str]) -> tuple[BlockReader, int] | None:
+        """What reads all documents at once, and where their payloads begin; None unless all have the last schema.
+
+        ``headers`` are the names of those that stand beside any of the documents.
+        """
+
+
+@runtime_checkable
+class TopicConverter(Converter, Protocol):
+    """A converter that asks for what its documents name, which the topic may say more of."""
+
+    def of_topic(self, topic: str) -> Converter:
+        """The converter of one topic's documents."""
+
+
+class ConvertedRecord(msgspec.Struct, gc=False):
+    """A ``KafkaRecord`` whose key or value is Connect data. ``original_key`` is its key as it was in Kafka."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | SchemaAndValue | None
+    value: bytes | Document | SchemaAndValue | None
+    headers: Headers
+    original_key: bytes | SchemaAndValue | None = None
+
+
+@dataclass(slots=True)
+class Converted:
+    """Records that could be converted, their places among those that were given, and the others."""
+
+    records: list[KafkaRecord] = field(default_factory=list)
+    indexes: list[int] = field(default_factory=list)
+    errant: list[Errant] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """The converters of a connector, as far as they are not JsonConverters."""
+
+    key: Converter | None = None
+    value: Converter | None = None
+    header: Converter | None = None
+    """Of headers that a transform reads; None is SimpleHeaderConverter."""
+
+    def __bool__(self) -> bool:
+        return self.key is not None or self.value is not None
+
+    def of_topic(self, topic: str) -> Conversion:
+        """The same converters, for the records of one topic."""
+        key, value = (
+            each.of_topic(topic) if isinstance(each, TopicConverter) else each for each in (self.key, self.value)
+        )
+        return replace(self, key=key, value=value)
+
+    def convert(self, records: Sequence[KafkaRecord]) -> Converted:
+        """All records, in their order. Raises Retriable, and then nothing has been done."""
+        out = Converted()
+        for index, record in enumerate(records):
+            try:
+                converted = self.of(record)
+            except BadRecord as error:
+                out.errant.append(Errant(index, error.stage or Stage.VALUE_CONVERTER, error))
+            else:
+                out.records.append(converted)
+                out.indexes.append(index)
+        return out
+
+    def block(self, records: Sequence[KafkaRecord]) -> Block | None:
+        """The records as one block; None where their values have to be converted one by one."""
+        values: list[Any] = [record.value for record in records if record.value is not None]
+        found = _block_reader(self.value, values, records)
+        if found is None:
+            return None
+        reader, offset = found
+        return Block(records, reader.schema, partial(reader.block, values, offset), partial(self._keys, records))
+
+    @property
+    def reads_blocks(self) -> bool:
+        """Whether the values' converter reads many records at once."""
+        return isinstance(self.value, BlockConverter) and self.value.reads_blocks
+
+    def _keys(self, records: Sequence[KafkaRecord], places: Sequence[int], names: Sequence[str]) -> Sequence[Any]:
+        """The keys at ``places``. Raises BadRecord if any of the keys is bad."""
+        keys: list[Any] = [record.key for record in records]
+        if self.key is None:
+            return [keys[place] for place in places]
+        found = _block_reader(self.key, keys, records)
+        if found is None:
+            converted = [_converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER) for record in records]
+            if None in converted:
+                raise BadRecord("a key that is null", stage=Stage.KEY_CONVERTER)
+            return [converted[place] for place in places]
+        reader, offset = found
+        columns = reader.block(keys, offset, dict.fromkeys(names)).columns
+        rows = np.array(places, np.int64)
+        cells = {name: in_python(spread(column, rows)) for name, column in columns.items()}
+        return [
+            SchemaAndValue(reader.schema, {name: each[row] for name, each in cells.items()})
+            for row in range(len(places))
+        ]
+
+    def of(self, record: KafkaRecord) -> ConvertedRecord:
+        """One record. Raises BadRecord, with its stage, or Retriable."""
+        return ConvertedRecord(
+            record.partition,
+            record.offset,
+            record.timestamp,
+            _converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER),
+            _converted(self.value, record.value, record.headers, Stage.VALUE_CONVERTER),
+            record.headers,
+            record.key,
+        )
+
+
+def _block_reader(
+    converter: Converter | None, documents: Sequence[Any], records: Sequence[KafkaRecord]
+) -> tuple[BlockReader, int] | None:
+    """What reads a side of the records at once, as ``BlockConverter.reader_of`` gives it."""
+    if not isinstance(converter, BlockConverter) or not converter.reads_blocks or set(map(type, documents)) != {bytes}:
+        return None
+    return converter.reader_of(documents, {name for record in records for name, _ in record.headers})
+
+
+def _converted(
+    converter: Converter | None, document: bytes | Document | SchemaAndValue | None, headers: Headers, stage: Stage
+) -> Any:
+    """What a converter makes of a document; null data is None, as a tombstone's value is."""
+    if converter is None or document is None or isinstance(document, SchemaAndValue):
+        return document
+    try:
+        data = converter.to_connect_data(whole(document) or b"", headers)
+    except BadRecord as error:
+        error.stage = stage
+        raise
+    return None if data.value is None else data

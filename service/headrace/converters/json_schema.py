@@ -1,0 +1,203 @@
+"""JSON documents whose schema stands in a registry: JSON Schema as Confluent's converter has it, and Connect's own.
+
+``JsonSchemaData`` is the model for the first: ``title`` names a schema, ``connect.type``, ``connect.version``,
+``connect.parameters`` and ``connect.index`` count before JSON Schema's words, and ``oneOf`` with null is an optional
+type. The second is what Apicurio's ``ExtJsonConverter`` registers: JsonConverter's schema, without its documents.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from headrace.converters.json_data import FixedSchema, unscaled_bytes
+from headrace.converters.registered import Read, RegisteredSchema
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Field, Schema
+
+_TYPES = {
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int32",
+    "int64": "int64",
+    "float32": "float",
+    "float64": "double",
+    "bytes": "bytes",
+    "string": "string",
+    "boolean": "boolean",
+}
+_DEFAULTS = {"integer": "int64", "number": "double", "string": "string", "boolean": "boolean"}
+
+
+def json_schema_reader(registered: RegisteredSchema) -> Read:
+    """Reads documents of one JSON Schema. Raises BadRecord for a schema that Connect has none for."""
+    if registered.kind.upper() != "JSON":
+        raise BadRecord(f"the registry has a schema of {registered.kind} under the record's id, not a JSON Schema")
+    schema = _Document(registered, _parsed(registered.text)).schema()
+
+    def read(payload: bytes) -> SchemaAndValue:
+        try:
+            return SchemaAndValue(schema, _value(schema, json.loads(payload, parse_float=Decimal)))
+        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise BadRecord(f"the document is not what its JSON Schema says ({type(error).__name__})") from error
+
+    return read
+
+
+def connect_json_reader(registered: RegisteredSchema) -> Read:
+    """Reads documents whose schema is JsonConverter's. Raises BadRecord for one that is not."""
+    data = FixedSchema(registered.text.encode())
+    return lambda payload: data.to_connect_data(payload)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRecord("the registry's schema is no JSON") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A JSON Schema: the text with its references, and its root."""
+
+    registered: RegisteredSchema
+    root: Any
+
+    def schema(self) -> Schema:
+        """The Connect schema of the whole. Raises BadRecord."""
+        try:
+            return self._of(self.root, ())
+        except (KeyError, TypeError, AttributeError) as error:
+            raise BadRecord("the registry's schema is no JSON Schema that Connect has a schema for") from error
+
+    def _of(self, node: Mapping[str, Any], within: tuple[str, ...]) -> Schema:
+        if "$ref" in node:
+            return self._referred(node["$ref"], within)
+        branches = node.get("oneOf") or node.get("anyOf")
+        if branches:
+            return self._union(branches, within)
+        kind = node.get("type")
+        if isinstance(kind, list):
+            return self._union([{**node, "type": each} for each in kind], within)
+        return _with_properties(self._of_type(node, kind, within), node)
+
+    def _of_type(self, node: Mapping[str, Any], kind: str | None, within: tuple[str, ...]) -> Schema:
+        connects = node.get("connect.type")
+        if connects == "map" and kind == "object":
+            return Schema("map", keys=Schema("string"), values=self._of(node["additionalProperties"], within))
+        if connects == "map":
+            entry = node["items"]["properties"]
+            return Schema("map", keys=self._of(entry["key"], within), values=self._of(entry["value"], within))
+        if kind == "object":
+            return Schema("struct", fields=self._fields(node, within))
+        if kind == "array":
+            return Schema("array", items=self._of(node["items"], within))
+        if kind is None and "enum" in node:
+            return Schema("string")
+        return Schema(_TYPES[connects] if connects else _DEFAULTS[str(kind)])
+
+    def _fields(self, node: Mapping[str, Any], within: tuple[str, ...]) -> tuple[Field, ...]:
+        members = list((node.get("properties") or {}).items())
+        members.sort(key=lambda member: member[1].get("connect.index", len(members)))
+        return tuple(Field(name, self._of(each, within)) for name, each in members)
+
+    def _union(self, branches: list[Any], within: tuple[str, ...]) -> Schema:
+        kinds = [each for each in branches if each.get("type") != "null"]
+        if len(kinds) != 1:
+            raise BadRecord(f"a choice of {len(kinds)} types in the JSON Schema, where a column has one")
+        schema = self._of(kinds[0], within)
+        return replace(schema, optional=True) if len(kinds) < len(branches) else schema
+
+    def _referred(self, reference: str, within: tuple[str, ...]) -> Schema:
+        if reference in within:
+            raise BadRecord(f"the JSON Schema {reference} contains itself")
+        name, _, path = reference.partition("#")
+        document = self
+        if name:
+            if name not in self.registered.references:
+                raise BadRecord(f"the JSON Schema refers to {name}, which the registry does not name as a reference")
+            other = self.registered.references[name]
+            document = _Document(other, _parsed(other.text))
+        node = document.root
+        for part in filter(None, path.split("/")):
+            node = node[part.replace("~1", "/").replace("~0", "~")]
+        return document._of(node, (*within, reference))
+
+
+def _with_properties(schema: Schema, node: Mapping[str, Any]) -> Schema:
+    parameters = node.get("connect.parameters") or {}
+    return replace(
+        schema,
+        name=node.get("title"),
+        version=node.get("connect.version"),
+        parameters=tuple(sorted((str(name), str(value)) for name, value in parameters.items())),
+    )
+
+
+def _value(schema: Schema, value: Any) -> Any:
+    """A JSON value in its physical form. Raises what Python raises for a value of another type."""
+    if value is None:
+        if not schema.optional:
+            raise TypeError("null")
+        return None
+    return _VALUES[schema.type](schema, value)
+
+
+def _struct(schema: Schema, value: Any) -> Any:
+    _a(dict, value)
+    return {each.name: _value(each.schema, value[each.name]) for each in schema.fields if each.name in value}
+
+
+def _array(schema: Schema, value: Any) -> Any:
+    items = schema.items or Schema("string")
+    return [_value(items, each) for each in _a(list, value)]
+
+
+def _map(schema: Schema, value: Any) -> Any:
+    keys, values = schema.keys or Schema("string"), schema.values or Schema("string")
+    if isinstance(value, dict):
+        return {name: _value(values, each) for name, each in value.items()}
+    pairs = [(_value(keys, each["key"]), _value(values, each["value"])) for each in _a(list, value)]
+    return dict(pairs) if keys.type == "string" else pairs
+
+
+def _bytes(schema: Schema, value: Any) -> Any:
+    if schema.name == DECIMAL and not isinstance(value, str):
+        return unscaled_bytes(Decimal(value), int(schema.parameter("scale") or 0))
+    return base64.b64decode(_a(str, value), validate=True)
+
+
+def _number(schema: Schema, value: Any) -> Any:
+    return value if value in ("NaN", "Infinity", "-Infinity") else float(_a((int, Decimal), value))
+
+
+def _integer(schema: Schema, value: Any) -> Any:
+    if int(_a((int, Decimal), value)) != value:
+        raise TypeError("a fraction")
+    return int(value)
+
+
+def _a(kind: type | tuple[type, ...], value: Any) -> Any:
+    """The value, which has to be of a type; a boolean is no number."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(type(value).__name__)
+    return value
+
+
+_VALUES: Mapping[str, Callable[[Schema, Any], Any]] = {
+    "struct": _struct,
+    "array": _array,
+    "map": _map,
+    "bytes": _bytes,
+    "string": lambda schema, value: _a(str, value),
+    "boolean": lambda schema, value: _a(bool, value),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), _integer),
+    **dict.fromkeys(("float", "double"), _number),
+}

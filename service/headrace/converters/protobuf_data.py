@@ -1,0 +1,196 @@
+"""Protobuf messages as Connect data: Confluent's ``ProtobufData`` is the model, option by option.
+
+A message is a struct of its short name and a choice (``oneof``) a struct of its members, of which one is set. Scalars
+that do not know whether they are set have their default; what knows it and is not set is null. ``Timestamp``, ``Date``,
+``TimeOfDay`` and Confluent's ``Decimal`` are Connect's types, wrappers the values in them, enums their names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
+
+from headrace.converters.protobuf_meta import params
+from headrace.converters.protobuf_values import (
+    LOGICAL,
+    TYPE_NAMES,
+    Shape,
+    Value,
+    always,
+    chosen_value,
+    each_value,
+    enum_name,
+    if_set,
+    pairs,
+    same,
+    scalar,
+    struct_value,
+    wrapped,
+)
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Field, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufOptions:
+    """The options of Confluent's converter that say how messages are read, by its defaults."""
+
+    full_names: bool = False
+    int_for_enums: bool = False
+    optional_for_nullables: bool = False
+    optional_for_proto2: bool = True
+    wrapper_for_nullables: bool = False
+    wrapper_for_raw_primitives: bool = True
+    index_for_unions: bool = True
+    flatten_unions: bool = False
+
+
+_OURS = "io.confluent.connect.protobuf"
+_WRAPPED = {
+    f"google.protobuf.{name}Value": kind
+    for name, kind in (
+        ("Double", "double"), ("Float", "float"), ("Int64", "int64"), ("UInt64", "int64"), ("Int32", "int32"),
+        ("UInt32", "int64"), ("Bool", "boolean"), ("String", "string"), ("Bytes", "bytes"),
+    )
+}  # fmt: skip
+_KINDS = {
+    "double": "double",
+    "float": "float",
+    "bool": "boolean",
+    "string": "string",
+    "bytes": "bytes",
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), "int32"),
+    **dict.fromkeys(("uint32", "fixed32", "int64", "uint64", "sint64", "fixed64", "sfixed64"), "int64"),
+}
+_REPEATED = FieldDescriptorProto.LABEL_REPEATED
+
+
+class Shapes:
+    """Makes the shapes of a schema's messages."""
+
+    def __init__(self, options: ProtobufOptions) -> None:
+        self._options = options
+
+    def of(self, message: Any, within: tuple[str, ...] = ()) -> Shape:
+        """The shape of a message. Raises BadRecord for one within itself, which no column has."""
+        if message.full_name in within:
+            raise BadRecord(f"the Protobuf message {message.full_name} contains itself")
+        kind = _WRAPPED.get(message.full_name)
+        if kind is not None and (self._options.wrapper_for_raw_primitives or self._options.wrapper_for_nullables):
+            return Shape(Schema(kind), wrapped(scalar(message.fields_by_name["value"])))
+        return self._struct(message, (*within, message.full_name))
+
+    def _struct(self, message: Any, within: tuple[str, ...]) -> Shape:
+        described = DescriptorProto()
+        message.CopyToProto(described)
+        told = {each.name: each for each in described.field}
+        members = [*self._unions(message, told, within)]
+        for field in message.fields:
+            if field.containing_oneof is None or told[field.name].proto3_optional:
+                shape = self._field(field, told[field.name], within)
+                members.append((field.name, shape.schema, self._getter(field, told[field.name], shape.value)))
+        schema = Schema("struct", fields=tuple(Field(name, of) for name, of, _ in members), name=self._name(message))
+        return Shape(schema, struct_value([(name, get) for name, _, get in members]))
+
+    def _name(self, described: Any) -> str:
+        return str(described.full_name if self._options.full_names else described.name)
+
+    # -- choices -------------------------------------------------------------------------------------------
+
+    def _unions(
+        self, message: Any, told: Mapping[str, FieldDescriptorProto], within: tuple[str, ...]
+    ) -> Iterable[tuple[str, Schema, Value]]:
+        for index, union in enumerate(message.oneofs):
+            if any(told[each.name].proto3_optional for each in union.fields):
+                continue  # not a choice but a field that says ``optional``
+            shapes = {each.name: self._field(each, told[each.name], within, chosen=True) for each in union.fields}
+            if self._options.flatten_unions:
+                yield from ((name, shape.schema, if_set(name, shape.value)) for name, shape in shapes.items())
+                continue
+            fields = tuple(Field(name, shape.schema) for name, shape in shapes.items())
+            schema = Schema("struct", optional=True, name=f"{_OURS}.Union.{self._name(union)}", fields=fields)
+            name = f"{union.name}_{index}" if self._options.index_for_unions else union.name
+            yield name, schema, chosen_value(union.name, {each: shape.value for each, shape in shapes.items()})
+
+    # -- fields --------------------------------------------------------------------------------------------
+
+    def _field(self, field: Any, told: FieldDescriptorProto, within: tuple[str, ...], *, chosen: bool = False) -> Shape:
+        shape = self._single(field, told, within)
+        if told.label == _REPEATED and shape.schema.type != "map":
+            items = replace(shape.schema, optional=True)
+            shape = Shape(Schema("array", optional=True, items=items), each_value(shape.value))
+        schema = shape.schema
+        tagged = tuple(sorted((*schema.parameters, (f"{_OURS}.Tag", str(field.number)))))
+        optional = schema.optional or chosen or self._may_be_null(field, told)
+        return Shape(replace(schema, optional=optional, parameters=tagged), shape.value)
+
+    def _may_be_null(self, field: Any, told: FieldDescriptorProto) -> bool:
+        if self._options.optional_for_nullables:
+            return _says_optional(field, told)
+        return not self._options.wrapper_for_nullables
+
+    def _getter(self, field: Any, told: FieldDescriptorProto, value: Value) -> Value:
+        of_itself = told.label == _REPEATED or field.message_type is None
+        knows = told.proto3_optional or (self._options.optional_for_proto2 and _says_optional(field, told))
+        return always(field.name, value) if of_itself and not knows else if_set(field.name, value)
+
+    def _single(self, field: Any, told: FieldDescriptorProto, within: tuple[str, ...]) -> Shape:
+        if field.enum_type is not None:
+            return self._enum(field.enum_type)
+        if field.message_type is None:
+            return self._plain(field, told)
+        logical = LOGICAL.get(field.message_type.full_name)
+        if logical is not None:
+            return logical(params(told.options.SerializeToString()))
+        if told.label == _REPEATED and _is_entry(field.message_type):
+            return self._map(field.message_type, within)
+        shape = self.of(field.message_type, within)
+        return replace(shape, schema=replace(shape.schema, optional=True))
+
+    def _plain(self, field: Any, told: FieldDescriptorProto) -> Shape:
+        name = TYPE_NAMES[field.type]
+        if name not in _KINDS:
+            raise BadRecord(f"the Protobuf schema has a {name} ({field.full_name}), which Connect has no schema for")
+        kind = _KINDS[name]
+        narrow = params(told.options.SerializeToString()).get("connect.type") if kind == "int32" else None
+        if narrow in ("int8", "int16"):
+            return Shape(Schema(narrow), same)
+        other = kind in ("int32", "int64") and name != kind
+        parameters = ((f"{_OURS}.Type", name),) if other else ()
+        return Shape(Schema(kind, parameters=parameters), scalar(field))
+
+    def _enum(self, enum: Any) -> Shape:
+        key = f"{_OURS}.Enum"
+        values = ((f"{key}.{each.name}", str(each.number)) for each in enum.values)
+        parameters = tuple(sorted(((key, enum.name), *values)))
+        kind = "int32" if self._options.int_for_enums else "string"
+        schema = Schema(kind, optional=True, name=self._name(enum), parameters=parameters)
+        return Shape(schema, same if self._options.int_for_enums else enum_name(enum))
+
+    def _map(self, entry: Any, within: tuple[str, ...]) -> Shape:
+        described = DescriptorProto()
+        entry.CopyToProto(described)
+        key, value = (self._field(entry.fields_by_name[each.name], each, within) for each in described.field)
+        schema = Schema("map", optional=True, name=_map_name(self._name(entry)), keys=key.schema, values=value.schema)
+        return Shape(schema, pairs(key, value, described.options.map_entry))
+
+
+def _map_name(entry: str) -> str:
+    """``a.B.MyTagsEntry`` is ``a.B.my_tags``."""
+    within, dot, name = entry.rpartition(".")
+    return within + dot + re.sub(r"(?<!^)([A-Z])", r"_\1", name.removesuffix("Entry")).lower()
+
+
+def _says_optional(field: Any, told: FieldDescriptorProto) -> bool:
+    """Whether the language's word ``optional`` stands before a field of no message: then it knows if it is set."""
+    alone = field.has_presence and field.message_type is None and field.containing_oneof is None
+    return bool(told.proto3_optional or (alone and told.label == FieldDescriptorProto.LABEL_OPTIONAL))
+
+
+def _is_entry(message: Any) -> bool:
+    names = [each.name for each in message.fields]
+    return message.name.endswith("Entry") and names == ["key", "value"]

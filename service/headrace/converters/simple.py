@@ -1,0 +1,96 @@
+"""Kafka Connect's converters of single values: text, bytes, numbers and booleans (``connect.md`` section 12).
+
+What they give is no row. They serve keys, and values of which a transform makes a row.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from headrace.converters.conversion import Converter, Headers
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Schema
+
+STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
+_CONVERTERS = "org.apache.kafka.connect.converters."
+BYTE_ARRAY_CONVERTER = f"{_CONVERTERS}ByteArrayConverter"
+BOOLEAN_CONVERTER = f"{_CONVERTERS}BooleanConverter"
+ENCODINGS = ("converter.encoding", "deserializer.encoding")
+"""Options that name the text's encoding; the first one counts."""
+
+_STRING, _BYTES, _BOOLEAN = (Schema(kind, optional=True) for kind in ("string", "bytes", "boolean"))
+
+
+@dataclass(frozen=True, slots=True)
+class StringConverter:
+    """Text; bytes that are none in its encoding are replaced, as Java does."""
+
+    encoding: str = "UTF-8"
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        """A string."""
+        return SchemaAndValue(_STRING, document.decode(self.encoding, "replace"))
+
+
+class ByteArrayConverter:
+    """Bytes as they are."""
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        """Bytes."""
+        return SchemaAndValue(_BYTES, document)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberConverter:
+    """Big-endian numbers of one width; ``name`` is Connect's word for the type."""
+
+    name: str
+    schema: Schema
+    form: struct.Struct
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        """A number. Raises BadRecord for bytes of another length."""
+        if len(document) != self.form.size:
+            raise BadRecord(f"Failed to deserialize {self.name}: {len(document)} bytes, {self.form.size} are needed")
+        return SchemaAndValue(self.schema, self.form.unpack(document)[0])
+
+
+class BooleanConverter:
+    """One byte: 1 for true, 0 for false."""
+
+    def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
+        """A boolean. Raises BadRecord for any other byte."""
+        if document not in (b"\0", b"\1"):
+            raise BadRecord("Failed to deserialize boolean: a byte that is 0 or 1 is needed")
+        return SchemaAndValue(_BOOLEAN, document == b"\1")
+
+
+_NUMBERS = {
+    "Integer": ("integer", "int32", ">i"),
+    "Long": ("long", "int64", ">q"),
+    "Short": ("short", "int16", ">h"),
+    "Float": ("float", "float", ">f"),
+    "Double": ("double", "double", ">d"),
+}
+NUMBER_CONVERTERS = tuple(f"{_CONVERTERS}{name}Converter" for name in _NUMBERS)
+
+
+def _number_converter(name: str, kind: str, form: str) -> Callable[[Mapping[str, str]], Converter]:
+    return lambda options: NumberConverter(name, Schema(kind, optional=True), struct.Struct(form))
+
+
+def _string_converter(options: Mapping[str, str]) -> Converter:
+    given = (options[name].strip() for name in ENCODINGS if options.get(name))
+    return StringConverter(next(given, "UTF-8"))
+
+
+SIMPLE_CONVERTERS: Mapping[str, Callable[[Mapping[str, str]], Converter]] = {
+    STRING_CONVERTER: _string_converter,
+    BYTE_ARRAY_CONVERTER: lambda options: ByteArrayConverter(),
+    BOOLEAN_CONVERTER: lambda options: BooleanConverter(),
+    **{f"{_CONVERTERS}{name}Converter": _number_converter(*parts) for name, parts in _NUMBERS.items()},
+}
+"""By class: makes a converter of its options."""

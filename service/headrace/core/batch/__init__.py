@@ -1,0 +1,1 @@
+"""Which changes go into one batch, and which offsets may be committed after it."""

@@ -1,0 +1,197 @@
+"""Several runs of changes as one, across schema changes that only add columns or widen types.
+
+A column that a run's schema does not have is ABSENT there. Runs whose types do not go together are not combined: they
+become batches of their own, and it is the table that says whether the later one fits. So do runs of several topics that
+feed one table: offsets of one say nothing about those of another (``merge.md`` section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
+
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+
+
+def wider_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The narrower type's values fit into the result without loss; None if neither holds the other."""
+    if left == right or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if left in _INTEGERS and right in _INTEGERS:
+        return max(left, right, key=_INTEGERS.index)
+    if {left, right} == {pa.float32(), pa.float64()}:
+        return pa.float64()
+    if pa.types.is_decimal128(left) and pa.types.is_decimal128(right) and left.scale == right.scale:
+        return left if left.precision >= right.precision else right
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What runs that become one batch have in common."""
+
+    table: TableId
+    topic: str
+    key_fields: tuple[str, ...]
+    types: Mapping[str, pa.DataType]
+
+
+def joined(shape: Shape | None, run: Changes) -> Shape | None:
+    """The shape of ``run`` added to runs of ``shape`` (None: to nothing). None if they do not go together."""
+    types = {column.name: column.values.type for column in run.columns}
+    if shape is None:
+        return Shape(run.table, run.version.topic, run.key_fields, types)
+    if (run.table, run.version.topic, run.key_fields) != (shape.table, shape.topic, shape.key_fields):
+        return None
+    merged = dict(shape.types)
+    for name, kind in types.items():
+        wider = wider_type(merged.get(name, kind), kind)
+        if wider is None:
+            return None
+        merged[name] = wider
+    return replace(shape, types=merged)
+
+
+def combine(runs: Sequence[Changes]) -> Changes:
+    """The runs as one, in order. All of them must be ``joined`` without a None."""
+    if len(runs) == 1:
+        return runs[0]
+    starts = np.cumsum([0, *(len(run) for run in runs)])
+    names = list(dict.fromkeys(column.name for run in runs for column in run.columns))
+    first = runs[0]
+    return Changes(
+        table=first.table,
+        key_fields=first.key_fields,
+        operation=np.concatenate([run.operation for run in runs]),
+        key=pa.concat_arrays([run.key for run in runs]),
+        version=_versions([run.version for run in runs]),
+        transaction=np.concatenate([run.transaction for run in runs]),
+        columns=tuple(_column(name, runs) for name in names),
+        old_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.old_key.items()},
+        moved=frozenset(int(s) + i for s, run in zip(starts, runs, strict=False) for i in run.moved),
+        new_key={int(s) + i: key for s, run in zip(starts, runs, strict=False) for i, key in run.new_key.items()},
+        lost=np.concatenate([run.losses() for run in runs]) if any(run.lost is not None for run in runs) else None,
+    )
+
+
+def split(changes: Changes, at: int) -> tuple[Changes, Changes]:
+    """The events before index ``at``, and the others."""
+    return _slice(changes, 0, at), _slice(changes, at, len(changes))
+
+
+def remaining(changes: Changes, gone: Collection[int]) -> Changes:
+    """The events but those at the indexes ``gone``, which count as lost before the others."""
+    kept = np.array([index for index in range(len(changes)) if index not in gone], np.int64)
+    return replace(picked(changes, kept), lost=_losses_with(changes, gone)[kept])
+
+
+def picked(changes: Changes, kept: npt.NDArray[np.int64]) -> Changes:
+    """Only the events at the indexes ``kept``, in that order."""
+    place = {int(index): new for new, index in enumerate(kept)}
+    return replace(
+        changes,
+        operation=changes.operation[kept],
+        key=changes.key.take(pa.array(kept)),
+        version=changes.version.take(kept),
+        transaction=changes.transaction[kept],
+        columns=tuple(
+            Column(c.name, c.schema, c.values.take(pa.array(kept)), None if c.states is None else c.states[kept])
+            for c in changes.columns
+        ),
+        old_key={place[index]: key for index, key in changes.old_key.items() if index in place},
+        moved=frozenset(place[index] for index in changes.moved if index in place),
+        new_key={place[index]: key for index, key in changes.new_key.items() if index in place},
+        lost=None if changes.lost is None else changes.lost[kept],
+        displaced={place[i]: place.get(by, -1) for i, by in changes.displaced.items() if i in place},
+    )
+
+
+def _losses_with(changes: Changes, gone: Collection[int]) -> npt.NDArray[np.int64]:
+    """For each event how many records of its partition were lost before it, those at ``gone`` among them."""
+    newly = np.zeros(len(changes), np.int64)
+    newly[list(gone)] = 1
+    for partition in np.unique(changes.version.partition):
+        its = changes.version.partition == partition
+        newly[its] = newly[its].cumsum()
+    return changes.losses() + newly
+
+
+def _slice(changes: Changes, begin: int, end: int) -> Changes:
+    part, version = slice(begin, end), changes.version
+    return Changes(
+        table=changes.table,
+        key_fields=changes.key_fields,
+        operation=changes.operation[part],
+        key=changes.key[part],
+        version=Versions(
+            version.topic,
+            version.position[part],
+            version.partition[part],
+            version.offset[part],
+            version.source_time[part],
+        ),
+        transaction=changes.transaction[part],
+        columns=tuple(
+            Column(c.name, c.schema, c.values[part], None if c.states is None else c.states[part])
+            for c in changes.columns
+        ),
+        old_key={index - begin: key for index, key in changes.old_key.items() if begin <= index < end},
+        moved=frozenset(index - begin for index in changes.moved if begin <= index < end),
+        new_key={index - begin: key for index, key in changes.new_key.items() if begin <= index < end},
+        lost=None if changes.lost is None else changes.lost[part],
+    )
+
+
+def _versions(parts: Sequence[Versions]) -> Versions:
+    return Versions(
+        parts[0].topic,
+        np.concatenate([part.position for part in parts]),
+        np.concatenate([part.partition for part in parts]),
+        np.concatenate([part.offset for part in parts]),
+        np.concatenate([part.source_time for part in parts]),
+    )
+
+
+def _column(name: str, runs: Sequence[Changes]) -> Column:
+    found = [next((column for column in run.columns if column.name == name), None) for run in runs]
+    present = [column for column in found if column is not None]
+    kind = _widest([column.values.type for column in present])
+    widest = next((column for column in reversed(present) if column.values.type == kind), present[-1])
+    arrays = [
+        pa.nulls(len(run), kind) if column is None else _cast(column.values, kind)
+        for run, column in zip(runs, found, strict=True)
+    ]
+    return Column(name, widest.schema, pa.concat_arrays(arrays), _states(runs, found))
+
+
+def _widest(kinds: Sequence[pa.DataType]) -> pa.DataType:
+    widest = kinds[0]
+    for kind in kinds[1:]:
+        widest = wider_type(widest, kind) or widest
+    return widest
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else values.cast(kind)
+
+
+def _states(runs: Sequence[Changes], found: Sequence[Column | None]) -> npt.NDArray[np.uint8] | None:
+    if all(column is not None and column.states is None for column in found):
+        return None
+    return np.concatenate([_states_of(run, column) for run, column in zip(runs, found, strict=True)])
+
+
+def _states_of(run: Changes, column: Column | None) -> npt.NDArray[np.uint8]:
+    if column is None:
+        return np.full(len(run), CellState.ABSENT, np.uint8)
+    if column.states is not None:
+        return column.states
+    return np.where(np.asarray(column.values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)

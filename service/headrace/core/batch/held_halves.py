@@ -1,0 +1,349 @@
+"""Halves of key changes that wait for each other, so that one commit has both (``docs/guarantees.md``).
+
+The keys of a key change may lie in different partitions, and a fetch may end between its halves. A half whose other
+half is not there yet is held, and so is every later event of its key: the row under the old key stays as the change
+found it, until its cells are in the row under the new key. Everything else continues. Offsets do not pass a held event,
+so that it is read again after a restart.
+
+Some halves never come: a filter at the source dropped one, compaction removed it, or it was written before a restart.
+So a half is released alone when it has waited long enough.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.batch.combine import picked
+from headrace.core.batch.key_changes import is_tombstone_of, paired_halves
+from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation
+
+PATIENCE = 5.0
+"""Seconds for which a half waits for the other one while everything that Kafka has was read."""
+
+PATIENCE_BEHIND = 60.0
+"""The same while there is more to read where the other half may be: in another partition, or right behind this half."""
+
+LATE = 30.0
+"""A wait that nobody looked at for so many seconds begins again: the worker stood still, and may have been replaced."""
+
+RECHECK = 1.0
+"""Seconds after which a wait for what is still to be read is looked at again."""
+
+_REMEMBERED = 100_000
+
+
+@dataclass(slots=True, eq=False)
+class Origin:
+    """The chunk that events came with. ``parts`` counts what was made of it."""
+
+    partition: Hashable
+    end: int
+    since: float
+    behind: int = 0
+    parts: int = 0
+    ticket: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Changes for a table's queue. ``joined``: in one batch with the next part."""
+
+    changes: Changes
+    origin: Origin
+    joined: bool = False
+
+
+KeyChange = tuple[str, str, bytes]
+"""Old key, new key and source position."""
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """One event. ``change`` is that of which it is a half, if it is one; ``last`` if nothing followed it yet."""
+
+    part: Part
+    key: str
+    change: KeyChange | None
+    second: bool
+    until: float
+    size: int = 0
+    last: bool = False
+    late: bool = False
+
+
+class HeldHalves:
+    """The held events of one table."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, deque[_Held]] = {}
+        self._halves: dict[KeyChange, list[_Held]] = {}
+        self._alone: dict[KeyChange, None] = {}  # of which one half was released, so that the other need not wait
+        self.size = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_key.values()))
+
+    def first_offset(self, partition: Hashable) -> int | None:
+        """Return the lowest offset of a held event of a partition."""
+        parts = (held.part for waiting in self._by_key.values() for held in waiting)
+        own = (part.changes.version.offset[0] for part in parts if part.origin.partition == partition)
+        return min(map(int, own), default=None)
+
+    def oldest(self) -> Part | None:
+        """Return the held event whose chunk was read first; None if nothing is held."""
+        parts = (held.part for waiting in self._by_key.values() for held in waiting)
+        return min(parts, key=lambda part: part.origin.since, default=None)
+
+    def due(self) -> float | None:
+        """Return when (monotonic) the first half has waited long enough; None if none waits."""
+        return min((waiting[0].until for waiting in self._by_key.values()), default=None)
+
+    def route(self, changes: Changes, origin: Origin) -> list[Part]:
+        """Return what goes on to the queue when a chunk brings ``changes``, in order."""
+        followed = self._followed(changes, origin.partition)
+        if not (self._by_key or followed or changes.moved or changes.old_key):
+            return [_part(changes, origin)]
+        parts = _Router(self, changes, origin, begins_with_half=bool(followed)).parts()
+        return [*(replace(held.part, joined=bool(parts)) for held in followed), *parts]
+
+    def expire(self, now: float, read_at: float, behind: Mapping[Hashable, int]) -> list[Part]:
+        """Return the halves that have waited long enough, and what waited for them.
+
+        ``read_at`` is when the last chunk came; ``behind`` is how many records each partition still has to read.
+        """
+        found: list[Part] = []
+        for key in list(self._by_key):
+            held = self._head(key)
+            if held is None or held.until > now:
+                continue
+            last_call = held.part.origin.since + PATIENCE_BEHIND
+            if now >= max(held.until, read_at) + LATE and not held.late:
+                held.late, held.until = True, now + PATIENCE
+            elif now < last_call and _may_be_unread(held, behind):
+                held.until = min(now + RECHECK, last_call)
+            else:
+                found += [self._release_alone(held), *self.freed(key)]
+        return found
+
+    def release_all(self) -> list[Part]:
+        """Return everything that is held, since it needs too much memory."""
+        found = [held.part for waiting in self._by_key.values() for held in waiting]
+        self._by_key.clear()
+        self._halves.clear()
+        self.size = 0
+        return found
+
+    def keys(self) -> list[str]:
+        """Return the keys whose events have to wait."""
+        return list(self._by_key)
+
+    def blocks(self, key: str) -> bool:
+        """Whether events of a key have to wait."""
+        return key in self._by_key
+
+    def hold(self, held: _Held) -> None:
+        """Keep an event until its key is free."""
+        self._by_key.setdefault(held.key, deque()).append(held)
+        self.size += held.size
+        if held.change is not None:
+            self._halves.setdefault(held.change, []).append(held)
+
+    def freed(self, key: str) -> list[Part]:
+        """Release the events of a key up to the first half that has to wait, and their other halves with them."""
+        found: list[Part] = []
+        while (held := self._head(key)) is not None:
+            other = self._other(held)
+            if other is not None:
+                first, second = (other, held) if held.second else (held, other)
+                found += [replace(self._released(first), joined=True), self._released(second)]
+                found += self.freed(other.key)
+            elif held.change is None and not held.last:
+                found.append(self._released(held))
+            elif held.change in self._alone or (held.second and not _has_open_cells(held.part.changes)):
+                found.append(self._release_alone(held))
+            else:
+                break
+        return found
+
+    def _head(self, key: str) -> _Held | None:
+        return self._by_key[key][0] if key in self._by_key else None
+
+    def _other(self, half: _Held) -> _Held | None:
+        """The other half of a key change, if it is the first held event of its key."""
+        known = self._halves.get(half.change, ()) if half.change is not None else ()
+        return next((held for held in known if held.second != half.second and held is self._head(held.key)), None)
+
+    def _released(self, held: _Held) -> Part:
+        waiting = self._by_key[held.key]
+        waiting.remove(held)
+        if not waiting:
+            del self._by_key[held.key]
+        self.size -= held.size
+        if held.change is not None:
+            self._halves[held.change].remove(held)
+            if not self._halves[held.change]:
+                del self._halves[held.change]
+        return held.part
+
+    def _release_alone(self, held: _Held) -> Part:
+        """Release a half; the other one does not have to wait for it."""
+        if held.change in self._alone:
+            del self._alone[held.change]
+        elif held.change is not None:
+            self._alone[held.change] = None
+            if len(self._alone) > _REMEMBERED:
+                del self._alone[next(iter(self._alone))]
+        return self._released(held)
+
+    def _followed(self, changes: Changes, partition: Hashable) -> list[_Held]:
+        """Take out the first halves at the end of a partition that ``changes`` follow, where these show what they are.
+
+        Right behind its first half comes the second one, if they have one partition. Where a first half does not tell
+        the key that the row gets, or has no position, nothing else shows that they belong together.
+        """
+        if not self._by_key or open_events(changes) == len(changes):
+            return []
+        waiting = [held for events in self._by_key.values() for held in events if held.last]
+        found = []
+        for held in waiting:
+            if held.part.origin.partition == partition:
+                held.last = False
+                second = held.change is not None and changes.old_key.get(0) == held.key
+                is_other = held.change is None or (second and changes.key[0].as_py() == held.change[1])
+                # A second half whose key is held waits as well, and meets its first half when that key is free.
+                waits = held.change is not None and self.blocks(held.change[1])
+                if is_other and not waits and held is self._head(held.key):
+                    found.append(held)
+        for held in found:
+            self._released(held)
+        return found
+
+
+class _Router:
+    """Sends the events of one piece on, or has them held."""
+
+    def __init__(self, held: HeldHalves, changes: Changes, origin: Origin, *, begins_with_half: bool) -> None:
+        self._held = held
+        self._begins_with_half = begins_with_half
+        self._changes = changes
+        self._origin = origin
+        self._firsts = paired_halves(changes)
+        self._seconds = {first: second for second, first in self._firsts.items()}
+        self._last = len(changes) - open_events(changes)
+        self._gone: set[int] = set()
+        self._parts: list[Part] = []
+        self._sent = 0
+
+    def parts(self) -> list[Part]:
+        """Return what goes on."""
+        for index in self._candidates():
+            self._route(index)
+        self._send(len(self._changes))
+        return self._parts
+
+    def _candidates(self) -> list[int]:
+        """The events that are halves, or have a key that may be held."""
+        changes = self._changes
+        halves = {*changes.old_key, *changes.moved}
+        keys = {*self._held.keys()} | {changes.key[index].as_py() for index in halves}
+        found: list[int] = np.flatnonzero(
+            np.asarray(pc.is_in(changes.key, pa.array(sorted(keys), pa.string())))
+        ).tolist()
+        return found
+
+    def _route(self, index: int) -> None:
+        changes = self._changes
+        key, previous = changes.key[index].as_py(), index - 1
+        follows_delete = previous in self._gone and changes.operation[previous] == Operation.DELETE
+        if follows_delete and is_tombstone_of(changes, index, previous):
+            self._gone.add(index)  # the delete that it repeats is held
+            return
+        second, first = self._seconds.get(index), self._firsts.get(index)
+        paired = second is not None or first is not None or (index == 0 and self._begins_with_half)
+        waits = self._held.blocks(key) or first in self._gone
+        waits = waits or (second is not None and self._held.blocks(changes.key[second].as_py()))
+        last = index >= self._last
+        change = self._change(index)
+        if waits:
+            self._held.hold(replace(self._take(index, key, change), last=last and change is not None))
+        elif change is None and last:
+            self._held.hold(replace(self._take(index, key, None), last=True))
+        elif change is not None and not paired:
+            self._send(index)
+            self._held.hold(replace(self._take(index, key, change), last=last))
+            self._parts += self._held.freed(key)
+
+    def _change(self, index: int) -> KeyChange | None:
+        """The key change of which an event is a half; None where that is not certain."""
+        changes = self._changes
+        key, position = changes.key[index].as_py(), bytes(changes.version.position[index])
+        if position == NO_POSITION:
+            return None
+        if index in changes.old_key:
+            return changes.old_key[index], key, position
+        if changes.operation[index] == Operation.DELETE and index in changes.new_key:
+            return key, changes.new_key[index], position
+        return None
+
+    def _take(self, index: int, key: str, change: KeyChange | None) -> _Held:
+        self._gone.add(index)
+        part = _part(picked(self._changes, np.array([index])), self._origin)
+        second, size = index in self._changes.old_key, changes_size(part.changes)
+        return _Held(part, key, change, second, self._origin.since + PATIENCE, size)
+
+    def _send(self, end: int) -> None:
+        """Let the events before ``end`` go on that are not held."""
+        kept = [index for index in range(self._sent, end) if index not in self._gone]
+        self._sent = end
+        if len(kept) == len(self._changes):
+            self._parts.append(_part(self._changes, self._origin))
+        elif kept:
+            self._parts.append(_part(picked(self._changes, np.array(kept)), self._origin))
+
+
+def open_events(changes: Changes) -> int:
+    """Return how many events at the end are first halves: deletes, and the tombstones that follow them.
+
+    Connectors may leave the newkey header of such a tombstone out.
+    """
+    begin = len(changes)
+    while begin:
+        if begin - 1 in changes.moved:
+            begin -= 1
+        elif begin - 2 in changes.moved and is_tombstone_of(changes, begin - 1, begin - 2):
+            begin -= 2
+        else:
+            break
+    return len(changes) - begin
+
+
+def changes_size(changes: Changes) -> int:
+    """Return the bytes that changes hold in memory, near enough for a bound."""
+    return int(sum(column.values.nbytes for column in changes.columns)) + 64 * len(changes)
+
+
+def _part(changes: Changes, origin: Origin) -> Part:
+    origin.parts += 1
+    return Part(changes, origin)
+
+
+def _may_be_unread(held: _Held, behind: Mapping[Hashable, int]) -> bool:
+    """Whether the other half may be among the records that are still to be read.
+
+    In its own partition it follows the first half at once, so that anything else shows that it is not there.
+    """
+    own = held.part.origin.partition
+    return any(count and (held.last or partition != own) for partition, count in behind.items())
+
+
+def _has_open_cells(changes: Changes) -> bool:
+    return any(
+        column.states is not None and bool(np.isin(column.states, (CellState.UNCHANGED, CellState.UNKNOWN)).any())
+        for column in changes.columns
+    )

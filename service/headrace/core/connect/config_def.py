@@ -1,0 +1,270 @@
+"""Definitions of options: Kafka's ``ConfigDef`` as plain values.
+
+A ``ConfigDef`` is a list of ``ConfigKey``; it parses texts and reports *all* problems with Kafka's own sentences
+(``connect.md`` section 4.2), since consoles show them and users search for them. The options themselves are listed in
+``headrace.config``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from headrace.core.connect.config_validators import AnyCase, InvalidValue, Validator
+
+
+class Type(StrEnum):
+    """Types of options, as ``/connector-plugins/…/config`` names them."""
+
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    INT = "INT"
+    SHORT = "SHORT"
+    LONG = "LONG"
+    DOUBLE = "DOUBLE"
+    LIST = "LIST"
+    CLASS = "CLASS"
+    PASSWORD = "PASSWORD"  # noqa: S105 - the name of a type
+
+
+class Importance(StrEnum):
+    """How much an option matters to somebody who reads the list for the first time."""
+
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+
+
+class Width(StrEnum):
+    """How wide a form field for the option should be."""
+
+    NONE = "NONE"
+    SHORT = "SHORT"
+    MEDIUM = "MEDIUM"
+    LONG = "LONG"
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = _Required()
+"""Stands where a default would: the option has none and must be given."""
+
+HIDDEN: Final = "[hidden]"
+
+_BLANKS = "".join(map(chr, range(33)))
+_RANGES = {Type.SHORT: 2**15, Type.INT: 2**31, Type.LONG: 2**63}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One option. ``default`` is text as a user would write it, None for no value, or REQUIRED.
+
+    ``group``, ``order``, ``width`` and ``display_name`` are the layout that consoles use for their forms.
+    """
+
+    name: str
+    type: Type
+    default: str | _Required | None
+    importance: Importance
+    doc: str
+    group: str | None = None
+    order: int = -1
+    width: Width = Width.NONE
+    display_name: str | None = None
+    validator: Validator | None = None
+
+    @property
+    def required(self) -> bool:
+        """Whether the option has no default."""
+        return isinstance(self.default, _Required)
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as text, None where there is none."""
+        return None if isinstance(self.default, _Required) else self.default
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """What became of one option: its parsed value as text (None if it did not parse) and what is wrong with it."""
+
+    name: str
+    value: str | None
+    errors: tuple[str, ...] = ()
+    recommended_values: tuple[str, ...] = ()
+    visible: bool = True
+
+    def with_error(self, message: str) -> ConfigValue:
+        """The same with one more error."""
+        return replace(self, errors=(*self.errors, message))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfo:
+    """A definition and its value. The definition is never missing, so that clients need no special case."""
+
+    definition: ConfigKey
+    value: ConfigValue
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfos:
+    """The answer of a validation, in Kafka Connect's order (``connect.md`` section 4.1)."""
+
+    name: str
+    groups: tuple[str, ...]
+    configs: tuple[ConfigInfo, ...]
+
+    @property
+    def error_count(self) -> int:
+        """How many messages there are in all."""
+        return sum(len(info.value.errors) for info in self.configs)
+
+    def errors(self) -> list[str]:
+        """All messages in order."""
+        return [message for info in self.configs for message in info.value.errors]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDef:
+    """A list of options that belong together."""
+
+    keys: tuple[ConfigKey, ...]
+    _by_name: Mapping[str, ConfigKey] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {key.name: key for key in self.keys})
+
+    def __add__(self, other: ConfigDef) -> ConfigDef:
+        return ConfigDef((*self.keys, *other.keys))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: str) -> ConfigKey:
+        return self._by_name[name]
+
+    def names(self) -> list[str]:
+        """The names in the order of the list."""
+        return list(self._by_name)
+
+    def groups(self) -> list[str]:
+        """The groups in order of appearance."""
+        return list(dict.fromkeys(key.group for key in self.keys if key.group))
+
+    def with_prefix(self, prefix: str) -> ConfigDef:
+        """The same options under ``prefix``; display names stay."""
+        return ConfigDef(
+            tuple(replace(key, name=prefix + key.name, display_name=key.display_name or key.name) for key in self.keys)
+        )
+
+    def with_defaults(self, defaults: Mapping[str, str | None]) -> ConfigDef:
+        """The same options, some with another default."""
+        return ConfigDef(
+            tuple(replace(key, default=defaults[key.name]) if key.name in defaults else key for key in self.keys)
+        )
+
+    def parse(self, properties: Mapping[str, str | None]) -> dict[str, Any]:
+        """Every option's typed value, defaults filled in; None where a value is missing or does not parse."""
+        return {key.name: _parsed_or_none(key, properties) for key in self.keys}
+
+    def validate(self, properties: Mapping[str, str | None]) -> list[ConfigInfo]:
+        """Check every option of the list; keys of ``properties`` that are not in it are not looked at."""
+        return [ConfigInfo(key, _validate_key(key, properties)) for key in self.keys]
+
+
+def _parsed_or_none(key: ConfigKey, properties: Mapping[str, str | None]) -> Any:
+    try:
+        return parse(key, properties.get(key.name, key.default_text))
+    except InvalidValue:
+        return None
+
+
+def _validate_key(key: ConfigKey, properties: Mapping[str, str | None]) -> ConfigValue:
+    errors: list[str] = []
+    if key.name not in properties and key.required:
+        errors.append(f'Missing required configuration "{key.name}" which has no default value.')
+    raw = properties.get(key.name, key.default_text)
+    value = None
+    try:
+        value = parse(key, raw)
+    except InvalidValue as error:
+        errors.append(str(error))
+    # Kafka runs the validator on the null of a value that did not parse as well: hence two errors for tasks.max=x.
+    if key.validator is not None and (value is not None or errors):
+        try:
+            key.validator(key.name, value)
+        except InvalidValue as error:
+            errors.append(str(error))
+    return ConfigValue(key.name, text(key, value), tuple(errors))
+
+
+def parse(key: ConfigKey, raw: str | None) -> Any:
+    """The typed value of ``raw``, None for None. Raises InvalidValue with Kafka's sentence."""
+    if raw is None:
+        return None
+    if key.type in (Type.STRING, Type.CLASS):
+        word = trim(raw)
+        return (key.validator.word(word) or word) if isinstance(key.validator, AnyCase) else word
+    if key.type is Type.PASSWORD:
+        return raw
+    if key.type is Type.LIST:
+        return parse_list(raw)
+    if key.type is Type.BOOLEAN:
+        return _parse_boolean(key, raw)
+    return _parse_number(key, raw)
+
+
+def trim(raw: str) -> str:
+    """The text without the blanks around it, by which Java means all control characters of ASCII as well."""
+    return raw.strip(_BLANKS)
+
+
+def parse_list(raw: str) -> list[str]:
+    """Comma-separated entries, trimmed; an empty text is an empty list."""
+    stripped = trim(raw)
+    return re.split(r"\s*,\s*", stripped) if stripped else []
+
+
+def _parse_boolean(key: ConfigKey, raw: str) -> bool:
+    word = raw.strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    shown = HIDDEN if key.type is Type.PASSWORD else raw
+    raise InvalidValue(f"Invalid value {shown} for configuration {key.name}: Expected value to be either true or false")
+
+
+def _parse_number(key: ConfigKey, raw: str) -> int | float:
+    stripped = raw.strip()
+    problem = InvalidValue(f"Invalid value {raw} for configuration {key.name}: Not a number of type {key.type}")
+    try:
+        if key.type is Type.DOUBLE:
+            return float(stripped)
+        if not re.fullmatch(r"[+-]?\d+", stripped, re.ASCII):
+            raise problem
+        number = int(stripped)
+    except ValueError as error:
+        raise problem from error
+    limit = _RANGES[key.type]
+    if not -limit <= number < limit:
+        raise problem
+    return number
+
+
+def text(key: ConfigKey, value: Any) -> str | None:
+    """A parsed value as validation answers print it."""
+    if value is None:
+        return None
+    if key.type is Type.PASSWORD:
+        return HIDDEN
+    if key.type is Type.LIST:
+        return ",".join(value)
+    if key.type is Type.BOOLEAN:
+        return "true" if value else "false"
+    return str(value)

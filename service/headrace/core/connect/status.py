@@ -1,0 +1,164 @@
+"""Statuses as the status topic stores them (``connect.md`` section 18): connectors, tasks and active topics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.core.connect.lifecycle import State
+from headrace.core.model.notes import Notes
+
+_CONNECTOR, _TASK, _TOPIC = "status-connector-", "status-task-", "status-topic-"
+_NOTES = "status-notes-"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a worker saw of a connector or task, and why it failed (``trace``, Connect-shaped).
+
+    ``notes``, of tasks only, are stored beside it: they outlive a change of the state.
+    """
+
+    state: State
+    worker_id: str
+    generation: int = 0
+    version: str | None = None
+    trace: str | None = None
+    notes: Notes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """A topic that a connector has read from; ``discovered`` in milliseconds."""
+
+    topic: str
+    connector: str
+    task: int
+    discovered: int
+
+
+class StatusState:
+    """The state that a status log adds up to. ``apply`` its records in order."""
+
+    __slots__ = ("connectors", "notes", "tasks", "topics")
+
+    def __init__(self) -> None:
+        self.connectors: dict[str, Status] = {}
+        self.tasks: dict[tuple[str, int], Status] = {}
+        self.topics: dict[tuple[str, str], TopicStatus] = {}
+        self.notes: dict[tuple[str, int], Notes] = {}
+
+    def apply(self, key: str, value: bytes | None) -> None:
+        """Take in a record; unknown keys are somebody else's."""
+        document = None if value is None else json.loads(value)
+        if key.startswith(_CONNECTOR):
+            _set(self.connectors, key.removeprefix(_CONNECTOR), _status(document))
+        elif key.startswith(_TASK):
+            _set(self.tasks, _task_of(key.removeprefix(_TASK)), _status(document))
+        elif key.startswith(_NOTES):
+            _set(self.notes, _task_of(key.removeprefix(_NOTES)), _notes(document))
+        elif key.startswith(_TOPIC):
+            topic, _, connector = key.removeprefix(_TOPIC).partition(":connector-")
+            _set(self.topics, (connector, topic), _topic_status(document))
+
+
+def connector_key(name: str) -> str:
+    """The key of a connector's status."""
+    return _CONNECTOR + name
+
+
+def task_key(name: str, number: int) -> str:
+    """The key of a task's status."""
+    return f"{_TASK}{name}-{number}"
+
+
+def notes_key(name: str, number: int) -> str:
+    """The key of a task's notes; Kafka Connect has no such record and passes it over."""
+    return f"{_NOTES}{name}-{number}"
+
+
+def topic_key(name: str, topic: str) -> str:
+    """The key of an active topic; a topic's name has no colon, so it can be told from the connector's."""
+    return f"{_TOPIC}{topic}:connector-{name}"
+
+
+def encode_status(status: Status | None) -> bytes | None:
+    """The value of a connector's or task's status; None removes it."""
+    if status is None:
+        return None
+    return _encode(
+        {
+            "state": status.state,
+            "trace": status.trace,
+            "worker_id": status.worker_id,
+            "generation": status.generation,
+            "version": status.version,
+        }
+    )
+
+
+def decode_status(value: bytes) -> Status:
+    """The status of a connector or task. Raises ValueError, KeyError or TypeError for anything else."""
+    seen = _status(json.loads(value))
+    if seen is None:
+        raise ValueError("the record holds no status")
+    return seen
+
+
+def encode_notes(notes: Notes) -> bytes | None:
+    """The value of a task's notes; without any the record is removed."""
+    return _encode({"notes": notes_document(notes)}) if notes else None
+
+
+def notes_document(notes: Notes) -> list[Mapping[str, Any]]:
+    """Notes as JSON, in the status topic and in REST answers."""
+    return [{"note": text, "where": list(places)} for text, places in notes.items()]
+
+
+def encode_topic(status: TopicStatus | None) -> bytes | None:
+    """The value of an active topic; None removes it."""
+    if status is None:
+        return None
+    topic = {"name": status.topic, "connector": status.connector, "task": status.task}
+    return _encode({"topic": {**topic, "discoverTimestamp": status.discovered}})
+
+
+def _task_of(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("-")
+    return name, int(number)
+
+
+def _set(table: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def _status(document: Any) -> Status | None:
+    if document is None:
+        return None
+    return Status(
+        State(document["state"]),
+        document["worker_id"],
+        int(document.get("generation") or 0),
+        document.get("version"),
+        document.get("trace"),
+    )
+
+
+def _notes(document: Any) -> Notes | None:
+    return None if document is None else {each["note"]: tuple(each["where"]) for each in document["notes"]}
+
+
+def _topic_status(document: Any) -> TopicStatus | None:
+    if document is None:
+        return None
+    topic = document["topic"]
+    return TopicStatus(topic["name"], topic["connector"], int(topic["task"]), int(topic["discoverTimestamp"]))
+
+
+def _encode(document: Any) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

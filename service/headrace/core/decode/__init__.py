@@ -1,0 +1,1 @@
+"""Records to changes: Debezium's envelopes, flattened records, tombstones, schema changes."""

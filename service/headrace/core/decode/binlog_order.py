@@ -1,0 +1,169 @@
+"""Changes of one row whose order MySQL's events do not contain: those of a compressed transaction.
+
+With ``binlog_transaction_compression=ON`` the server writes a transaction as one event of the binary log. Debezium
+gives its position (``source.file``, ``source.pos``) to every change in it, while ``source.row`` counts within each of
+the row events inside. Two changes of one row by two statements then have equal positions, or positions in the wrong
+order, and nothing else orders them: ``transaction.total_order`` starts again where the connector is restarted. The
+later change would be taken for one that is delivered again, so it is refused.
+
+A change that really is delivered again equals one that came before it. Without compression, all changes of one binary
+log position come from one row event, so a row's changes come with rising numbers, or they repeat.
+
+A falling number proves a second statement only to a reader that has seen the row event from its first change on: a
+connector that is restarted may begin within it, and begin before that when it is restarted again. It never begins after
+what it has sent, so a position that directly follows a lower one in its partition is read from its first change on.
+Where offsets are missing (compaction, a reader that goes on elsewhere), a missing record may have been that first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.events import NO_POSITION, Changes, TableId
+from headrace.core.model.positions import BINLOG_ROW_WIDTH
+
+CONNECTOR = "mysql"
+"""MariaDB's server does not compress transactions, and its connector has a name of its own."""
+
+LARGEST_GROUP = 10_000
+"""Of a binary log position with more changes than this, those of earlier fetches are forgotten."""
+
+REFUSAL = (
+    "the change has the binary log position of another change of its row, so their order is not known: MySQL writes a "
+    "compressed transaction as one event; set binlog_transaction_compression=OFF at the source, pass the records that "
+    "the topic has already with errors.tolerance=all, and then run headrace verify --repair"
+)
+
+Ints = npt.NDArray[np.int64]
+RowKey = tuple[TableId, str]
+
+
+@dataclass(slots=True)
+class _Group:
+    """The changes of one binary log position, as far as a partition's fetches have brought them.
+
+    ``complete`` says that none before the last of them is missing. ``contents`` has their contents by row key and row
+    number, ``highest`` each row key's highest row number. ``end`` is the offset up to which the partition has been
+    read, ``gap`` whether records are missing between the last change and that.
+    """
+
+    place: bytes = b""
+    complete: bool = False
+    contents: dict[tuple[RowKey, bytes], Hashable] = field(default_factory=dict)
+    highest: dict[RowKey, bytes] = field(default_factory=dict)
+    end: int = -1
+    gap: bool = True
+
+    def add(self, key: RowKey, row: bytes, content: Hashable) -> bool:
+        """Take in a change; False if it is another change of its row than those before it, and not above them."""
+        if (key, row) in self.contents:
+            return self.contents[key, row] == content
+        if self.complete and row < self.highest.get(key, row):
+            return False
+        self.contents[key, row] = content
+        self.highest[key] = max(row, self.highest.get(key, row))
+        return True
+
+
+class BinlogOrder:
+    """Checks the changes of one topic of MySQL's connector, in order of arrival in each partition."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, _Group] = {}
+        self._refused: dict[int, set[int]] = {}
+
+    def check(self, changes: Changes) -> None:
+        """Raise BadRecord with the index of a change whose place among its row's changes is not known.
+
+        ``changes`` are of one partition, and follow those of the call before. After an error call again without the
+        change.
+        """
+        version = changes.version
+        partition = int(version.partition[0])
+        last = self._last.get(partition, _Group())
+        if version.offset[0] <= last.end:
+            last = _Group()  # read again from an older offset
+        refused = self._refused.setdefault(partition, set())
+        gaps = int(last.gap) + np.cumsum(_missing(last.end, version.offset, refused))
+        try:
+            last = _checked(changes, last, gaps)
+        except BadRecord as error:
+            if error.index is not None:
+                refused.add(int(version.offset[error.index]))
+            raise
+        last.end = int(version.offset[-1])
+        self._last[partition] = last
+        self._refused[partition] = {offset for offset in refused if offset > last.end}
+
+
+def _missing(end: int, offsets: Ints, refused: set[int]) -> npt.NDArray[np.bool_]:
+    """For each record whether others are missing between it and the one before, except those that were refused."""
+    offsets = np.append(end, offsets)
+    return np.diff(offsets) - np.diff(np.searchsorted(np.array(sorted(refused), np.int64), offsets)) > 1
+
+
+def _checked(changes: Changes, last: _Group, gaps: Ints) -> _Group:
+    """The last group after ``changes``. ``gaps`` counts the gaps between a change and the last one of ``last``."""
+    position = changes.version.position
+    index = np.flatnonzero(position != NO_POSITION)
+    if not len(index):
+        last.gap = bool(gaps[-1])
+        return last
+    position, torn = position[index], np.diff(gaps[index], prepend=0) > 0
+    places = position.astype(f"S{position.dtype.itemsize - BINLOG_ROW_WIDTH}")
+    before = np.append(np.array([last.place], places.dtype), places[:-1])
+    begins = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
+    bounds = np.append(begins, len(index)).tolist()
+    complete = (places > before) & ~torn
+    follows = before[0] == places[0] and len(last.contents) + bounds[1] <= LARGEST_GROUP
+    group = _Group()
+    for number in sorted({0, *_unordered(position, places, begins), len(begins) - 1}):
+        begin, end = bounds[number], bounds[number + 1]
+        group = _Group(bytes(places[begin]), bool(complete[begin]))
+        if number == 0 and follows:
+            group = replace(last, contents=dict(last.contents), highest=dict(last.highest))
+        _add_all(group, changes, index[begin:end], torn[begin:end])
+    group.gap = bool(gaps[-1] > gaps[index[-1]])
+    return group
+
+
+def _unordered(position: npt.NDArray[np.bytes_], places: npt.NDArray[np.bytes_], begins: Ints) -> list[int]:
+    """The groups between the first and the last in which the row numbers do not rise."""
+    falls = np.flatnonzero((places[1:] == places[:-1]) & (position[1:] <= position[:-1]))
+    groups = np.unique(np.searchsorted(begins, falls, side="right") - 1)
+    return [group for group in groups.tolist() if 0 < group < len(begins) - 1]
+
+
+def _add_all(group: _Group, changes: Changes, index: Ints, torn: npt.NDArray[np.bool_]) -> None:
+    keys = changes.key.take(index).to_pylist()
+    for event, key, gap in zip(index.tolist(), keys, torn.tolist(), strict=True):
+        row = bytes(changes.version.position[event][-BINLOG_ROW_WIDTH:])
+        group.complete &= not gap
+        if not group.add((changes.table, key), row, _content(changes, event)):
+            raise BadRecord(REFUSAL, index=event)
+
+
+def _content(changes: Changes, event: int) -> Hashable:
+    """What distinguishes a change from another one of its row, in few bytes.
+
+    Without schemas, the other records of a fetch decide which columns a change has and whether a number is an integer:
+    cells without a value do not count, and numbers count by their value.
+    """
+    cells = {column.name: column.values[event].as_py() for column in changes.columns}
+    return hash(repr((int(changes.operation[event]), _plain(cells))))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return sorted((name, _plain(member)) for name, member in value.items() if member is not None)
+    if isinstance(value, list | tuple):
+        return [_plain(member) for member in value]
+    if isinstance(value, int | float):
+        return float(value)
+    return value

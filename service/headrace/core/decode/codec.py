@@ -1,0 +1,341 @@
+"""How the envelopes of one value schema are decoded and laid out in columns.
+
+A codec is compiled once per schema: a msgspec type that names just the fields that are used, and the schema of each
+column. Rows are tuples in the order of the columns; of JSON without schemas they are dicts, whose types come from the
+database's catalog or from the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.decode.column_rows import Cells, ColumnRows
+from headrace.core.decode.header_keys import HeaderKeys
+from headrace.core.decode.json_types import parse_plain, row_type
+from headrace.core.decode.payload import Payload, PayloadDecoder, in_one, one_each
+from headrace.core.model.arrays import build_array, cut_instants
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, Stage
+from headrace.core.model.events import OWN_PREFIX, Column
+from headrace.core.model.inference import infer_schema
+from headrace.core.model.notes import Note
+from headrace.core.model.schema import Field, Schema
+
+CUT = "timestamps with a time zone have digits beyond the microsecond, which are cut (docs/types.md)"
+MAP = (
+    "objects with different members are a map; in JSON without schemas it becomes a STRUCT with a member for every key "
+    "that is ever seen. Write JSON with schemas, configure reselect.database.* for the type in the catalog, or set "
+    "hstore.handling.mode=json at the source"
+)
+
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Source(msgspec.Struct, gc=False, frozen=True):
+    """The fields of Debezium's source block that are used, of every connector (``core/model/positions.py``)."""
+
+    name: str = ""
+    connector: str = ""
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    txId: Number | str | None = None  # noqa: N815 - the wire's own spelling
+    ts_ms: Number | None = None
+    ts_us: Number | None = None
+    lsn: Number | None = None
+    file: str | None = None
+    pos: Number | None = None
+    row: Number | None = None
+    commit_scn: str | int | None = None
+    txSeq: Number | None = None  # noqa: N815 - the wire's own spelling
+    commit_lsn: str | None = None
+    change_lsn: str | None = None
+    event_serial_no: Number | None = None
+    snapshot: str | bool | None = None
+
+    @property
+    def names(self) -> Names:
+        """What is the same in all events of one table."""
+        return self.name, self.connector, self.db, self.schema, self.table
+
+
+class Before(msgspec.Struct, gc=False, frozen=True):
+    """An envelope's ``before``, of which only counts that it is there (``reselect.md`` section 1.2)."""
+
+
+UNTOLD_BEFORE = Before()
+"""Of an envelope that has no such field."""
+
+
+SOURCE_NAMES = ("name", "connector", "db", "schema", "table")
+Names = tuple[str | None, ...]
+
+
+ORDERING = "ordering"
+"""The attribute of a source block's field that ``ordering.field`` names and ``Source`` does not know."""
+
+
+def ordering_attribute(field: str) -> str:
+    """The attribute of a source that holds ``field``, if its type is ``source_with`` that field."""
+    return field if field in Source.__struct_fields__ else ORDERING
+
+
+def source_with(field: str) -> type[Source]:
+    """The type of sources of which ``field`` is used as well."""
+    if field in Source.__struct_fields__:
+        return Source
+    members = [(ORDERING, Any, None)]
+    ordered = msgspec.defstruct(
+        "OrderedSource", members, bases=(Source,), rename={ORDERING: field}, gc=False, frozen=True
+    )
+    return cast(type[Source], ordered)
+
+
+def _steady_source(names: Names, base: type[Source]) -> type[Source]:
+    """The type of sources that have just these names: no other source decodes into it."""
+    members: list[Any] = []
+    for name, constant in zip(SOURCE_NAMES, names, strict=True):
+        kind = None if constant is None else Literal[constant]
+        members.append((name, kind, constant) if constant == getattr(Source(), name) else (name, kind))
+    steady = msgspec.defstruct("SteadySource", members, bases=(base,), kw_only=True, gc=False, frozen=True)
+    return cast(type[Source], steady)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCells:
+    """The cells of a column. ``absent`` marks rows without a schema that do not have it; None where all have it.
+
+    Whether a row has a column is said by the row alone, not by those that happen to be decoded with it.
+    """
+
+    name: str
+    schema: Schema
+    values: pa.Array
+    absent: npt.NDArray[np.bool_] | None = None
+
+
+class Codec:
+    """How the events of one value schema are decoded and laid out in columns.
+
+    Without a schema rows are dicts, and the columns' types come from the database's catalog or from the values.
+    """
+
+    def __init__(
+        self,
+        after: Schema | None,
+        key_schema: Schema | None,
+        key_fields: tuple[str, ...],
+        source: type[Source] = Source,
+    ) -> None:
+        self.key_fields = key_fields
+        self.source = source
+        self.schemaless = after is None
+        self._fields = () if after is None else tuple(member for member in after.fields)
+        self.names = tuple(member.name for member in self._fields)
+        _refuse_own_names(self.names)
+        self._decimals_as_numbers = False
+        self._after = after
+        self._key_types = [_key_type(name, after, key_schema) for name in key_fields]
+        self._decoder = self._make_decoder()
+        self._steady: tuple[Names, PayloadDecoder[Any]] | None = None
+        self._key_decoder = self._make_key_decoder()
+        self.notes: set[Note] = set()
+        """What the tables of this schema do not have as it was sent."""
+        self._header_keys: tuple[tuple[Schema, ...], HeaderKeys] | None = None
+        self.key_places = [self._place(name) for name in key_fields]
+        self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
+
+    def _place(self, name: str) -> int:
+        return next((i for i, member in enumerate(self._fields) if member.name == name), -1)
+
+    def _make_decoder(self, source: type[Source] | None = None) -> PayloadDecoder[Any]:
+        source = source or self.source
+        row: Any = dict[str, Any]
+        if self._after is not None:
+            row = row_type(self._after, self.names, numeric_decimals=self._decimals_as_numbers, strict=True)
+        envelope = msgspec.defstruct(
+            "Envelope",
+            [
+                ("op", str | None, None),
+                ("source", source | None, None),
+                ("after", row | None, None),
+                ("before", Before | None, UNTOLD_BEFORE),
+            ],
+            gc=False,
+        )
+        return PayloadDecoder(list[envelope])  # type: ignore[valid-type] # built at run time
+
+    def _make_key_decoder(self) -> PayloadDecoder[Any] | None:
+        typed = [kind for kind in self._key_types if kind is not None]
+        if not typed or len(typed) < len(self.key_fields):
+            return None
+        fields = tuple(Field(name, kind) for name, kind in zip(self.key_fields, typed, strict=True))
+        return PayloadDecoder(row_type(Schema("struct", fields=fields), self.key_fields))
+
+    def decode_all(self, payloads: Sequence[Payload]) -> tuple[list[Any], Names | None]:
+        """The envelopes of all payloads, in one call, and the names in all their sources, if that is known.
+
+        Raises msgspec.DecodeError if any of them is bad.
+        """
+        document = in_one(payloads)
+        if self._steady is not None:
+            names, decoder = self._steady
+            try:
+                return one_each(decoder.decode(document), payloads), names
+            except msgspec.ValidationError:
+                self._steady = None  # another table, or a bad envelope: the general decoder tells them apart
+        envelopes = one_each(self._decode(document), payloads)
+        self._steady = self._steady_decoder(envelopes)
+        return envelopes, None
+
+    def decode(self, payload: Payload) -> Any:
+        """The envelope of one payload. Raises msgspec.DecodeError."""
+        return one_each(self._decode(in_one([payload])), [payload])[0]
+
+    def _decode(self, document: Payload) -> list[Any]:
+        try:
+            return self._decoder.decode(document)  # type: ignore[no-any-return] # the type was built at run time
+        except msgspec.ValidationError:
+            if self._decimals_as_numbers or self._after is None:
+                raise
+        return self._decode_with_numeric_decimals(document)
+
+    def _steady_decoder(self, envelopes: Sequence[Any]) -> tuple[Names, PayloadDecoder[Any]] | None:
+        """A decoder for more of the same table, whose names it compares in place: no text is made of them."""
+        sources = [envelope.source for envelope in envelopes]
+        if not all(sources) or len(names := {source.names for source in sources}) != 1:
+            return None
+        (common,) = names
+        return common, self._make_decoder(_steady_source(common, self.source))
+
+    def _decode_with_numeric_decimals(self, document: Payload) -> list[Any]:
+        self._decimals_as_numbers = True
+        numeric = self._make_decoder()
+        self._decimals_as_numbers = False
+        envelopes: list[Any] = numeric.decode(document)
+        self._decoder, self._decimals_as_numbers = numeric, True
+        return envelopes
+
+    def key_row(self, payload: Payload) -> Sequence[Any]:
+        """A row that holds the key's values and nothing else. Raises BadRecord (stage KEY_CONVERTER)."""
+        values = self._key_values(payload)
+        if self.schemaless:
+            return dict(zip(self.key_fields, values, strict=True))  # type: ignore[return-value] # schemaless rows are dicts
+        row: list[Any] = [None] * len(self._fields)
+        for place, value in zip(self.key_places, values, strict=True):
+            row[place] = value
+        return row
+
+    def _key_values(self, payload: Payload) -> Sequence[Any]:
+        payload, lenient = self._column_of(payload)
+        if self._key_decoder is not None:
+            try:
+                return msgspec.structs.astuple(self._key_decoder.decode(payload, strict=not lenient))
+            except msgspec.DecodeError as error:
+                raise BadRecord(
+                    f"the record's key does not fit its table: {error}", stage=Stage.KEY_CONVERTER
+                ) from error
+        plain = parse_plain(payload)
+        if not isinstance(plain, dict):
+            raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
+        return [plain.get(name) for name in self.key_fields]
+
+    def _column_of(self, payload: Payload) -> tuple[Payload, bool]:
+        """A key that is a single value as the one column of the table's key, whose text may stand for a number."""
+        if isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict) and len(self.key_fields) == 1:
+            return SchemaAndValue(None, {self.key_fields[0]: payload.value}), True
+        return payload, False
+
+    def columns(self, rows: Sequence[Any] | ColumnRows, known: Schema | None) -> Iterator[ColumnCells]:
+        """The cells of each column; ``known`` is the table's schema for rows that come without one.
+
+        Raises BadRecord with the index of a row that does not fit.
+        """
+        if isinstance(rows, ColumnRows):
+            cells: Iterable[Any] = (rows.columns[name] for name in self.names)
+        elif self.schemaless:
+            yield from self._inferred(rows, known)
+            return
+        else:
+            cells = zip(*rows, strict=True)
+        for member, values in zip(self._fields, cells, strict=True):
+            yield ColumnCells(member.name, member.schema, self._column(member.name, member.schema, values))
+
+    def _inferred(self, rows: Sequence[dict[str, Any]], known: Schema | None) -> Iterator[ColumnCells]:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        for index, row in enumerate(rows) if any(name.startswith(OWN_PREFIX) for name in names) else ():
+            _refuse_own_names(row, index)
+        for name in names:
+            values = [row.get(name) for row in rows]
+            schema = (known.field(name) if known is not None else None) or self._key_type_of(name)
+            if schema is None:
+                schema = infer_schema(values)
+                if len({frozenset(value) for value in values if isinstance(value, dict)}) > 1:
+                    self.notes.add(Note(MAP, name))
+            elif schema.type in _ENCODED:
+                values = [_from_plain(schema, value, i) for i, value in enumerate(values)]
+            present = np.fromiter((name in row for row in rows), np.bool_, len(rows))
+            yield ColumnCells(name, schema, self._column(name, schema, values), None if present.all() else ~present)
+
+    def _column(self, name: str, schema: Schema, values: Sequence[Any] | Cells) -> pa.Array:
+        try:
+            column = build_array(schema, values)
+        except BadRecord as error:
+            raise BadRecord(f"column {name!r}: {error}", index=error.index) from error
+        cut = cut_instants(schema, values)
+        if cut is not None and name in self.key_fields:
+            problem = "digits beyond the microsecond in a key, without which two rows could be one"
+            raise BadRecord(f"column {name!r}: {problem}", index=int(cut.argmax()))
+        if cut is not None:
+            self.notes.add(Note(CUT, name))
+        return column
+
+    def _key_type_of(self, name: str) -> Schema | None:
+        return self._key_types[self.key_fields.index(name)] if name in self.key_fields else None
+
+    def canonical(self, documents: Mapping[int, bytes], columns: Mapping[str, Column]) -> dict[int, str]:
+        """The canonical texts of those key documents from headers that can be read, typed as the key columns are."""
+        if not documents or not self.key_fields:
+            return {}
+        schemas = tuple(columns[name].schema for name in self.key_fields)
+        if self._header_keys is None or self._header_keys[0] != schemas:
+            self._header_keys = schemas, HeaderKeys(self.key_fields, schemas)
+        return self._header_keys[1].texts(documents)
+
+
+_ENCODED = frozenset({"bytes", "struct", "array", "map"})  # types whose JSON form is not the Connect value yet
+
+
+def _from_plain(schema: Schema, value: Any, index: int) -> Any:
+    """A schemaless JSON value as the Connect value of a schema that the catalog gave."""
+    if value is None:
+        return None
+    try:
+        row = msgspec.convert({"v": value}, row_type(Schema("struct", fields=(Field("v", schema),)), ["v"]))
+    except msgspec.ValidationError as error:
+        raise BadRecord("a value does not fit the type of its database column", index=index) from error
+    return msgspec.structs.astuple(row)[0]
+
+
+def _key_type(name: str, after: Schema | None, key_schema: Schema | None) -> Schema | None:
+    """The type of a key column: the event's own where there is one, so that both halves of a row agree."""
+    if after is not None and after.field(name) is not None:
+        return after.field(name)
+    return None if key_schema is None else key_schema.field(name)
+
+
+def _refuse_own_names(names: Iterable[str], index: int | None = None) -> None:
+    for name in names:
+        if name.startswith(OWN_PREFIX):
+            raise BadRecord(f"column {name!r}: names that start with {OWN_PREFIX} are Headrace's own", index=index)
+
+
+def _as_it_is(row: Any) -> Any:
+    return row

@@ -1,0 +1,83 @@
+"""What a reader of blocks gives: cells in columns, where events otherwise have a tuple for each row.
+
+Cells are physical values (``core/model/connect_data.py``): in Arrow, or in a list where they are nested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Cells: TypeAlias = "pa.Array | list[Any]"
+Places = npt.NDArray[np.int64]
+
+Wanted: TypeAlias = Mapping[str, "Wanted | None"]
+"""The fields of a struct that are read, None for one that is taken whole. The others are skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """The wanted fields of structs, of the rows in which there is one: None for all rows."""
+
+    columns: Mapping[str, Cells | Struct]
+    present: Places | None = None
+
+
+@dataclass(slots=True)
+class ColumnRows:
+    """The rows of ``count`` events, by the names of their columns."""
+
+    columns: dict[str, Cells]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, cut: slice) -> ColumnRows:
+        begin, end, _ = cut.indices(self.count)
+        return self._at(np.arange(begin, end))
+
+    def __delitem__(self, place: int) -> None:
+        kept = self._at(np.delete(np.arange(self.count), place))
+        self.columns, self.count = kept.columns, kept.count
+
+    def _at(self, rows: Places) -> ColumnRows:
+        return ColumnRows({name: spread(cells, rows) for name, cells in self.columns.items()}, len(rows))
+
+
+def in_python(cells: Cells) -> list[Any]:
+    """The cells as Python's values."""
+    return cells if isinstance(cells, list) else cells.to_pylist()
+
+
+def spread(cells: Cells, rows: Places) -> Cells:
+    """The cells at ``rows``, null where that is negative."""
+    if isinstance(cells, list):
+        return [None if row < 0 else cells[row] for row in rows.tolist()]
+    return cells.take(pa.array(rows, mask=rows < 0))
+
+
+def filled(cells: Cells, places: Places, count: int, others: Mapping[int, Any] = MappingProxyType({})) -> Cells:
+    """Cells in their ``places`` of ``count``, and ``others`` in theirs."""
+    if len(places) == count:
+        return cells
+    rows = np.full(count, -1)
+    rows[places] = np.arange(len(places))
+    if others:
+        rows[list(others)] = len(places) + np.arange(len(others))
+        cells = _followed_by(cells, list(others.values()))
+    return spread(cells, rows)
+
+
+def _followed_by(cells: Cells, others: Sequence[Any]) -> Cells:
+    if isinstance(cells, list):
+        return [*cells, *others]
+    if pa.types.is_null(cells.type):  # nothing in it tells its type
+        return pa.array([*cells.to_pylist(), *others])
+    return pa.concat_arrays([cells, pa.array(others, cells.type)])

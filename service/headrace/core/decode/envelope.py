@@ -1,0 +1,386 @@
+"""Debezium envelopes become change events in columns: the only place that knows before, after, op, source and ts_ms.
+
+``TopicDecoder.decode`` takes the records of one partition in order and returns, in the same order, ``Changes`` and
+``Truncate``; what cannot be decoded comes back by index with its stage, and everything else goes on. Records are
+decoded in runs that share a schema, one msgspec call and one Arrow build per column and run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cachetools import LRUCache
+
+from headrace.core.decode.codec import Codec, Source, source_with
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope_block import Block, Unsuited, block_events
+from headrace.core.decode.envelope_columns import ChangesBuilder
+from headrace.core.decode.envelope_events import NO_SOURCE, Errant, EventReader, Events, KafkaRecord, Run
+from headrace.core.decode.flattened import (
+    NO_ORDER,
+    FlatCodec,
+    FlattenedReader,
+    MetadataNames,
+    has_no_order,
+    is_flattened,
+    plain_is_flattened,
+    tells_too_little,
+)
+from headrace.core.decode.json_types import Document, JsonConverter
+from headrace.core.decode.schema_changes import SchemaChange, schema_changes
+from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, Astray, TopicTables
+from headrace.core.model.catalog import Catalog, HandlingModes, NoCatalog
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, Stage
+from headrace.core.model.events import NO_POSITION, Changes, Operation, RowVersion, Truncate
+from headrace.core.model.notes import Note
+from headrace.core.model.ordering import Ordering
+from headrace.core.model.schema import Schema
+from headrace.core.model.unavailable import Placeholder
+
+BLOCK = 512
+"""Records that go from bytes to values at once: few enough to stay in a core's cache, which halves the time."""
+
+_CODECS = 64  # a topic has a handful of schemas; more means that they do not repeat
+
+_BEGIN_OF_SNAPSHOT = ("first", "first_in_data_collection")
+"""``source.snapshot`` of the first row of a snapshot, and of a table's first row in it. Incremental ones have none."""
+
+_SCHEMA_CHANGE = "SchemaChangeValue"
+_NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", _SCHEMA_CHANGE, "MessageValue")
+
+_ADVICE = "let the value converter give structs (JsonConverter, AvroConverter…), or a transform make one of it"
+
+NO_POSITIONS = Note(
+    "the source block has no position that orders changes, so they are applied in order of arrival, and late ones "
+    "count; name a field that orders them in ordering.field, if there is one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeOptions:
+    """What a connector says about its envelopes.
+
+    ``key_fields`` overrides the record key's field names; ``added`` is what flattened records call their metadata;
+    ``keyless`` lets records come without a key, for tables that every event is appended to; ``ordering`` makes
+    positions where the source tells none; ``tables_apart`` says that lake tables are named after source tables, so that
+    one topic may feed several.
+    """
+
+    key_schemas: bool = True
+    value_schemas: bool = True
+    placeholder: Placeholder = field(default_factory=Placeholder)
+    modes: HandlingModes = field(default_factory=HandlingModes)
+    position_epoch: int = 0
+    key_fields: tuple[str, ...] = ()
+    added: MetadataNames = field(default_factory=MetadataNames)
+    keyless: bool = False
+    ordering: Ordering | None = None
+    tables_apart: bool = False
+
+
+class TopicDecoder:
+    """Decodes the records of one topic. Remembers schemas from call to call; one thread at a time."""
+
+    def __init__(self, topic: str, options: EnvelopeOptions, catalog: Catalog | None = None) -> None:
+        self._topic = topic
+        self._options = options
+        self._values = JsonConverter(options.value_schemas)
+        named = bool(options.key_fields)
+        self._reader = EventReader(options.key_schemas, options.keyless, named)
+        self._flattened = FlattenedReader(options.key_schemas, topic, options.added, options.keyless, named)
+        self._builder = ChangesBuilder(
+            topic,
+            catalog or NoCatalog(),
+            options.placeholder,
+            options.modes,
+            options.position_epoch,
+            options.value_schemas,
+            options.keyless,
+            options.ordering,
+            named,
+        )
+        by = options.ordering
+        self._source = source_with(by.field) if by is not None and by.of_source else Source
+        self._codecs: LRUCache[int, tuple[Schema | None, Codec | None]] = LRUCache(_CODECS)
+        self._last: Codec | None = None
+        self._plain_kind: bool | None = None
+        self._noted: set[Note] = set()
+        self._notes: list[Note] = []
+        self._tables = TopicTables(topic, options.tables_apart, self._reader.key_schema_name)
+
+    def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
+        """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it."""
+        out, codec, events, early = Decoded(), None, Events(), Run()
+        if records:
+            self._tables.begin(records)
+        for schema, run in self._runs(records, out):
+            if self._tables.begins_unknown and not len(events):
+                early.extend(run.leading_tombstones())
+                if not run.indexes:
+                    continue
+            current = self._codec(schema, records, run, out)
+            if current is None:  # of such values nothing is read, but of the tombstones between them
+                run, current = run.tombstones(), self._tables.tail.codec
+                out.skipped += 0 if current else len(run.indexes)  # they repeat deletes from before a restart
+            if current is not codec:
+                self._add_pieces(codec, events, out)
+                codec, events = current, Events()
+            if current is not None:
+                self._tables.tail.codec = current
+                events = events.followed_by(self._read(current, records, run, early, out))
+        self._add_pieces(codec, events, out)
+        if early.indexes:
+            self._add_pieces(self._last, self._early(self._last, records, early, Events(), out), out)
+        if records:
+            self._tables.end(records)
+        for errant, skipped in (self._reader.taken(), self._flattened.taken()):
+            out.errant += errant
+            out.skipped += skipped
+        out.errant.sort(key=lambda each: each.index)
+        out.notes, self._notes = self._notes, []
+        return out
+
+    def decode_block(self, block: Block) -> Decoded | None:
+        """Decode records of one value schema column by column; None where each of them has to be looked at."""
+        codec = self._known_codec(block.schema)
+        if codec is None:
+            return None
+        out = Decoded()
+        try:
+            events = block_events(block, codec, self._reader.key_row)
+        except (BadRecord, Unsuited):
+            return None
+        self._tables.begin(block.records)
+        self._tables.see(events)
+        if self._tables.astray(events):
+            return None
+        self._last = codec
+        self._add_pieces(codec, events, out)
+        self._tables.end(block.records)
+        out.notes, self._notes = self._notes, []
+        return out
+
+    @property
+    def reads_blocks(self) -> bool:
+        """Whether the topic may have blocks that are decoded column by column: not of flattened records."""
+        return self._last is None or type(self._last) is Codec
+
+    def untold(self, notes: Sequence[Note]) -> None:
+        """Notes that nobody was told, since their records are decoded again."""
+        self._noted.difference_update(notes)
+
+    def _known_codec(self, schema: Schema) -> Codec | None:
+        """The codec of a schema of envelopes, of which records were decoded before."""
+        known = self._codecs.get(id(self._values.one(schema)))
+        return known[1] if known is not None and type(known[1]) is Codec else None
+
+    # -- runs of one schema ---------------------------------------------------------------------------------
+
+    def _runs(self, records: Sequence[KafkaRecord], out: Decoded) -> Iterator[tuple[Schema | None, Run]]:
+        """Split into runs of one value schema, of a block at most. A tombstone belongs to the run before it."""
+        for begin in range(0, len(records), BLOCK):
+            documents = [record.value for record in records[begin : begin + BLOCK]]
+            leading = next((at for at, document in enumerate(documents) if document is not None), len(documents))
+            if leading and (begin or self._tables.tail.codec is not None):
+                yield None, Run(list(range(begin, begin + leading)), [None] * leading)
+                begin, documents = begin + leading, documents[leading:]
+            if not documents:
+                continue
+            alike = self._values.split_alike(documents)
+            if alike is not None:
+                yield alike[0], Run(list(range(begin, begin + len(documents))), alike[1])
+            else:
+                yield from self._mixed_runs(begin, documents, out)
+
+    def _read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run, early: Run, out: Decoded) -> Events:
+        """The events of a run, after those of the tombstones in ``early``, which wait for the first event."""
+        reader = self._flattened if isinstance(codec, FlatCodec) else self._reader
+        out.skipped += self._tables.drop_repeated(codec, records, run)
+        events = reader.read(codec, records, run) if run.indexes else Events()
+        if early.indexes and len(events):
+            return self._early(codec, records, early, events, out).followed_by(events)
+        return events
+
+    def _early(
+        self, codec: Codec | None, records: Sequence[KafkaRecord], early: Run, events: Events, out: Decoded
+    ) -> Events:
+        """The events of tombstones with which a partition begins, before ``events``: those whose table is certain."""
+        flattened, certain = isinstance(codec, FlatCodec), Run()
+        for index in early.indexes:
+            if codec is not None and self._tables.certain(records[index], events):
+                certain.add(index, None)
+            else:
+                self._refuse_or_ignore(index, Astray.EARLY, flattened, out)
+        early.clear()
+        if codec is None or not certain.indexes:
+            return Events()
+        return (self._flattened if flattened else self._reader).read(codec, records, certain)
+
+    def _mixed_runs(
+        self, begin: int, documents: Sequence[bytes | Document | SchemaAndValue | None], out: Decoded
+    ) -> Iterator[tuple[Schema | None, Run]]:
+        run, current, begun = Run(), None, False
+        for index, document in enumerate(documents, begin):
+            if document is None:
+                run.add(index, None)
+                continue
+            try:
+                schema, payload = self._values.split(document)
+            except BadRecord as error:
+                out.errant.append(Errant(index, Stage.VALUE_CONVERTER, error))
+                continue
+            if begun and schema is not current:
+                yield current, run
+                run = Run()
+            current, begun = schema, True
+            run.add(index, payload)
+        if run.indexes:
+            yield current, run
+
+    def _codec(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded) -> Codec | None:
+        self._heed_schema_changes(schema, records, run, out)
+        if run.only_tombstones and self._tables.tail.codec is not None:
+            return self._tables.tail.codec
+        if schema is None and self._options.value_schemas and run.only_tombstones:
+            if self._last is None and not self._options.key_schemas:
+                return None  # nothing says of which types these keys are
+            return self._last or self._compile(None, records, run)
+        key = id(schema)
+        if key not in self._codecs:
+            if schema is not None and (schema.name or "").endswith(_NOT_ROWS):
+                compiled = None
+            elif schema is not None and schema.type != "struct":
+                raise_for = BadRecord(f"a value that is no row but {schema.name or schema.type}: {_ADVICE}")
+                out.errant += [Errant(index, Stage.TASK_PUT, raise_for) for index in run.values]
+                return None
+            else:
+                try:
+                    compiled = self._compile(schema, records, run)
+                except BadRecord as error:
+                    out.errant += [Errant(index, Stage.TASK_PUT, error) for index in run.values]
+                    return None
+                if not compiled.key_fields or (schema is None and self._plain_kind is None):
+                    return compiled  # only truncates or tombstones so far, perhaps: a later record may tell
+            self._codecs[key] = (schema, compiled)  # holding the schema keeps its id its own
+        codec = self._codecs[key][1]
+        if codec is None:
+            out.skipped += len(run.values)
+        else:
+            self._last = codec
+        return codec
+
+    def _heed_schema_changes(
+        self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded
+    ) -> None:
+        """Of a run that may tell how tables were altered; without schemas, only before the topic has had a row."""
+        if (schema.name or "").endswith(_SCHEMA_CHANGE) if schema is not None else self._plain_kind is None:
+            for index, payload in zip(run.indexes, run.payloads, strict=True):
+                for change in schema_changes(payload):
+                    out.altered.append((change, self._place(change, records[index])))
+                    for note in change.notes:
+                        self._note(note)
+
+    def _place(self, change: SchemaChange, record: KafkaRecord) -> RowVersion:
+        try:
+            position = change.position(self._options.position_epoch)
+        except BadRecord:
+            position = NO_POSITION
+        time = change.source_time(record.timestamp)
+        return RowVersion(position, self._topic, record.partition, record.offset, time)
+
+    def _compile(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run) -> Codec:
+        key_schema, names = self._reader.key_shape(records[index] for index in run.indexes)
+        key_fields = self._options.key_fields or names
+        if is_flattened(schema) if schema is not None else self._plain_is_flattened(run):
+            return FlatCodec(schema, key_schema, key_fields, self._options.added)
+        after = None if schema is None else schema.field("after")
+        if after is not None and after.type != "struct":
+            raise BadRecord(f"'after' is a {after.type} and no row: let ExtractNewDocumentState make rows of documents")
+        return Codec(after, key_schema, key_fields, self._source)
+
+    def _plain_is_flattened(self, run: Run) -> bool:
+        """The first value that tells decides for the topic."""
+        for payload in run.payloads if self._plain_kind is None else ():
+            if payload is not None and self._plain_kind is None:
+                self._plain_kind = plain_is_flattened(payload)
+        return bool(self._plain_kind)
+
+    def _note(self, note: Note) -> None:
+        if note not in self._noted:
+            self._noted.add(note)
+            self._notes.append(note)
+
+    # -- the events of one schema ---------------------------------------------------------------------------
+
+    def _add_pieces(self, codec: Codec | None, events: Events, out: Decoded) -> None:
+        if codec is None:
+            return
+        self._tables.see(events)
+        if Operation.TOMBSTONE in events.operations:
+            self._drop_astray(events, isinstance(codec, FlatCodec), out)
+        begin = 0
+        mixed = Operation.TRUNCATE in events.operations or not events.of_one_table
+        while begin < len(events):
+            self._tables.enter(events, begin)
+            end = self._end_of_piece(events, begin) if mixed else len(events)
+            add = self._add_truncate if events.operations[begin] is Operation.TRUNCATE else self._add_changes
+            add(codec, events.slice(begin, end), out)
+            begin = end
+        self._tables.remember(codec, events)
+
+    def _drop_astray(self, events: Events, flattened: bool, out: Decoded) -> None:
+        """Take out tombstones that are not of the table of the event before them."""
+        for place, why in reversed(self._tables.astray(events).items()):
+            self._refuse_or_ignore(events.remove(place), why, flattened, out)
+
+    def _refuse_or_ignore(self, index: int, why: Astray, flattened: bool, out: Decoded) -> None:
+        if why is Astray.UNKNOWN or (flattened and why is Astray.EARLY):  # where it may be the delete itself
+            out.errant.append(Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN)))
+            return
+        out.skipped += 1
+        if why is Astray.EARLY:
+            self._note(IGNORED_TOMBSTONES)
+
+    def _end_of_piece(self, events: Events, begin: int) -> int:
+        """Where the next truncate or another source table begins."""
+        if events.operations[begin] is Operation.TRUNCATE:
+            return begin + 1
+        for place in range(begin + 1, len(events)):
+            if events.operations[place] is Operation.TRUNCATE:
+                return place
+            if events.sources[place] is not NO_SOURCE and events.sources[place].names != self._tables.tail.names:
+                return place
+        return len(events)
+
+    def _add_truncate(self, _codec: Codec, events: Events, out: Decoded) -> None:
+        try:
+            out.pieces.append(Truncate(self._tables.current, self._builder.versions(events).row(0)))
+        except BadRecord as error:
+            out.errant.append(Errant(events.indexes[0], Stage.TASK_PUT, error))
+
+    def _add_changes(self, codec: Codec, events: Events, out: Decoded) -> None:
+        if Operation.READ in events.operations:
+            self._note_snapshots(events, out)
+        while len(events):
+            try:
+                changes = self._builder.changes(self._tables.current, codec, events)
+                out.pieces.append(changes)
+                while self._builder.notes:
+                    self._note(self._builder.notes.pop())
+                self._judge(changes, isinstance(codec, FlatCodec), out)
+                return
+            except BadRecord as error:
+                out.errant.append(Errant(events.remove(error.culprit), Stage.TASK_PUT, error))
+
+    def _judge(self, changes: Changes, flattened: bool, out: Decoded) -> None:
+        """Say what the changes lack."""
+        if flattened:
+            out.tells_too_little |= tells_too_little(changes)
+        if has_no_order(changes):
+            self._note(NO_ORDER if flattened else NO_POSITIONS)
+
+    def _note_snapshots(self, events: Events, out: Decoded) -> None:
+        told = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}
+        out.snapshots += [None if word == "first" else self._tables.current for word in sorted(map(str, told))]

@@ -1,0 +1,188 @@
+"""Blocks of events of one schema, straight from bytes to columns.
+
+That serves sound row changes, which nearly all blocks hold. Of any other block nothing is said but that: its records
+are then looked at one by one (``core/decode/envelope_events.py``), which tells what each is or what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import repeat
+from types import NoneType
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.decode.codec import SOURCE_NAMES, Codec, Names, Source
+from headrace.core.decode.column_rows import Cells, ColumnRows, Places, Struct, Wanted, filled, in_python
+from headrace.core.decode.envelope_events import NO_SOURCE, ROW_CHANGES, WITH_ROW, Events, KafkaRecord
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.events import Operation
+from headrace.core.model.schema import Schema
+
+Key = bytes | SchemaAndValue
+
+
+class Unsuited(Exception):
+    """The block holds something else than sound row changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Records whose values are of one schema.
+
+    ``values`` reads what is wanted of the values that are not null; ``keys`` gives, converted, the keys at some places,
+    of which the named fields are needed. Both raise BadRecord if any of the records is bad.
+    """
+
+    records: Sequence[KafkaRecord]
+    schema: Schema
+    values: Callable[[Wanted], Struct]
+    keys: Callable[[Sequence[int], Sequence[str]], Sequence[Key]]
+
+
+def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Sequence[Any]]) -> Events:
+    """The events of a block. Raises Unsuited or BadRecord."""
+    records, count = block.records, len(block.records)
+    told = np.array([place for place, record in enumerate(records) if record.value is not None], np.int64)
+    _require(len(told) > 0 and told[0] == 0 and None not in [record.key for record in records])
+    values = block.values(_wanted(codec))
+    operations = _operations(values, told, count)
+    after, with_row = _after(values, told)
+    gone = [place for place, operation in enumerate(operations) if operation not in WITH_ROW]
+    _require(len(with_row) + len(gone) == count and not set(gone).intersection(with_row.tolist()))
+    sources, common = _sources(codec.source, values, told, count)
+    keys = dict(zip(gone, (key_row(codec, key) for key in block.keys(gone, codec.key_fields)), strict=True))
+    return Events(
+        indexes=list(range(count)),
+        records=list(records),
+        operations=operations,
+        sources=sources,
+        rows=_with_keys(codec, after, with_row, count, keys),
+        before=_before(values, told, count),
+        common=common,
+    )
+
+
+def _with_keys(
+    codec: Codec, after: Mapping[str, Cells], places: Places, count: int, keys: Mapping[int, Sequence[Any]]
+) -> ColumnRows:
+    """Rows of ``after`` at their places of ``count``, and rows that are keys only at theirs."""
+    columns = {}
+    for at, name in enumerate(codec.names):
+        others = {place: row[at] for place, row in keys.items()} if at in codec.key_places else {}
+        try:
+            columns[name] = filled(after.get(name, []), places, count, others)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise Unsuited from error
+    return ColumnRows(columns, count)
+
+
+def _require(suits: bool) -> None:
+    if not suits:
+        raise Unsuited
+
+
+def _wanted(codec: Codec) -> Wanted:
+    source = {each.name: None for each in _source_fields(codec.source)}
+    return {"op": None, "source": source, "after": dict.fromkeys(codec.names), "before": {}}
+
+
+def _operations(values: Struct, told: Places, count: int) -> list[Operation]:
+    column = values.columns.get("op")
+    _require(isinstance(column, pa.StringArray))
+    operations: list[Any] = list(map(ROW_CHANGES.get, in_python(column)))
+    _require(None not in operations)
+    return _with_others(operations, told, count, Operation.TOMBSTONE)
+
+
+def _after(values: Struct, told: Places) -> tuple[Mapping[str, Any], Places]:
+    """The cells of the rows, and the places of the records that have one."""
+    after = values.columns.get("after")
+    if not isinstance(after, Struct):
+        raise Unsuited
+    return after.columns, told if after.present is None else told[after.present]
+
+
+def _before(values: Struct, told: Places, count: int) -> list[bool]:
+    """Which records do not say that they know nothing of the row as it was."""
+    found, before = np.ones(count, np.bool_), values.columns.get("before")
+    if isinstance(before, Struct) and before.present is not None:
+        found[np.delete(told, before.present)] = False
+    return found.tolist()
+
+
+def _with_others(those: list[Any], places: Places, count: int, other: Any) -> list[Any]:
+    """``those`` at their places of ``count``, and ``other`` at all others."""
+    if len(places) == count:
+        return those
+    remaining = iter(those)
+    own = set(places.tolist())
+    return [next(remaining) if place in own else other for place in range(count)]
+
+
+# -- sources -----------------------------------------------------------------------------------------------
+
+
+def _sources(kind: type[Source], values: Struct, told: Places, count: int) -> tuple[list[Source], Names | None]:
+    """The source of each record, and the names in them, if they are the same in all."""
+    given = values.columns.get("source")
+    if not isinstance(given, Struct) or given.present is not None:
+        raise Unsuited
+    fields = _source_fields(kind)
+    parts = [each.cells(given.columns.get(each.name)) for each in fields]
+    names = [part for each, part in zip(fields, parts, strict=True) if each.name in SOURCE_NAMES]
+    common = tuple(value for value, _ in names) if all(same for _, same in names) else None
+    sources = list(map(kind, *(repeat(part, len(told)) if same else part for part, same in parts)))
+    return _with_others(sources, told, count, NO_SOURCE), common
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceField:
+    """A field of the source block, as ``Source`` has it. ``kinds`` are the types that it may have, None for any."""
+
+    name: str
+    default: Any
+    kinds: frozenset[Any] | None
+
+    def cells(self, column: Any) -> tuple[Any, bool]:
+        """The values in all sources; or the only one, and True."""
+        if column is None:
+            return self.default, True
+        if not isinstance(column, pa.Array) or not self._has(column):
+            raise Unsuited
+        if column.null_count == len(column):
+            return None, True
+        first = column[0]
+        if pa.types.is_string(column.type) and not column.null_count and pc.all(pc.equal(column, first)).as_py():
+            return first.as_py(), True
+        return column.to_pylist(), False
+
+    def _has(self, column: pa.Array) -> bool:
+        kinds = {_KINDS.get(column.type), NoneType if column.null_count else _KINDS.get(column.type)}
+        return self.kinds is None or kinds <= self.kinds
+
+
+_KINDS = {pa.int64(): int, pa.string(): str, pa.bool_(): bool, pa.null(): NoneType}
+
+
+def _bare(kind: Any) -> Any:
+    """A type without the bounds that it is annotated with: a column of int64 has none but its own."""
+    return getattr(kind, "__origin__", kind)
+
+
+@lru_cache(64)
+def _source_fields(kind: type[Source]) -> tuple[_SourceField, ...]:
+    return tuple(
+        _SourceField(
+            field.encode_name,
+            field.default,
+            None if field.type is Any else frozenset(map(_bare, get_args(field.type) or (field.type,))),
+        )
+        for field in msgspec.structs.fields(kind)
+    )

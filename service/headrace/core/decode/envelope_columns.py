@@ -1,0 +1,330 @@
+"""Change events in lists become ``Changes``: cells with their states, row keys, positions, times, transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.decode import binlog_order
+from headrace.core.decode.codec import Codec, ColumnCells, Source, ordering_attribute
+from headrace.core.decode.envelope_events import NO_SOURCE, OLD_KEY_HEADER, Events, KafkaRecord
+from headrace.core.decode.hidden_nulls import doubted, null_may_hide
+from headrace.core.model.catalog import Catalog, HandlingModes
+from headrace.core.model.errors import BadRecord, Stage
+from headrace.core.model.events import CellState, Changes, Column, Operation, TableId, Versions
+from headrace.core.model.keys import canonical_keys
+from headrace.core.model.notes import Note
+from headrace.core.model.ordering import Ordering, field_values, ordered_positions
+from headrace.core.model.positions import NO_FORMAT, PositionFormat, position_format, positions
+from headrace.core.model.schema import Schema
+from headrace.core.model.unavailable import Placeholder
+
+NEW_KEY_HEADER = "__debezium.newkey"
+
+UNREADABLE_KEYS = Note(
+    "headers of key changes (__debezium.oldkey, __debezium.newkey) cannot be read, so such a change counts as a delete "
+    "and an insert, and values that it left out are taken from the database or by reselect.unresolved.insert.mode; set "
+    "header.converter=org.apache.kafka.connect.json.JsonConverter at the source"
+)
+
+Bools = npt.NDArray[np.bool_]
+_LARGEST = 2**63 - 1
+_DIGITS = 40  # more than an SCN has
+
+
+class ChangesBuilder:
+    """Builds the Changes of one topic. ``named_keys``: the key's columns are the operator's choice."""
+
+    def __init__(
+        self,
+        topic: str,
+        catalog: Catalog,
+        placeholder: Placeholder,
+        modes: HandlingModes,
+        position_epoch: int,
+        embedded: bool,
+        keyless: bool = False,
+        ordering: Ordering | None = None,
+        named_keys: bool = False,
+    ) -> None:
+        self._keyless = keyless
+        self._named_keys = named_keys
+        self._ordering = ordering
+        self._topic = topic
+        self._catalog = catalog
+        self._placeholder = placeholder
+        self._modes = modes
+        self._position_epoch = position_epoch
+        self._embedded = embedded
+        self._binlog_order = binlog_order.BinlogOrder()
+        self._unlisted: dict[TableId, set[str]] = {}  # columns in events that the catalog does not have
+        self.notes: list[Note] = []
+        """What the events lacked, until somebody takes it."""
+
+    def changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
+        """The events of one table in columns. Raises BadRecord with the place of an event that does not fit.
+
+        Those of a partition are given in order of arrival; after an error they are given again without the event.
+        """
+        old_documents, new_documents = _key_changes(events)
+        arrays = self._plain_cells(table, codec, events) if codec.schemaless else codec.columns(events.rows, None)
+        operations = np.array(events.operations, np.uint8)
+        columns = self._classify(table, arrays, events, operations, list(old_documents))
+        by_name = {column.name: column for column in columns}
+        self.notes += sorted(codec.notes, key=repr)
+        key = self._row_keys(codec.key_fields, by_name, len(events))
+        old_keys, new_keys = (codec.canonical(each, by_name) for each in (old_documents, new_documents))
+        if len(old_keys) < len(old_documents) or len(new_keys) < len(new_documents):
+            self.notes.append(UNREADABLE_KEYS)
+        if self._named_keys and not self._keyless:
+            _refuse_deletes_of_kept_rows(codec.key_fields, key, new_keys)
+        changes = Changes(
+            table=table,
+            key_fields=codec.key_fields,
+            operation=operations,
+            key=key,
+            version=self.versions(events, by_name),
+            transaction=_transactions(events.sources),
+            columns=columns,
+            old_key=old_keys,
+            moved=frozenset(new_keys),
+            new_key=new_keys,
+        )
+        if _connector(events) == binlog_order.CONNECTOR and not self._keyless:
+            self._binlog_order.check(changes)
+        return changes
+
+    def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:
+        """Cells of JSON without schemas. A row that does not fit its table is refused by the types of now only."""
+        known = self._types(table, events)
+        try:
+            return list(codec.columns(events.rows, known))
+        except BadRecord:
+            now = None if known is None else self._catalog.schema_now(table)
+            if now == known:
+                raise
+        return list(codec.columns(events.rows, now))
+
+    def _types(self, table: TableId, events: Events) -> Schema | None:
+        """The types in the catalog, read again where events have a column that it did not have before.
+
+        The type of such a column would be guessed from its values, and the lake's column would keep that type.
+        """
+        known = self._catalog.schema(table)
+        if known is None:
+            return None
+        unlisted = self._unlisted.setdefault(table, set())
+        names = set[str]().union(*events.rows)
+        if names - unlisted - {member.name for member in known.fields}:
+            known = self._catalog.schema_now(table)
+            listed = set[str]() if known is None else {member.name for member in known.fields}
+            unlisted |= names  # a dropped column, whose events are still to come, is asked about once
+            unlisted -= listed
+        return known
+
+    def _row_keys(self, names: Sequence[str], columns: dict[str, Column], count: int) -> pa.StringArray:
+        if not names and self._keyless:
+            return pa.nulls(count, pa.string())
+        return _row_keys(names, columns)
+
+    def versions(self, events: Events, columns: Mapping[str, Column] = MappingProxyType({})) -> Versions:
+        """Where each event stands. ``columns`` are those of the events' rows."""
+        form = _position_format(events)
+        offset = np.array([record.offset for record in events.records], np.int64)
+        source_time = _source_times(events.sources, events.records)
+        if self._ordering is None or form is not NO_FORMAT:
+            position = self._positions(form, events)
+        else:
+            values = _ordering_values(self._ordering, events, columns)
+            position = ordered_positions(self._ordering, self._position_epoch, values, source_time, offset)
+        return Versions(
+            topic=self._topic,
+            position=position,
+            partition=np.full(len(events), events.records[0].partition, np.int32),
+            offset=offset,
+            source_time=source_time,
+        )
+
+    def _positions(self, form: PositionFormat, events: Events) -> npt.NDArray[np.bytes_]:
+        """Positions of streamed events. Snapshot reads and tombstones have none (``merge.md`` section 2.2, 2.3)."""
+        sources = events.sources
+        if Operation.READ in events.operations:
+            pairs = zip(sources, events.operations, strict=True)
+            sources = [NO_SOURCE if operation is Operation.READ else source for source, operation in pairs]
+        values = [list(map(attrgetter(part.field), sources)) for part in form.parts]
+        return positions(form, self._position_epoch, values, len(events))
+
+    def _classify(
+        self,
+        table: TableId,
+        arrays: Iterable[ColumnCells],
+        events: Events,
+        operations: npt.NDArray[np.uint8],
+        key_changes: list[int],
+    ) -> tuple[Column, ...]:
+        connector = _connector(events) or ""
+        entry = self._catalog.table(table)
+        by_name = {} if entry is None else {column.name: column for column in entry.columns}
+        # Snapshot reads too: there the placeholder is the row's own value, which looks just the same.
+        may_omit = (operations != Operation.DELETE) & (operations != Operation.TOMBSTONE)
+        may_hide = operations == Operation.UPDATE
+        may_hide[key_changes] = True
+        # Full replica identity is that of now. An event of another time does not tell the row as it was.
+        untold = may_hide & ~np.array(events.before, np.bool_) if by_name else may_hide
+        columns = []
+        for cells in arrays:
+            schema, values = cells.schema, cells.values
+            placeholders = self._placeholder.mask(schema, values, embedded=self._embedded)
+            if placeholders is not None:
+                placeholders &= may_omit
+            cut = self._placeholder.ambiguous(schema, values)
+            if cut is not None:
+                cut &= may_omit
+            column, hiding = by_name.get(cells.name), may_hide
+            if column is not None and column.recoverable:
+                column, hiding = replace(column, recoverable=False), untold
+            hides = null_may_hide(connector, schema, column, self._modes)
+            schema = doubted(connector, schema, self._modes)
+            absent = None if cells.absent is None else cells.absent & may_omit  # a delete has no row but its key
+            masks = placeholders, cut, hiding if hides else None, absent
+            columns.append(_with_states(cells.name, schema, values, *masks))
+        return tuple(columns)
+
+
+def _ordering_values(by: Ordering, events: Events, columns: Mapping[str, Column]) -> pa.Array:
+    """What ``ordering.field`` says of each event. A delete has no row but its key, and a read has no position."""
+    if by.of_source:
+        attribute = ordering_attribute(by.field)
+        values = field_values([getattr(source, attribute, None) for source in events.sources])
+    elif by.field in columns:
+        values = columns[by.field].values
+    else:
+        values = pa.nulls(len(events))
+    streamed = pa.array([operation is not Operation.READ for operation in events.operations])
+    return pc.if_else(streamed, values, pa.scalar(None, values.type))
+
+
+def _connector(events: Events) -> str | None:
+    """Whose events these are; None where all are tombstones."""
+    return next((source.connector for source in events.sources if source is not NO_SOURCE), None)
+
+
+def _position_format(events: Events) -> PositionFormat:
+    """How the events' positions are made. Raises BadRecord with the place of the first event that has a source."""
+    connector = _connector(events)
+    try:
+        return NO_FORMAT if connector is None else position_format(connector)
+    except BadRecord as error:
+        error.index = next(place for place, source in enumerate(events.sources) if source is not NO_SOURCE)
+        raise
+
+
+def _with_states(
+    name: str,
+    schema: Schema,
+    values: pa.Array,
+    placeholders: Bools | None,
+    cut: Bools | None,
+    may_hide: Bools | None,
+    absent: Bools | None,
+) -> Column:
+    """A column with the states of its cells (``reselect.md`` section 2.5); ``cut`` may be placeholders or values."""
+    hidden = may_hide & np.asarray(values.is_null()) if may_hide is not None and values.null_count else None
+    unknown = _either(cut, hidden)
+    omitted, missing = _either(placeholders, None), _either(absent, None)
+    if omitted is None and unknown is None and missing is None:
+        return Column(name, schema, values)
+    states = np.where(np.asarray(values.is_valid()), CellState.VALUE, CellState.NULL).astype(np.uint8)
+    if unknown is not None:
+        states[unknown] = CellState.UNKNOWN
+    if omitted is not None:
+        states[omitted] = CellState.UNCHANGED
+    if missing is not None:
+        states[missing] = CellState.ABSENT
+    untold = pa.array(states >= CellState.UNCHANGED)
+    return Column(name, schema, pc.if_else(untold, pa.scalar(None, values.type), values), states)
+
+
+def _either(one: Bools | None, other: Bools | None) -> Bools | None:
+    """The cells that either mask names, or None where there is no such cell."""
+    masks = [mask for mask in (one, other) if mask is not None and mask.any()]
+    return np.logical_or.reduce(masks) if masks else None
+
+
+def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArray:
+    if not names or not all(name in columns for name in names):
+        missing = ", ".join(names) or "(none)"
+        raise BadRecord(f"the key column(s) {missing} are not in the event", index=0)  # and in none of the others
+    key = canonical_keys([columns[name].values for name in names])
+    if key.null_count:
+        index = int(np.flatnonzero(np.asarray(key.is_null()))[0])
+        raise BadRecord("a key column is null", index=index, stage=Stage.TASK_PUT)
+    return key
+
+
+def _refuse_deletes_of_kept_rows(names: Sequence[str], key: pa.StringArray, new_keys: Mapping[int, str]) -> None:
+    """Refuse a key change that is none of the row's key: the delete and the insert would be of one row and position."""
+    for place, new_key in new_keys.items():
+        if key[place].as_py() == new_key:
+            raise BadRecord(
+                "the record's key changes and the row's key does not, so this delete would remove a row that exists: "
+                f"primary.key.fields ({', '.join(names)}) names fewer columns than the record's key has; name all of "
+                "them, or set message.key.columns at the source to the same columns",
+                index=place,
+            )
+
+
+def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
+    """By what a source tells whether an event's transaction is visible: PostgreSQL's id, Oracle's commit SCN.
+
+    -1 for an event that does not tell it.
+    """
+    if any(source.commit_scn for source in sources):
+        return np.array([_commit_scn(source) for source in sources], np.int64)
+    return np.array([source.txId if isinstance(source.txId, int) else -1 for source in sources], np.int64)
+
+
+def _commit_scn(source: Source) -> int:
+    text = str(source.commit_scn)
+    if not (text.isascii() and text.isdigit()):
+        return -1  # refused where it becomes a position, which a snapshot read does not have
+    return int(text) if len(text) < _DIGITS and int(text) <= _LARGEST else -1
+
+
+def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> npt.NDArray[np.int64]:
+    """Microseconds since the epoch of the source's commit, of the record where the event does not say."""
+    told = pa.array([source.ts_us for source in sources], pa.int64())
+    if told.null_count:
+        times = list(map(_source_time, sources, records))
+        try:
+            told = pa.array(times, pa.int64())
+        except OverflowError as error:
+            late = next(place for place, time in enumerate(times) if abs(time) > _LARGEST)
+            raise BadRecord("the time of the change (source.ts_ms) is none that can be kept", index=late) from error
+    return np.array(told)
+
+
+def _source_time(source: Source, record: KafkaRecord) -> int:
+    if source.ts_us is not None:
+        return source.ts_us
+    return (source.ts_ms if source.ts_ms is not None else record.timestamp) * 1000
+
+
+def _key_changes(events: Events) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """By place: the old key's document of second halves of key changes, and the new key's of first halves."""
+    old_keys: dict[int, bytes] = {}
+    new_keys: dict[int, bytes] = {}
+    for place, headers in enumerate([record.headers for record in events.records]):
+        for name, value in headers:
+            if name == OLD_KEY_HEADER and events.operations[place] is Operation.CREATE:
+                old_keys[place] = value or b""
+            elif name == NEW_KEY_HEADER:
+                new_keys[place] = value or b""
+    return old_keys, new_keys

@@ -1,0 +1,351 @@
+"""What Debezium's envelopes say, event by event, in lists: the step between bytes and columns.
+
+Nearly every run of records holds nothing but sound row changes of one table. Those are read list by list; only where a
+run holds something else is it read record by record, which says of each record what it is or what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from headrace.core.decode.codec import UNTOLD_BEFORE, Before, Codec, Names, Source
+from headrace.core.decode.json_types import Document, JsonConverter, parse_plain
+from headrace.core.decode.payload import Payload
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, Stage
+from headrace.core.model.events import Operation
+from headrace.core.model.schema import Schema
+
+NO_SOURCE = Source()
+"""The source of an event that does not tell its own: a tombstone."""
+
+OLD_KEY_HEADER = "__debezium.oldkey"
+"""Stands on the second half of a key change and names the first."""
+
+KEYLESS = (
+    "a record without a key: the table is append-only, which needs insert.mode=insert; "
+    "give the table a primary key, or name its key columns in primary.key.fields"
+)
+
+_UPSERTS = {"c": Operation.CREATE, "u": Operation.UPDATE, "r": Operation.READ}
+WITH_ROW = frozenset(_UPSERTS.values())
+ROW_CHANGES: dict[Any, Operation] = {**_UPSERTS, "d": Operation.DELETE, Operation.TOMBSTONE: Operation.TOMBSTONE}
+
+
+class KafkaRecord(Protocol):
+    """What the decoder reads of a record; ``timestamp`` in milliseconds.
+
+    Keys and values are JsonConverter's documents, or Connect data: either all keys of a topic or none, and so for the
+    values. Connect data that is null is None here, as in Kafka.
+    """
+
+    @property
+    def partition(self) -> int:
+        """The partition that the record stands in."""
+
+    @property
+    def offset(self) -> int:
+        """Its place there."""
+
+    @property
+    def timestamp(self) -> int:
+        """When it was made, in milliseconds."""
+
+    @property
+    def key(self) -> bytes | SchemaAndValue | None:
+        """The key."""
+
+    @property
+    def value(self) -> bytes | Document | SchemaAndValue | None:
+        """The value; None for a tombstone."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes]]:
+        """The headers, as in Kafka."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errant:
+    """A record that could not be decoded, by its index in the records given."""
+
+    index: int
+    stage: Stage
+    error: BadRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _Tombstone:
+    """Stands in a list of envelopes where a record has no value."""
+
+    op: Operation = Operation.TOMBSTONE
+    source: Source = NO_SOURCE
+    after: None = None
+    before: Before = UNTOLD_BEFORE
+
+
+TOMBSTONE = _Tombstone()
+"""The envelope of a record without a value."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Indexes and payloads of consecutive records with one schema; the payload of a tombstone is None."""
+
+    indexes: list[int] = field(default_factory=list)
+    payloads: list[Payload | None] = field(default_factory=list)
+
+    def add(self, index: int, payload: Payload | None) -> None:
+        """Append one record."""
+        self.indexes.append(index)
+        self.payloads.append(payload)
+
+    def extend(self, other: Run) -> None:
+        """Append the records of another run."""
+        self.indexes += other.indexes
+        self.payloads += other.payloads
+
+    def clear(self) -> None:
+        """Remove all records."""
+        self.indexes, self.payloads = [], []
+
+    def leading_tombstones(self) -> Run:
+        """Take out the tombstones before the first value."""
+        count = next((at for at, payload in enumerate(self.payloads) if payload is not None), len(self.payloads))
+        leading = Run(self.indexes[:count], self.payloads[:count])
+        self.indexes, self.payloads = self.indexes[count:], self.payloads[count:]
+        return leading
+
+    def tombstones(self) -> Run:
+        """Those without a value."""
+        places = [index for index, payload in zip(self.indexes, self.payloads, strict=True) if payload is None]
+        return Run(places, [None] * len(places))
+
+    @property
+    def values(self) -> list[int]:
+        """The indexes of the records with a value."""
+        return [index for index, payload in zip(self.indexes, self.payloads, strict=True) if payload is not None]
+
+    @property
+    def only_tombstones(self) -> bool:
+        """Whether no record has a value."""
+        return not any(payload is not None for payload in self.payloads)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events of a run: their records, operations, sources, and values in the order of the codec's columns.
+
+    Of a delete or a tombstone the values are the key's, otherwise None. ``rows`` is a list, or ColumnRows. ``before``
+    is False for those that say that they do not know the row as it was. ``common`` are the names in all sources, or
+    None where that is not known.
+    """
+
+    indexes: list[int] = field(default_factory=list)
+    records: list[KafkaRecord] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    rows: Any = field(default_factory=list)
+    before: list[bool] = field(default_factory=list)
+    common: Names | None = None
+
+    def __len__(self) -> int:
+        return len(self.indexes)
+
+    def add(
+        self, index: int, record: KafkaRecord, operation: Operation, source: Source, row: Any, *, before: bool = True
+    ) -> None:
+        """Append one event."""
+        self.indexes.append(index)
+        self.records.append(record)
+        self.operations.append(operation)
+        self.sources.append(source)
+        self.rows.append(row)
+        self.before.append(before)
+
+    @property
+    def of_one_table(self) -> bool:
+        """Whether all events tell the same table. A tombstone tells none."""
+        return self.common is not None or len({each.names for each in self.sources}) <= 1
+
+    def followed_by(self, others: Events) -> Events:
+        """These events and then ``others``. Neither may be used afterwards."""
+        if not len(self):
+            return others
+        self.indexes.extend(others.indexes)
+        self.records.extend(others.records)
+        self.operations.extend(others.operations)
+        self.sources.extend(others.sources)
+        self.rows.extend(others.rows)
+        self.before.extend(others.before)
+        return replace(self, common=self.common if self.common == others.common else None)
+
+    def slice(self, begin: int, end: int) -> Events:
+        """The events from ``begin`` to before ``end``."""
+        if (begin, end) == (0, len(self)):
+            return self
+        cut = slice(begin, end)
+        return Events(
+            self.indexes[cut],
+            self.records[cut],
+            self.operations[cut],
+            self.sources[cut],
+            self.rows[cut],
+            self.before[cut],
+            self.common,
+        )
+
+    def remove(self, place: int) -> int:
+        """Take one event out and return its record's index."""
+        for part in (self.records, self.operations, self.sources, self.rows, self.before):
+            del part[place]
+        return self.indexes.pop(place)
+
+
+class EventReader:
+    """Reads the runs of one topic, and keeps what is no event until it is asked for.
+
+    ``rows_tell_keys`` says that key columns were named, so that an event with a row may come without a key.
+    """
+
+    def __init__(self, key_schemas: bool, keyless: bool = False, rows_tell_keys: bool = False) -> None:
+        self._keyless = keyless
+        self._rows_tell_keys = rows_tell_keys or keyless
+        self._errant: list[Errant] = []
+        self._skipped = 0
+        self._keys = JsonConverter(key_schemas)
+
+    def taken(self) -> tuple[list[Errant], int]:
+        """What was errant and how many were skipped since the last call."""
+        taken = self._errant, self._skipped
+        self._errant, self._skipped = [], 0
+        return taken
+
+    def key_schema_name(self, record: KafkaRecord) -> str | None:
+        """The name of the schema of a record's key."""
+        try:
+            schema = None if record.key is None else self._keys.split(record.key)[0]
+        except BadRecord:
+            return None  # reported where the key is needed
+        return None if schema is None else schema.name
+
+    def key_shape(self, records: Iterable[KafkaRecord]) -> tuple[Schema | None, tuple[str, ...]]:
+        """Schema and field names of the first key that is a struct; nothing where no record has such a key."""
+        for record in records:
+            try:
+                schema, payload = (None, b"null") if record.key is None else self._keys.split(record.key)
+                plain = None if schema is not None else parse_plain(payload)
+            except BadRecord:
+                continue  # reported where the key is needed
+            if schema is not None and schema.type == "struct":
+                return schema, tuple(member.name for member in schema.fields)
+            if isinstance(plain, dict):
+                return None, tuple(plain)
+        return None, ()
+
+    def read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> Events:
+        """The events of a run, in order of arrival."""
+        try:
+            envelopes, common = codec.decode_all([payload for payload in run.payloads if payload is not None])
+        except msgspec.DecodeError:
+            return self._one_by_one(codec, records, run, self._each_envelope(codec, run))
+        if len(envelopes) < len(run.payloads):
+            remaining = iter(envelopes)
+            envelopes = [TOMBSTONE if payload is None else next(remaining) for payload in run.payloads]
+        return self._row_changes(codec, records, run, envelopes, common) or self._one_by_one(
+            codec, records, run, envelopes
+        )
+
+    # -- list by list -----------------------------------------------------------------------------------------
+
+    def _row_changes(
+        self, codec: Codec, records: Sequence[KafkaRecord], run: Run, envelopes: Sequence[Any], common: Names | None
+    ) -> Events | None:
+        """The events of a run in which every record changes a row and is sound; None for any other run."""
+        own = [records[index] for index in run.indexes]
+        operations: list[Any] = [ROW_CHANGES.get(envelope.op) for envelope in envelopes]
+        rows = [None if envelope.after is None else codec.row(envelope.after) for envelope in envelopes]
+        gone = [place for place, row in enumerate(rows) if row is None]
+        sources = [envelope.source for envelope in envelopes]
+        keys = [record.key for record in own]
+        sound = all(operations) and all(sources) and all(keys)
+        removals = operations.count(Operation.DELETE) + operations.count(Operation.TOMBSTONE)
+        if not sound or run.payloads[0] is None or removals != len(gone):
+            return None
+        if any(operations[place] in WITH_ROW for place in gone):
+            return None
+        try:
+            for place in gone:
+                rows[place] = self._key_row(codec, own[place])
+        except BadRecord:
+            return None
+        before = [envelope.before is not None for envelope in envelopes]
+        return Events(run.indexes, own, operations, sources, rows, before, common)
+
+    # -- record by record -------------------------------------------------------------------------------------
+
+    def _one_by_one(self, codec: Codec, records: Sequence[KafkaRecord], run: Run, envelopes: Sequence[Any]) -> Events:
+        events = Events()
+        for index, envelope in zip(run.indexes, envelopes, strict=True):
+            if envelope is None:
+                continue
+            try:
+                added = self._add(events, codec, records[index], index, envelope)
+            except BadRecord as error:
+                self._errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
+            else:
+                self._skipped += not added
+        return events
+
+    def _add(self, events: Events, codec: Codec, record: KafkaRecord, index: int, envelope: Any) -> bool:
+        """Add an event. False for a record that is no row change. Raises BadRecord."""
+        operation, source = envelope.op, envelope.source or NO_SOURCE
+        if operation is Operation.TOMBSTONE:
+            if record.key is None and self._keyless:
+                return False  # MariaDB's connector sends such a one after a delete
+            events.add(index, record, Operation.TOMBSTONE, NO_SOURCE, self._key_row(codec, record))
+        elif operation is None or operation == "m":
+            return False
+        elif operation == "d":
+            events.add(index, record, Operation.DELETE, source, self._key_row(codec, record))
+        elif operation == "t":
+            events.add(index, record, Operation.TRUNCATE, source, ())
+        elif operation not in _UPSERTS:
+            raise BadRecord(f"unknown operation {operation!r} in a change event")
+        elif envelope.after is None:
+            raise BadRecord(f"a change event with op={operation} and no 'after'")
+        elif record.key is None and not self._rows_tell_keys:  # also where other records tell what the key columns are
+            raise BadRecord(KEYLESS)
+        else:
+            row, before = codec.row(envelope.after), envelope.before is not None
+            events.add(index, record, _UPSERTS[operation], source, row, before=before)
+        return True
+
+    def _each_envelope(self, codec: Codec, run: Run) -> list[Any]:
+        """The envelope of each payload, None (and reported) where a payload is not what its schema says."""
+        envelopes: list[Any] = []
+        for index, payload in zip(run.indexes, run.payloads, strict=True):
+            try:
+                envelopes.append(TOMBSTONE if payload is None else codec.decode(payload))
+            except msgspec.DecodeError as error:
+                message = f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
+                self._errant.append(Errant(index, Stage.VALUE_CONVERTER, BadRecord(message)))
+                envelopes.append(None)
+        return envelopes
+
+    def _key_row(self, codec: Codec, record: KafkaRecord) -> Sequence[Any]:
+        if record.key is None and not self._keyless:
+            raise BadRecord(KEYLESS)
+        return codec.key_row(b"{}") if record.key is None else self.key_row(codec, record.key)
+
+    def key_row(self, codec: Codec, key: bytes | SchemaAndValue) -> Sequence[Any]:
+        """A row that holds a key's values and nothing else. Raises BadRecord."""
+        try:
+            _, payload = self._keys.split(key)
+        except BadRecord as error:
+            error.stage = Stage.KEY_CONVERTER
+            raise
+        return codec.key_row(payload)

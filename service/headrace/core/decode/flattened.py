@@ -1,0 +1,314 @@
+"""Flattened records: rows without an envelope, as Debezium's ``ExtractNewRecordState`` makes them.
+
+The transform leaves the row and, if it was told to (``add.fields``, ``add.headers``), some of what the envelope said:
+``__op``, ``__lsn`` or ``__source_lsn``, ``__table``… These say what the event was; they are no columns of the row, and
+what they do not say stays open:
+
+- A delete is ``__deleted`` = ``"true"`` (mode *rewrite*), ``__op`` = ``d``, or a value that is null (*tombstone*,
+  *delete-to-tombstone*, *none*). With *drop* nobody is told of it.
+- Without ``__op`` a change counts as an update: it makes the row if there is none, and keeps what it leaves out. The
+  second half of a key change is known by its header.
+- The position is that of the source's connector if all of its fields were added, and if ``__op`` or ``__snapshot``
+  tells a change from a snapshot read, whose position must not count (``merge.md`` section 2.2). Otherwise the order of
+  arrival decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from headrace.core.decode.codec import UNTOLD_BEFORE, Before, Codec, Names, Source, source_with
+from headrace.core.decode.envelope_events import (
+    OLD_KEY_HEADER,
+    TOMBSTONE,
+    Errant,
+    EventReader,
+    Events,
+    KafkaRecord,
+    Run,
+)
+from headrace.core.decode.json_types import parse_plain, row_type
+from headrace.core.decode.payload import Payload, PayloadDecoder, in_one, one_each, read_json
+from headrace.core.decode.schema_changes import FIELDS as SCHEMA_CHANGE_FIELDS
+from headrace.core.model.errors import BadRecord, Stage
+from headrace.core.model.events import NO_POSITION, Changes, Operation
+from headrace.core.model.notes import Note
+from headrace.core.model.positions import POSITION_FORMATS
+from headrace.core.model.schema import Schema
+
+DEFAULT_PREFIX = "__"
+"""``add.fields.prefix`` and ``add.headers.prefix`` of the transform."""
+
+_ENVELOPE = ("op", "deleted", "ts_ms", "ts_us", "ts_ns")
+_TRANSACTION = ("id", "total_order", "data_collection_order")
+_SOURCE = (
+    *("version", "connector", "name", "ts_ms", "ts_us", "ts_ns", "snapshot", "db", "sequence", "schema", "table"),
+    *("txId", "lsn", "xmin"),
+    *("server_id", "gtid", "file", "pos", "row", "thread", "query"),
+    *("scn", "commit_scn", "lcr_position", "rs_id", "ssn", "redo_thread", "user_name", "redo_sql", "row_id"),
+    *("commit_ts_ms", "start_scn", "start_ts_ms", "txSeq"),
+    *("change_lsn", "commit_lsn", "event_serial_no"),
+)
+"""The fields of the source blocks of all connectors: what ``add.fields`` may name."""
+
+_USED = frozenset(Source.__struct_fields__)
+_POSITIONS = frozenset(part.field for form in POSITION_FORMATS.values() for part in form.parts)
+
+
+def is_flattened(schema: Schema) -> bool:
+    """Whether a value's schema is that of a row and not of an envelope."""
+    name = (schema.name or "").rpartition(".")[2]  # Protobuf's converter leaves out what stands before it
+    if schema.type != "struct" or name == "Envelope":
+        return False
+    return name == "Value" or schema.field("op") is None
+
+
+def plain_is_flattened(payload: Payload) -> bool | None:
+    """The same of a value without a schema; None if it is neither (a heartbeat, a transaction, a schema change…)."""
+    value = _parsed(payload)
+    if not value or set(value) in _NO_ROWS or value.keys() >= SCHEMA_CHANGE_FIELDS:
+        return None
+    return not _is_envelope(value)
+
+
+def _parsed(payload: Payload) -> dict[str, Any]:
+    """The members of an object; none of anything else, which is reported where it is decoded."""
+    try:
+        value = parse_plain(payload)
+    except BadRecord:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_envelope(value: Mapping[str, Any]) -> bool:
+    return "op" in value and ("source" in value or "after" in value or "before" in value)
+
+
+_NO_ROWS = (
+    {"ts_ms"},
+    {"status", "id", "event_count", "data_collections", "ts_ms"},
+    {"id", "type", "aggregate_type", "additional_data", "timestamp"},
+)
+"""Heartbeats, transaction metadata and notifications."""
+
+
+NO_ORDER = Note(
+    "flattened records without a position are applied in order of arrival, so that late ones count; let "
+    "ExtractNewRecordState add op and the position of the source (add.fields=op,source.lsn for PostgreSQL)"
+)
+
+
+def has_no_order(changes: Changes) -> bool:
+    """Whether there is a change that only its arrival orders. Snapshot reads and tombstones never have a position."""
+    streamed = (changes.operation == Operation.CREATE) | (changes.operation == Operation.UPDATE)
+    return bool((streamed & (changes.version.position == NO_POSITION)).any())
+
+
+def tells_too_little(changes: Changes) -> bool:
+    """Whether op, position or table are missing: nothing is reselected or cached then (``reselect.md`` section 1.1)."""
+    return not (changes.table.database and changes.table.table) or has_no_order(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a flattened record tells of its event. ``source`` has the fields of the source block that are known."""
+
+    op: str | None
+    deleted: bool
+    source: Mapping[str, Any]
+
+    @property
+    def connector(self) -> str | None:
+        """The connector, by its name or by the fields that only its source block has."""
+        if self.source.get("connector"):
+            return str(self.source["connector"])
+        for connector, form in POSITION_FORMATS.items():
+            if all(part.field in self.source for part in form.parts):
+                return connector
+        return None
+
+    @property
+    def kind(self) -> str:
+        """The event's ``op``; what cannot be told is an update."""
+        if self.deleted:
+            return "d"
+        return self.op or ("r" if self._is_snapshot else "u")
+
+    @property
+    def _is_snapshot(self) -> bool:
+        return str(self.source.get("snapshot", "false")).lower() != "false"
+
+    def source_block(self, connector: str, topic: str, names: MetadataNames) -> Source:
+        """The source block, as far as it is told. Raises BadRecord for a field that is not what a connector writes."""
+        ordered = self.deleted or self.op is not None or "snapshot" in self.source
+        used = _USED | names.positions if ordered else _USED - _POSITIONS - names.positions
+        told = {name: value for name, value in self.source.items() if name in used}
+        try:
+            return msgspec.convert({"table": topic} | told | {"connector": connector}, names.source, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadRecord(f"a field that ExtractNewRecordState has added cannot be read: {error}") from error
+
+
+class MetadataNames:
+    """What the fields are called that ``ExtractNewRecordState`` adds to rows and to headers.
+
+    ``ordering`` is the field of the source block that ``ordering.field`` names.
+    """
+
+    def __init__(
+        self, fields_prefix: str = DEFAULT_PREFIX, headers_prefix: str = DEFAULT_PREFIX, ordering: str | None = None
+    ) -> None:
+        self.positions = frozenset({ordering} if ordering else ())
+        self.source = source_with(ordering) if ordering else Source
+        self.fields = _names(fields_prefix, self.positions)
+        self._headers = _names(headers_prefix, self.positions)
+        self.headers_prefix = headers_prefix
+
+    def told(self, added: Mapping[str, Any], headers: Sequence[tuple[str, bytes]]) -> Told:
+        """What the fields ``added`` to a row, and the headers of its record, tell."""
+        found = {self._headers[name]: _header_value(value) for name, value in headers if name in self._headers}
+        found |= {self.fields[name]: value for name, value in added.items()}
+        of_source = ((name.partition("source."), value) for name, value in found.items() if value is not None)
+        source = {name: value for (_, qualified, name), value in of_source if qualified}
+        op = found.get("op") or ("c" if any(name == OLD_KEY_HEADER for name, _ in headers) else None)
+        return Told(op, str(found.get("deleted")).lower() == "true" or op == "d", source)
+
+
+def _names(prefix: str, positions: Iterable[str]) -> dict[str, str]:
+    """By the name in a record: what it is. An unqualified name is the envelope's before it is the source block's."""
+    of_source = (*_SOURCE, *positions)
+    names = {f"{prefix}{name}": f"source.{name}" for name in of_source}
+    names |= {f"{prefix}source_{name}": f"source.{name}" for name in of_source}
+    names |= {f"{prefix}{word}{name}": f"transaction.{name}" for name in _TRANSACTION for word in ("", "transaction_")}
+    return names | {f"{prefix}{name}": name for name in _ENVELOPE}
+
+
+_anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
+def _header_value(value: bytes | None) -> Any:
+    """A header as JsonConverter (with its schema or without) or SimpleHeaderConverter writes it."""
+    if not value:
+        return None
+    try:
+        document = read_json(_anything, value)
+    except msgspec.DecodeError:
+        return value.decode("utf-8", "replace")
+    return document["payload"] if isinstance(document, dict) and "payload" in document else document
+
+
+class FlatCodec(Codec):
+    """How flattened records of one value schema are decoded: the row, and what was added to it."""
+
+    def __init__(
+        self, value: Schema | None, key_schema: Schema | None, key_fields: tuple[str, ...], names: MetadataNames
+    ) -> None:
+        self._names = names
+        self._added = [] if value is None else [member.name for member in value.fields if member.name in names.fields]
+        columns = None
+        if value is not None:
+            kept = tuple(member for member in value.fields if member.name not in names.fields)
+            columns = replace(value, fields=kept)
+        super().__init__(columns, key_schema, key_fields)
+        rename = {f"f{place}": name for place, name in enumerate(self._added)}
+        members = [(field, Any, None) for field in rename]
+        added: Any = msgspec.defstruct("Added", members, rename=rename)
+        self._metadata = PayloadDecoder[Any](list[added])
+
+    def _make_decoder(self, source: type[Source] | None = None) -> PayloadDecoder[Any]:
+        if self._after is None:
+            return PayloadDecoder(list[dict[str, Any]])
+        names = [member.name for member in self._fields]
+        row = row_type(self._after, names, numeric_decimals=self._decimals_as_numbers, strict=True)
+        return PayloadDecoder(list[row])  # type: ignore[valid-type] # built at run time
+
+    def decode_all(self, payloads: Sequence[Payload]) -> tuple[list[Any], Names | None]:
+        """A row and what was added to it, for each payload. Raises msgspec.DecodeError if any of them is bad."""
+        document = in_one(payloads)
+        rows = one_each(self._decode(document), payloads)
+        if self.schemaless:
+            return [(row, self._taken_from(row)) for row in rows], None
+        if not self._added:
+            return [(row, {}) for row in rows], None
+        added = map(msgspec.structs.astuple, self._metadata.decode(document))
+        return [(row, dict(zip(self._added, each, strict=True))) for row, each in zip(rows, added, strict=True)], None
+
+    def decode(self, payload: Payload) -> Any:
+        """The same for one payload."""
+        return self.decode_all([payload])[0][0]
+
+    def _taken_from(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {name: row.pop(name) for name in row.keys() & self._names.fields.keys()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """A flattened record in the place of its envelope."""
+
+    op: str
+    source: Source
+    after: Any
+    before: Before = UNTOLD_BEFORE
+
+
+class FlattenedReader(EventReader):
+    """Reads runs of flattened records as if they had their envelopes."""
+
+    def __init__(
+        self,
+        key_schemas: bool,
+        topic: str,
+        names: MetadataNames,
+        keyless: bool = False,
+        rows_tell_keys: bool = False,
+    ) -> None:
+        super().__init__(key_schemas, keyless, rows_tell_keys)
+        self._topic = topic
+        self._names = names
+        self._connector = ""
+
+    def read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> Events:
+        """The events of a run, in order of arrival. ``codec`` is a FlatCodec."""
+        try:
+            decoded, _ = codec.decode_all([payload for payload in run.payloads if payload is not None])
+        except msgspec.DecodeError:
+            decoded = [each for each in self._each_envelope(codec, run) if each is not TOMBSTONE]
+        remaining = iter(decoded)
+        flat = [(None, {}) if payload is None else next(remaining) for payload in run.payloads]
+        envelopes = self._envelopes(records, run, flat)
+        sound = None if None in envelopes else self._row_changes(codec, records, run, envelopes, None)
+        return sound or self._one_by_one(codec, records, run, envelopes)
+
+    def _envelopes(self, records: Sequence[KafkaRecord], run: Run, flat: Sequence[Any]) -> list[Any]:
+        """An envelope for each record, None where it is bad, which has been reported then."""
+        told = [
+            None if each is None else self._names.told(each[1], records[index].headers)
+            for index, each in zip(run.indexes, flat, strict=True)
+        ]
+        self._connector = self._told_connector(told)
+        envelopes: list[Any] = []
+        for index, each, event in zip(run.indexes, flat, told, strict=True):
+            try:
+                envelopes.append(None if event is None else self._envelope(each[0], event))
+            except BadRecord as error:
+                self._errant.append(Errant(index, Stage.TASK_PUT, error))
+                envelopes.append(None)
+        return envelopes
+
+    def _told_connector(self, told: Iterable[Told | None]) -> str:
+        connectors = (event.connector for event in told if event is not None)
+        return next(filter(None, connectors), self._connector)
+
+    def _envelope(self, row: Any, told: Told) -> Any:
+        if isinstance(row, dict) and _is_envelope(row):
+            raise BadRecord("a change event with its envelope in a topic of flattened records")
+        if row is None and not told.deleted:
+            return TOMBSTONE
+        if not isinstance(told.op, str | None):
+            raise BadRecord("a field that ExtractNewRecordState has added cannot be read: op is no text")
+        source = told.source_block(self._connector, self._topic, self._names)
+        return _Event(told.kind, source, None if told.deleted else row)

@@ -1,0 +1,81 @@
+"""Keys in the headers of a key change, as the source worker's ``header.converter`` writes them.
+
+JsonConverter writes JSON with or without its schema. Kafka Connect's default, SimpleHeaderConverter, writes a struct as
+text that is nearly JSON (``Values.convertToString``): in texts only backslashes and quotes are escaped, so that a line
+feed remains as it is; bytes are base64; a Decimal is a bare number. Connect's own dates and times are not
+in quotes, in the time zone of the worker, and a moment before 1970-01-02 has lost its date: such a key cannot be read,
+like any text of another converter. An event with such a header counts as if it had none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from headrace.core.decode.json_types import row_type
+from headrace.core.model.arrays import build_array
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.keys import canonical_keys
+from headrace.core.model.schema import Field, Schema
+
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+_UNREADABLE = (ValueError, ArithmeticError, RecursionError, OverflowError, BadRecord)
+"""What the libraries raise for texts that are no key."""
+
+
+class HeaderKeys:
+    """Reads key documents of headers as keys of one table."""
+
+    def __init__(self, names: Sequence[str], schemas: Sequence[Schema]) -> None:
+        self._schemas = schemas
+        row = Schema("struct", fields=tuple(map(Field, names, schemas)))
+        kinds = (row_type(row, names, numeric_decimals=numeric) for numeric in (False, True))
+        self._decoders = [msgspec.json.Decoder[Any](kind) for kind in kinds]  # a number is no base64 text
+
+    def texts(self, documents: Mapping[int, bytes]) -> dict[int, str]:
+        """The canonical text of each document that can be read, by its place."""
+        rows = {place: row for place, document in documents.items() if (row := self._row(document)) is not None}
+        try:
+            return self._canonical(rows)
+        except _UNREADABLE:  # a value that does not fit: the others are read one by one
+            return {place: text for place, row in rows.items() for text in self._alone(row)}
+
+    def _alone(self, row: tuple[Any, ...]) -> list[str]:
+        try:
+            return list(self._canonical({0: row}).values())
+        except _UNREADABLE:
+            return []
+
+    def _row(self, document: bytes) -> tuple[Any, ...] | None:
+        """The values of the key's columns; None where the document does not have them all."""
+        try:
+            payload = _payload(document)
+            for decoder in self._decoders:
+                try:
+                    row: tuple[Any, ...] = msgspec.structs.astuple(decoder.decode(payload))
+                except msgspec.ValidationError:
+                    continue
+                return None if None in row else row
+        except _UNREADABLE:
+            pass
+        return None
+
+    def _canonical(self, rows: Mapping[int, tuple[Any, ...]]) -> dict[int, str]:
+        if not rows:
+            return {}
+        columns = zip(*rows.values(), strict=True)
+        arrays = [build_array(schema, values) for schema, values in zip(self._schemas, columns, strict=True)]
+        return dict(zip(rows, canonical_keys(arrays).to_pylist(), strict=True))
+
+
+def _payload(document: bytes) -> bytes:
+    """The key as JSON without its schema, numbers digit by digit."""
+    plain = json.loads(document, strict=False, parse_int=Decimal, parse_float=Decimal, parse_constant=str)
+    if isinstance(plain, dict) and plain.keys() == {"schema", "payload"} and isinstance(plain["payload"], dict):
+        plain = plain["payload"]
+    return _encoder.encode(plain)

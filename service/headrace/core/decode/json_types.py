@@ -1,0 +1,271 @@
+"""JsonConverter documents as typed values, schema by schema.
+
+With ``schemas.enable`` every document carries its schema, byte for byte the same from one record to the next. So the
+schema part is read once, remembered as the document's prefix, and afterwards recognised by comparing bytes; only the
+payload is decoded, by a msgspec type that was compiled from the schema and names just the fields that are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypedDict
+
+import msgspec
+from cachetools import LRUCache
+
+from headrace.core.decode.payload import KnownSchemas, Payload, read_json
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Schema, schema_from_json
+
+ENVELOPE_ADVICE = (
+    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
+    "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
+)
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    schema: msgspec.Raw
+    payload: msgspec.Raw
+
+
+_document = msgspec.json.Decoder(_Document)
+_anything = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownSchema:
+    """A schema and the bytes that stand before the payload in every document that carries it."""
+
+    schema: Schema | None
+    prefix: bytes
+    length: int
+
+
+class Document(msgspec.Struct, frozen=True, gc=False):
+    """A document without its schema part, which it shares with those around it. ``bytes`` gives the whole document."""
+
+    known: _KnownSchema
+    payload: bytes
+
+    def __bytes__(self) -> bytes:
+        return self.known.prefix + self.payload + b"}"
+
+    def __len__(self) -> int:
+        """The bytes that are held for this document alone."""
+        return len(self.payload)
+
+
+def whole(document: bytes | Document | None) -> bytes | None:
+    """The document as it was in Kafka."""
+    return bytes(document) if isinstance(document, Document) else document
+
+
+class JsonConverter:
+    """Splits documents into schema and payload. Not thread-safe.
+
+    It remembers the last ``remembered`` schemas: one topic has a handful, a consumer a handful for each of its topics.
+    """
+
+    def __init__(self, schemas_enable: bool, remembered: int = 64) -> None:
+        self._schemas_enable = schemas_enable
+        self._remembered = remembered
+        self._known: list[_KnownSchema] = []  # most recent first
+        self._newest: _KnownSchema | None = None
+        self._by_text: LRUCache[bytes, Schema] = LRUCache(remembered)
+        self._converted = KnownSchemas(remembered)
+
+    def divide(self, document: bytes | None) -> Document | bytes | None:
+        """The document without its schema part, if that is one that repeats; otherwise the document as it is.
+
+        Meant for where records are fetched: of most documents a small part is left to be queued and read again.
+        """
+        newest = self._newest
+        if newest is None or document is None or not document.startswith(newest.prefix):
+            newest = self._schema_of(document)
+        if newest is None or document is None or document[-1:] != b"}":
+            return document
+        return Document(newest, document[newest.length : -1])
+
+    def _schema_of(self, document: bytes | None) -> _KnownSchema | None:
+        """The schema of another document than the last one's, if it can be remembered."""
+        if document is None or not self._schemas_enable:
+            return None
+        try:
+            self._split(document)
+        except BadRecord:
+            return None  # reported where it is decoded
+        newest = self._newest
+        return newest if newest is not None and document.startswith(newest.prefix) else None
+
+    def split(self, document: bytes | Document | SchemaAndValue) -> tuple[Schema | None, Payload]:
+        """The schema (None for schemaless) and the payload; Connect data has its schema with it. Raises BadRecord."""
+        if isinstance(document, Document):
+            return document.known.schema, document.payload
+        if isinstance(document, SchemaAndValue):
+            return self.one(document.schema), document
+        return self._split(document)
+
+    def one(self, schema: Schema | None) -> Schema | None:
+        """The object that stands for a schema of Connect data."""
+        return self._converted.one(schema)
+
+    def _split(self, document: bytes) -> tuple[Schema | None, bytes]:
+        if not self._schemas_enable:
+            return None, document
+        newest = self._newest
+        if document[-1:] != b"}":
+            return self._split_unseen(document)
+        if newest is not None and document.startswith(newest.prefix):
+            return newest.schema, document[newest.length : -1]
+        for position, known in enumerate(self._known):
+            if document.startswith(known.prefix):
+                self._known.insert(0, self._known.pop(position))  # a topic changes its schema and goes on
+                self._newest = known
+                return known.schema, document[known.length : -1]
+        return self._split_unseen(document)
+
+    def split_alike(
+        self, documents: Sequence[bytes | Document | SchemaAndValue | None]
+    ) -> tuple[Schema | None, list[Payload | None]] | None:
+        """The schema that all documents share, and their payloads; None if that takes a look at each of them.
+
+        A tombstone (None) has no payload, and goes with any schema.
+        """
+        first = next((document for document in documents if document is not None), None)
+        if not self._schemas_enable and not isinstance(first, SchemaAndValue):
+            return None, [whole(document) for document in documents]  # type: ignore[arg-type] # all are of one form
+        if not isinstance(first, Document):
+            return None
+        known = first.known
+        if False in [each is None or (type(each) is Document and each.known is known) for each in documents]:
+            return None
+        return known.schema, [None if each is None else each.payload for each in documents]  # type: ignore[union-attr] # as was just checked
+
+    def _split_unseen(self, document: bytes) -> tuple[Schema | None, bytes]:
+        try:
+            parts = read_json(_document, document)
+            text, payload = bytes(parts.schema), bytes(parts.payload)
+            schema = self._schema(text)
+        except msgspec.DecodeError as error:
+            raise BadRecord(_json_error(document, error)) from error
+        if _bare(document) != _bare(text) + _bare(payload) + _ENVELOPE:
+            raise BadRecord(ENVELOPE_ADVICE)  # schema or payload twice: which one counts would depend on the layout
+        prefix = b'{"schema":' + text + b',"payload":'
+        if document == prefix + payload + b"}":  # JsonConverter's own layout, without spaces
+            self._newest = _KnownSchema(schema, prefix, len(prefix))
+            self._known.insert(0, self._newest)
+            del self._known[self._remembered :]
+        return schema, payload
+
+    def _schema(self, text: bytes) -> Schema | None:
+        """The schema of a text, the same object for the same text, however the document around it is laid out."""
+        if text not in self._by_text:
+            described = read_json(_anything, text)
+            if described is None:
+                return None
+            self._by_text[text] = self._read(described)
+        return self._by_text[text]
+
+    @staticmethod
+    def _read(described: Any) -> Schema:
+        try:
+            return schema_from_json(described)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise BadRecord("the embedded schema is not a Connect schema") from error
+
+
+_ENVELOPE = len(b'{"schema":,"payload":}')
+
+
+def _bare(document: bytes) -> int:
+    """The bytes of a document without white space, also that in its texts."""
+    return len(document.translate(None, b" \t\r\n"))
+
+
+def _json_error(document: bytes, error: msgspec.DecodeError) -> str:
+    if isinstance(error, msgspec.ValidationError):
+        return ENVELOPE_ADVICE
+    # The position is told, the text is not: a message never shows data.
+    return f"Converting byte[] to Kafka Connect data failed due to serialization error: {error} ({len(document)} bytes)"
+
+
+def parse_plain(document: Payload) -> Any:
+    """Any JSON document, or Connect data, as plain Python values. Raises BadRecord."""
+    if isinstance(document, SchemaAndValue):
+        return document.value
+    try:
+        return read_json(_anything, document)
+    except msgspec.DecodeError as error:
+        raise BadRecord(
+            f"Converting byte[] to Kafka Connect data failed due to serialization error: {error}"
+        ) from error
+
+
+# -- types -------------------------------------------------------------------------------------------------
+
+
+def json_type(schema: Schema, *, numeric_decimals: bool = False) -> Any:
+    """The Python type that msgspec decodes a payload of this schema into: Connect values, base64 already undone.
+
+    Any value may be null. ``numeric_decimals`` reads Decimals written as JSON numbers (``decimal.format=NUMERIC``),
+    exactly.
+    """
+    return _value_type(schema, numeric_decimals) | None
+
+
+def _value_type(schema: Schema, numeric_decimals: bool) -> Any:
+    """The type of what is not null."""
+    if schema.type == "array" and schema.items is not None:
+        items = json_type(schema.items, numeric_decimals=numeric_decimals)
+        return list[items]  # type: ignore[valid-type] # built at run time
+    if schema.type == "map" and schema.keys is not None and schema.values is not None:
+        key = json_type(schema.keys, numeric_decimals=numeric_decimals)
+        value = json_type(schema.values, numeric_decimals=numeric_decimals)
+        if schema.keys.type == "string":  # only these make a JSON object; other maps are lists of pairs
+            return dict[str, value]  # type: ignore[valid-type] # built at run time
+        return list[tuple[key, value]]  # type: ignore[valid-type] # built at run time
+    if schema.type == "struct":
+        members = {m.name: json_type(m.schema, numeric_decimals=numeric_decimals) for m in schema.fields}
+        # msgspec knows a member by the UTF-8 of its name, which Python keeps with a text once it was asked for it.
+        msgspec.json.encode(list(members))
+        return TypedDict("Struct", members, total=False)  # type: ignore[operator] # built at run time
+    if schema.name == DECIMAL and numeric_decimals:
+        return Decimal
+    return _SCALARS[schema.type]
+
+
+_SCALARS: dict[str, Any] = {
+    "boolean": bool,
+    "int8": int,
+    "int16": int,
+    "int32": int,
+    "int64": int,
+    "float": float | str,
+    "double": float | str,
+    "string": str,
+    "bytes": bytes,
+}
+
+
+def row_type(
+    schema: Schema, names: Sequence[str], *, numeric_decimals: bool = False, strict: bool = False
+) -> type[msgspec.Struct]:
+    """A msgspec struct for the fields ``names`` of a struct schema; ``msgspec.structs.astuple`` gives them in order.
+
+    With ``strict`` a field that its schema requires has to be there and not null, unless it has a default.
+    """
+    members: list[Any] = []
+    for index, name in enumerate(names):
+        field = schema.field(name)
+        if field is None:
+            raise BadRecord(f"the schema has no field {name!r}")
+        if strict and not field.optional and field.default is None:
+            members.append((f"f{index}", _value_type(field, numeric_decimals)))
+        else:
+            members.append((f"f{index}", json_type(field, numeric_decimals=numeric_decimals), None))
+    rename = {f"f{index}": name for index, name in enumerate(names)}
+    return msgspec.defstruct("Row", members, rename=rename, kw_only=True, gc=False)

@@ -1,0 +1,206 @@
+"""Which source table each record of a topic belongs to.
+
+Every event names its table, a tombstone does not. Debezium writes it directly behind the delete of its row, so it is of
+the table that its own partition had last, never of one that another partition has shown. Where lake tables are named
+after source tables, a wrong guess deletes a row of another table: a tombstone is then applied only if its table is
+certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from itertools import islice
+
+from headrace.core.decode.codec import Codec, Names
+from headrace.core.decode.envelope_events import NO_SOURCE, Events, KafkaRecord, Run
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.events import Operation, TableId
+from headrace.core.model.notes import Note
+
+RECENT = 100
+"""Deletes of a partition whose tombstones may still follow. That is the next record, unless producers interleave."""
+
+TABLE_UNKNOWN = (
+    "a tombstone whose table is unknown: its topic has several tables, and no delete of its key precedes it; give each "
+    "table a topic of its own, or have the source connector leave tombstones out (tombstones.on.delete=false; where "
+    "ExtractNewRecordState writes deletes as tombstones, add.headers=op,source.table names their table)"
+)
+
+IGNORED_TOMBSTONES = Note(
+    "tombstones with which the reading of a partition begins are ignored: collection.name.format depends on the source "
+    "table, nothing says which one they are of, and the delete that precedes each has removed its row"
+)
+
+
+class Astray(Enum):
+    """Why a tombstone is not applied to the table of the event before it."""
+
+    REPEATED = auto()
+    """Its delete, of another table, precedes it and has removed the row."""
+    EARLY = auto()
+    """Its delete may precede what was read of the partition."""
+    UNKNOWN = auto()
+    """Nothing says of which table it is."""
+
+
+@dataclass(slots=True)
+class Tail:
+    """The last records of a partition, as far as they were read without a gap.
+
+    ``begin`` is the offset of the first one. ``names`` and ``codec`` are those of the last event. ``deleted`` has the
+    keys of the last deletes that no event of the same key has followed, with table and codec.
+    """
+
+    begin: int = 0
+    next_offset: int = -1
+    codec: Codec | None = None
+    names: Names | None = None
+    deleted: dict[Hashable, tuple[Names, Codec]] = field(default_factory=dict)
+
+
+class TopicTables:
+    """The source tables of one topic, and the tail of each of its partitions.
+
+    ``apart`` says that lake tables are named after source tables, so that one topic may feed several.
+    ``key_schema_name`` gives the name of the schema of a record's key.
+    """
+
+    def __init__(self, topic: str, apart: bool, key_schema_name: Callable[[KafkaRecord], str | None]) -> None:
+        self._topic = topic
+        self._apart = apart
+        self._key_schema_name = key_schema_name
+        self._seen: set[Names] = set()
+        self._tails: dict[int, Tail] = {}
+        self._last: Names | None = None
+        self.tail = Tail()
+        self.current = TableId("", "", "", topic)
+
+    # -- where the reading stands ------------------------------------------------------------------------------
+
+    def begin(self, records: Sequence[KafkaRecord]) -> None:
+        """Records of one partition follow. What is known of it counts only if none is missing in between."""
+        first = records[0]
+        tail = self._tails.get(first.partition)
+        if tail is None or tail.next_offset != first.offset:
+            tail = self._tails[first.partition] = Tail(first.offset)
+        self.tail = tail
+
+    def end(self, records: Sequence[KafkaRecord]) -> None:
+        """The records were decoded."""
+        self.tail.next_offset = records[-1].offset + 1
+
+    def see(self, events: Events) -> None:
+        """Note the tables of events that are not divided by table yet."""
+        if events.common is not None:
+            self._seen.add(events.common)
+        else:
+            self._seen.update(source.names for source in events.sources if source is not NO_SOURCE)
+
+    def enter(self, events: Events, place: int) -> None:
+        """The event at ``place`` begins a piece of one table, which becomes ``current``.
+
+        A tombstone that nothing precedes is of the first table after it, or else of the topic's last one.
+        """
+        source, names = events.sources[place], self.tail.names
+        if source is not NO_SOURCE:
+            names = source.names
+        elif names is None:
+            names = next((each.names for each in events.sources if each is not NO_SOURCE), self._last)
+        self.tail.names = names
+        if names is not None and names != self._last:
+            self._last = names
+            name, _, database, schema, table = names
+            self.current = TableId(name or "", database or "", schema or "", table or "")
+
+    def remember(self, codec: Codec, events: Events) -> None:
+        """Keep what tombstones may refer to that follow these events."""
+        deleted, begin = self.tail.deleted, max(0, len(events) - RECENT)
+        last = zip(events.records[begin:], events.operations[begin:], events.sources[begin:], strict=True)
+        for record, operation, source in last:
+            key = key_identity(record)
+            deleted.pop(key, None)
+            if operation is Operation.DELETE:
+                deleted[key] = source.names, codec
+        for key in list(islice(deleted, max(0, len(deleted) - RECENT))):
+            del deleted[key]
+
+    # -- whose a tombstone is ----------------------------------------------------------------------------------
+
+    @property
+    def begins_unknown(self) -> bool:
+        """Whether nothing in the partition says of which table a tombstone is that comes next, and it matters."""
+        return self._apart and self.tail.names is None
+
+    def certain(self, record: KafkaRecord, events: Events) -> bool:
+        """Whether a tombstone with which a partition begins is of the table of ``events``, which follow it."""
+        self.see(events)
+        names = next((source.names for source in events.sources if source is not NO_SOURCE), self._last)
+        if names is None:
+            return False
+        return self._is_proven(record, names)
+
+    def drop_repeated(self, codec: Codec, records: Sequence[KafkaRecord], run: Run) -> int:
+        """Drop tombstones of a run whose delete was of another schema, so that its codec cannot read their keys.
+
+        The deletes have removed their rows. Returns how many these are.
+        """
+        foreign = {key for key, (_, other) in self.tail.deleted.items() if other is not codec}
+        if not foreign or None not in run.payloads:
+            return 0
+        dropped: list[int] = []
+        passed: set[Hashable] = set()
+        for place, index in enumerate(run.indexes):
+            key = key_identity(records[index])
+            if run.payloads[place] is None and key in foreign - passed:
+                dropped.append(place)
+            passed.add(key)
+        for place in reversed(dropped):
+            del run.indexes[place], run.payloads[place]
+        return len(dropped)
+
+    def astray(self, events: Events) -> dict[int, Astray]:
+        """Tombstones that are not certain to be of the table of the event before them, by place, in ascending order."""
+        if len(self._seen) < 2 and not self._apart:
+            return {}
+        found: dict[int, Astray] = {}
+        deleted = {key: names for key, (names, _) in self.tail.deleted.items()}
+        names = self.tail.names
+        for place, (record, operation, source) in enumerate(
+            zip(events.records, events.operations, events.sources, strict=True)
+        ):
+            key = key_identity(record)
+            names = names if source is NO_SOURCE else source.names
+            of = deleted.pop(key, None)
+            if names is None or of == names:
+                continue
+            if operation is Operation.DELETE:
+                deleted[key] = names
+            elif operation is Operation.TOMBSTONE and of is not None:
+                found[place] = Astray.REPEATED
+            elif operation is Operation.TOMBSTONE and self._apart and not self._is_proven(record, names):
+                if record.offset - self.tail.begin < RECENT:
+                    found[place] = Astray.EARLY
+                elif len(self._seen) > 1:
+                    found[place] = Astray.UNKNOWN
+        return found
+
+    def _is_proven(self, record: KafkaRecord, names: Names) -> bool:
+        """Whether a tombstone's key, or the topic of a single table, is called as Debezium calls those of the table."""
+        key_names = (self._key_schema_name(record) or "").removesuffix(".Key")
+        return _is_named_after(key_names, names) or (len(self._seen) == 1 and _is_named_after(self._topic, names))
+
+
+def key_identity(record: KafkaRecord) -> Hashable:
+    """What equal keys of one partition have in common, whether they were converted or not."""
+    key = getattr(record, "original_key", record.key)
+    return repr(key.value) if isinstance(key, SchemaAndValue) else key
+
+
+def _is_named_after(text: str, names: Names) -> bool:
+    """Whether a topic or a schema has the name that Debezium gives to those of a table."""
+    name, *_, table = names
+    if not table:
+        return False
+    return text == table or (text.endswith(f".{table}") and (not name or text.startswith(f"{name}.")))

@@ -1,0 +1,395 @@
+"""Connect types as Arrow types: the one place where values become columns (``reselect.md`` section 8.2).
+
+Streamed and reselected values both go through ``build_array``, so that a cell read again equals the cell that the event
+would have carried. Values arrive as Connect values in Python: int, float, str, bytes, bool, list, dict, None.
+
+Values outside what SQL engines print are kept, not cut: a date or timestamp is stored as its day or microsecond count,
+``infinity`` as Debezium's own count for it. What does not fit the type at all is a BadRecord that names the row.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from operator import index
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import Schema
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+VARIABLE_SCALE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
+MAX_DIGITS = 38  # what Spark's and Iceberg's decimals hold
+
+_DATES = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
+_MILLIS = frozenset({"io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp"})
+_MICROS = frozenset({"io.debezium.time.MicroTimestamp"})
+INFINITY_MICROS = 9223372036825200000  # Debezium's count for an infinite timestamp, in microseconds
+NEGATIVE_INFINITY_MICROS = -9223372036832400000
+
+_PRIMITIVES = {
+    "boolean": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+    "null": pa.null(),  # a column of which only nulls were seen, in JSON without schemas
+}
+
+
+def arrow_type(schema: Schema) -> pa.DataType:
+    """The Arrow type of the lake column for a Connect schema."""
+    if schema.type == "array":
+        return pa.list_(arrow_type(_required(schema.items)))
+    if schema.type == "map":
+        return pa.map_(arrow_type(_required(schema.keys)), arrow_type(_required(schema.values)))
+    if schema.type == "struct":
+        if schema.name == VARIABLE_SCALE_DECIMAL:
+            return pa.string()
+        return pa.struct([pa.field(member.name, arrow_type(member.schema)) for member in schema.fields])
+    return _logical_type(schema) or _PRIMITIVES[schema.type]
+
+
+def _logical_type(schema: Schema) -> pa.DataType | None:
+    if schema.name == DECIMAL:
+        return _decimal_type(schema)
+    if schema.name in _DATES:
+        return pa.date32()
+    if schema.name in _MILLIS or schema.name in _MICROS:
+        return pa.timestamp("us")
+    if schema.name == ZONED_TIMESTAMP:
+        return pa.timestamp("us", tz="UTC")
+    return None
+
+
+def _decimal_type(schema: Schema) -> pa.DataType:
+    scale = int(schema.parameter("scale") or 0)
+    precision = max(int(schema.parameter("connect.decimal.precision") or MAX_DIGITS), scale)
+    if scale < 0 or precision > MAX_DIGITS:
+        return pa.string()  # more digits than a lake decimal holds: exact text
+    return pa.decimal128(precision, scale)
+
+
+def build_array(schema: Schema, values: Sequence[Any] | pa.Array) -> pa.Array:
+    """The column of ``values``: ``arrow_type(schema)``. Raises BadRecord with the index of one that does not fit.
+
+    Values may be in Arrow already, in their physical type.
+    """
+    build = _builder(schema)
+    if isinstance(values, pa.Array) and build in _NESTED_BUILDERS:
+        values = values.to_pylist()
+    try:
+        return build(schema, values)
+    except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError) as error:
+        raise BadRecord(f"a value does not fit {_describe(schema)}", index=_culprit(build, schema, values)) from error
+
+
+def _in_arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
+def _in_python(values: Sequence[Any]) -> Sequence[Any]:
+    return values.to_pylist() if isinstance(values, pa.Array) else values
+
+
+def _culprit(build: Builder, schema: Schema, values: Sequence[Any]) -> int | None:
+    """The first value that does not fit by itself."""
+    for place, value in enumerate(_in_python(values)):
+        try:
+            build(schema, [value])
+        except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError):
+            return place
+    return None
+
+
+def _describe(schema: Schema) -> str:
+    return f"{schema.type} ({schema.name})" if schema.name else schema.type
+
+
+Builder = Callable[[Schema, Sequence[Any]], pa.Array]
+
+
+def _builder(schema: Schema) -> Builder:
+    if schema.type in _NESTED:
+        return _variable_scale if schema.name == VARIABLE_SCALE_DECIMAL else _NESTED[schema.type]
+    if schema.name == DECIMAL:
+        return _decimals
+    if schema.name in _MILLIS:
+        return _millis
+    if schema.name == ZONED_TIMESTAMP:
+        return _zoned_timestamps
+    if schema.type in ("float", "double"):
+        return _floats
+    return _plain
+
+
+def _plain(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    target = arrow_type(schema)
+    if pa.types.is_date32(target):
+        return _whole_numbers(values, pa.int32()).view(target)
+    if pa.types.is_timestamp(target):
+        return _whole_numbers(values, pa.int64()).view(target)
+    return _whole_numbers(values, target) if pa.types.is_integer(target) else _in_arrow(values, target)
+
+
+def _whole_numbers(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Integers, also those that JSON writes with a point. Arrow would cut what stands behind it."""
+    if not isinstance(values, pa.Array) and {float, Decimal} & set(map(type, values)):
+        values = [_whole(value) if isinstance(value, float | Decimal) else value for value in values]
+    return _in_arrow(values, kind)
+
+
+def _whole(number: float | Decimal) -> int:
+    whole = int(number)
+    if whole != number:
+        raise ValueError("a number with a fraction")
+    return whole
+
+
+def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    millis = _whole_numbers(values, pa.int64())
+    infinite = pc.or_(pc.equal(millis, INFINITY_MICROS), pc.equal(millis, NEGATIVE_INFINITY_MICROS))
+    if pc.any(infinite).as_py():  # infinity has the same count in every unit
+        finite = pc.multiply_checked(pc.if_else(infinite, 0, millis), 1000)
+        return pc.if_else(infinite, millis, finite).view(arrow_type(schema))
+    return pc.multiply_checked(millis, 1000).view(arrow_type(schema))
+
+
+def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    kinds = () if isinstance(values, pa.Array) else set(map(type, values))
+    if bool in kinds:
+        raise TypeError("a boolean is no number")
+    if str in kinds:
+        values = [_float(value) if isinstance(value, str) else value for value in values]
+    floats = _in_arrow(values, arrow_type(schema))
+    infinite = pc.is_inf(floats)
+    if schema.type == "double" or not pc.any(infinite).as_py():
+        return floats
+    if pc.any(pc.and_(infinite, pc.is_finite(_in_arrow(values, pa.float64())))).as_py():
+        raise ValueError("a number beyond the range of a float")
+    return floats
+
+
+_NUMBER = re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,4})?", re.ASCII)
+NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+"""How JSON spells the doubles that it cannot write."""
+
+
+def _float(text: str) -> float:
+    """A number that is a text: what JSON cannot write otherwise, or a key that is text only."""
+    number = float(text) if text in NOT_FINITE or _NUMBER.fullmatch(text) else math.nan
+    if not math.isfinite(number) and text not in NOT_FINITE:
+        raise ValueError("a text that is no number, or none that a double holds")
+    return number
+
+
+# -- decimals ----------------------------------------------------------------------------------------------
+
+
+def _decimals(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    target = arrow_type(schema)
+    scale = int(schema.parameter("scale") or 0)
+    if pa.types.is_string(target):
+        return pa.array([None if v is None else _decimal_text(v, scale) for v in _in_python(values)], target)
+    if target.precision <= 18 and (isinstance(values, pa.Array) or set(map(type, values)) <= _OCTETS):
+        return _small_decimals(target, _in_arrow(values, pa.binary()))
+    values = _in_python(values)
+    exact = [v if v is None or isinstance(v, Decimal) else _unscaled(v, scale) for v in values]
+    return pa.array(exact, target)
+
+
+_OCTETS = {bytes, type(None)}
+_WORD_BYTES = 8
+
+
+def _small_decimals(target: pa.DataType, octets: pa.BinaryArray) -> pa.Array:
+    """Decimals of up to 18 digits through int64: a twentieth of the cost of Decimal objects."""
+    if pc.any(pc.equal(pc.binary_length(octets), 0)).as_py():
+        raise ValueError("a decimal without bytes")
+    limit = 10**target.precision
+    low = _signed_numbers(octets)
+    if ((low >= limit) | (low <= -limit)).any():
+        raise ValueError("more digits than the column's precision")
+    words = np.stack([low, low >> 63], axis=1).astype("<i8", copy=False)
+    return pa.Array.from_buffers(target, len(octets), [octets.buffers()[0], pa.py_buffer(words.tobytes())])
+
+
+def _signed_numbers(octets: pa.BinaryArray) -> npt.NDArray[np.int64]:
+    """Big-endian two's complements as numbers, 0 for null. Raises ValueError for one that has more than 64 bits."""
+    ends = np.frombuffer(octets.buffers()[1], np.int32, len(octets) + 1)
+    widths = np.diff(ends)
+    if widths.max(initial=0) > _WORD_BYTES:
+        return np.array([int.from_bytes(each or b"", "big", signed=True) for each in octets.to_pylist()], np.int64)
+    low = np.zeros(len(octets), np.int64)
+    for place in range(widths.max(initial=0)):
+        longer = widths > place
+        # The first octet carries the sign.
+        heap = np.frombuffer(octets.buffers()[2], np.int8 if place == 0 else np.uint8)
+        low[longer] = (low[longer] << 8) | heap[ends[:-1][longer] + place]
+    return low
+
+
+def _unscaled(value: bytes, scale: int) -> Decimal:
+    if not isinstance(value, bytes | bytearray | memoryview) or not len(value):
+        raise ValueError("a decimal without bytes")
+    number = int.from_bytes(value, "big", signed=True)
+    # Built from digits: scaleb() would round to the context's precision.
+    return Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))
+
+
+def _decimal_text(value: bytes | Decimal, scale: int) -> str:
+    return plain_text(value if isinstance(value, Decimal) else _unscaled(value, scale))
+
+
+_MOST_ZEROS = 200_000  # PostgreSQL keeps 131,072 digits; a few characters may stand for a billion
+
+
+def plain_text(number: Decimal) -> str:
+    """A decimal as plain digits without trailing zeros, so that equal numbers have equal texts."""
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_ZEROS:
+        raise ValueError("no number, or more zeros than any database keeps")
+    text = format(number, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _variable_scale(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    return pa.array([None if v is None else _decimal_text(v["value"], index(v["scale"])) for v in values], pa.string())
+
+
+# -- time --------------------------------------------------------------------------------------------------
+
+_ZONED = re.compile(
+    r"([+-]?\d{4,})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.](\d{1,9}))?)?"
+    r"(?:Z|([+-])(\d\d)(?::?(\d\d)(?::(\d\d))?)?)",
+    re.ASCII,
+)
+_INFINITIES = {"infinity": INFINITY_MICROS, "-infinity": NEGATIVE_INFINITY_MICROS}
+
+
+def _zoned_timestamps(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    target = arrow_type(schema)
+    texts = _in_arrow(values, pa.string())
+    try:
+        if pc.all(pc.ends_with(texts, "Z")).as_py():  # Arrow takes offsets of 60 minutes
+            return texts.cast(target)
+    except pa.ArrowInvalid:  # years beyond four digits, infinity, nanoseconds
+        pass
+    micros = [None if v is None else zoned_micros(v) for v in _in_python(values)]
+    return pa.array(micros, pa.int64()).view(target)
+
+
+def zoned_micros(text: str) -> int:
+    """Microseconds since the epoch of an ISO instant of any year, or of ``infinity``. Raises ValueError."""
+    if text in _INFINITIES:
+        return _INFINITIES[text]
+    match = _ZONED.fullmatch(text)
+    if match is None:
+        raise ValueError("not an ISO timestamp with a zone")
+    year, month, day, hour, minute = (int(match[i]) for i in range(1, 6))
+    second = int(match[6] or 0)
+    if not (1 <= month <= 12 and 1 <= day <= days_in_month(year, month)):
+        raise ValueError("no day of the calendar")
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError("no time of a day")
+    seconds = days_from_civil(year, month, day) * 86400 + hour * 3600 + minute * 60 + second
+    if match[8]:
+        hours, minutes, rest = int(match[9]), int(match[10] or 0), int(match[11] or 0)
+        offset = hours * 3600 + minutes * 60 + rest
+        if offset > _LARGEST_OFFSET or max(minutes, rest) > 59:
+            raise ValueError("no offset of a time zone")
+        seconds -= offset if match[8] == "+" else -offset
+    micros = seconds * 1_000_000 + int((match[7] or "").ljust(6, "0")[:6])
+    if not -(2**63) <= micros < 2**63:
+        raise ValueError("outside the range of a timestamp in microseconds")
+    return micros
+
+
+_LARGEST_OFFSET = 18 * 3600  # of Java's ZoneOffset, in seconds
+
+
+def cut_instants(schema: Schema, values: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
+    """Which ZonedTimestamps have digits beyond the microsecond, which are cut; None if there are none."""
+    if schema.name != ZONED_TIMESTAMP:
+        return None
+    texts = _in_arrow(values, pa.string())
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) <= len("2020-01-01T00:00:00.000000Z"):
+        return None
+    finer = np.asarray(pc.match_substring_regex(texts, r"[.]\d{6}\d*[1-9]").fill_null(False))
+    return finer if finer.any() else None
+
+
+def days_in_month(year: int, month: int) -> int:
+    """Days of a month in the proleptic Gregorian calendar."""
+    begins = days_from_civil(year, month, 1)
+    return days_from_civil(year + month // 12, month % 12 + 1, 1) - begins
+
+
+def days_from_civil(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 in the proleptic Gregorian calendar, for any year (0 is 1 BC)."""
+    year -= month <= 2
+    era, year_of_era = divmod(year, 400)
+    day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
+    return era * 146097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719468
+
+
+# -- nested ------------------------------------------------------------------------------------------------
+
+
+def _lists(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    items = _required(schema.items)
+    flat = [item for value in values if value is not None for item in value]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([0 if v is None else len(v) for v in values], out=offsets[1:])
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), _builder(items)(items, flat), type=arrow_type(schema), mask=_nulls(values)
+    )
+
+
+def _maps(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    keys, items = _required(schema.keys), _required(schema.values)
+    pairs = [None if v is None else list(v.items() if isinstance(v, dict) else map(tuple, v)) for v in values]
+    flat = [pair for entry in pairs if entry is not None for pair in entry]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([0 if entry is None else len(entry) for entry in pairs], out=offsets[1:])
+    flat_keys = _builder(keys)(keys, [pair[0] for pair in flat])
+    flat_items = _builder(items)(items, [pair[1] for pair in flat])
+    return pa.MapArray.from_arrays(
+        pa.array(offsets), flat_keys, flat_items, type=arrow_type(schema), mask=_nulls(values)
+    )
+
+
+def _structs(schema: Schema, values: Sequence[Any]) -> pa.Array:
+    target = arrow_type(schema)
+    children = [
+        _builder(member.schema)(member.schema, [None if v is None else v.get(member.name) for v in values])
+        for member in schema.fields
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=_nulls(values))
+
+
+def _nulls(values: Sequence[Any]) -> pa.Array:
+    return pa.array([value is None for value in values], pa.bool_())
+
+
+def _required(schema: Schema | None) -> Schema:
+    if schema is None:
+        raise BadRecord("an array or map schema without the schema of its elements")
+    return schema
+
+
+_NESTED: dict[str, Builder] = {"array": _lists, "map": _maps, "struct": _structs}
+_NESTED_BUILDERS = (*_NESTED.values(), _variable_scale)

@@ -1,0 +1,222 @@
+"""What a source database says about its tables, and its connector about how it writes values.
+
+Pure values: an edge (``headrace_connectors/sql``) reads them, the core decides with them. The words are PostgreSQL's
+(``pg_attribute``, ``pg_type``, ``pg_class``), since its rules about stored-out-of-line values are what they are for;
+what other databases add stands beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Schema
+
+MODES: Mapping[str, tuple[str, ...]] = {
+    "binary.handling.mode": ("bytes", "base64", "base64-url-safe", "hex"),
+    "decimal.handling.mode": ("precise", "double", "string"),
+    "hstore.handling.mode": ("json", "map"),
+    "interval.handling.mode": ("numeric", "string"),
+    "time.precision.mode": (
+        "adaptive",
+        "adaptive_time_microseconds",
+        "connect",
+        "isostring",
+        "microseconds",
+        "nanoseconds",
+        "structured",
+    ),
+}
+"""The source connector's options that decide how values are written, with their words; the first is the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlingModes:
+    """The source connector's handling modes, which event schemas do not always show (``reselect.md`` section 8.1)."""
+
+    binary: str = "bytes"
+    decimal: str = "precise"
+    hstore: str = "json"
+    interval: str = "numeric"
+    time_precision: str = "adaptive"
+    money_fraction_digits: int = 2
+    lob_enabled: bool = False
+
+    @staticmethod
+    def from_properties(properties: Mapping[str, str]) -> HandlingModes:
+        """Read Debezium's option keys; raises ConfigError for a word that the connector does not know."""
+        return HandlingModes(
+            binary=_mode(properties, "binary.handling.mode"),
+            decimal=_mode(properties, "decimal.handling.mode"),
+            hstore=_mode(properties, "hstore.handling.mode"),
+            interval=_mode(properties, "interval.handling.mode"),
+            time_precision=_mode(properties, "time.precision.mode"),
+            money_fraction_digits=int(properties.get("money.fraction.digits", "2")),
+            lob_enabled=properties.get("lob.enabled", "false").strip().lower() == "true",
+        )
+
+
+def _mode(properties: Mapping[str, str], key: str) -> str:
+    words = MODES[key]
+    word = properties.get(key, words[0]).strip().lower()
+    if word not in words:
+        raise ConfigError(f"{key} is {word!r}; it must be one of {', '.join(words)}, as at the source connector", key)
+    return word
+
+
+class Dialect(StrEnum):
+    """A kind of database, whose types and rules are its own; the value is ``reselect.database.type``."""
+
+    POSTGRESQL = "postgresql"
+    ORACLE = "oracle"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """A type of the source database. ``kind`` is ``pg_type.typtype`` (b base, d domain, e enum, r range, m multirange).
+
+    ``element`` is set for arrays, ``base`` and ``typmod`` for domains, ``labels`` for enums in their order. Oracle's
+    types have a name only: ``NUMBER``, ``TIMESTAMP WITH TIME ZONE``.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    kind: str = "b"
+    element: SqlType | None = None
+    base: SqlType | None = None
+    typmod: int = -1
+    labels: tuple[str, ...] = ()
+
+    def resolved(self) -> SqlType:
+        """The type below all domains."""
+        return self if self.base is None else self.base.resolved()
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogColumn:
+    """A column as the database knows it; ``typmod`` is -1 where none was declared.
+
+    ``recoverable`` says that the log holds the old value (REPLICA IDENTITY FULL), so it is never left out.
+    Oracle declares ``precision`` and ``scale`` (of a time: its fraction digits) instead of a ``typmod``; None where it
+    does not.
+    """
+
+    name: str
+    number: int
+    type: SqlType
+    typmod: int = -1
+    attlen: int = -1
+    attstorage: str = "p"
+    not_null: bool = False
+    generated: bool = False
+    recoverable: bool = False
+    precision: int | None = None
+    scale: int | None = None
+
+    @property
+    def omittable(self) -> bool:
+        """Whether the source may leave an unchanged value out: stored out of line, old value not in the log."""
+        return self.attlen == -1 and self.attstorage != "p" and not self.recoverable
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of the row's identity, with the equality operator of its index (``schema`` qualifies ``operator``)."""
+
+    name: str
+    type: SqlType
+    operator_schema: str = "pg_catalog"
+    operator: str = "="
+    deterministic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table as the database knows it. ``relkind`` is ``p`` for a partitioned root.
+
+    ``key`` is the identity in key order: the primary key, else the replica identity's index, else empty.
+    ``replica_identity`` is ``pg_class.relreplident``; ``identity_index`` names the index of ``i``,
+    unless that is the primary key's. ``version`` changes
+    with every DDL statement, where the database says so (Oracle's ``LAST_DDL_TIME``).
+    """
+
+    table: TableId
+    relkind: str
+    replica_identity: str
+    columns: tuple[CatalogColumn, ...]
+    key: tuple[KeyColumn, ...] = ()
+    primary_key: bool = True
+    identity_index: str | None = None
+    version: str = ""
+    dialect: Dialect = Dialect.POSTGRESQL
+
+    def column(self, name: str) -> CatalogColumn | None:
+        """The column that events call ``name``, or None if there is none or the name is ambiguous.
+
+        A connector with ``field.name.adjustment.mode=avro`` writes ``_`` for what Avro does not allow in a name.
+        """
+        exact = next((column for column in self.columns if column.name == name), None)
+        if exact is not None:
+            return exact
+        adjusted = [column for column in self.columns if avro_name(column.name) == name]
+        return adjusted[0] if len(adjusted) == 1 else None
+
+    @property
+    def sends_wrong_keys(self) -> bool:
+        """Whether PostgreSQL's log names deleted rows by other columns than the primary key, which the messages have.
+
+        Debezium then sends deletes of key 0 or '', and no delete for a row whose key changes (``reselect.md`` 11).
+        """
+        return self.primary_key and self.identity_index is not None
+
+    @property
+    def fingerprint(self) -> int:
+        """Changes when a column is retyped, renamed, dropped or added again, or when the key changes."""
+        return hash((self.relkind, self.replica_identity, self.columns, self.key, self.version))
+
+
+def avro_name(name: str) -> str:
+    """A field name as Debezium's avro adjustment writes it: what is not a letter, digit or ``_`` becomes ``_``.
+
+    Java replaces UTF-16 units, so a letter beyond U+FFFF becomes two.
+    """
+    first = "_" + name if name[:1].isdigit() else name
+    return "".join(letter if _is_plain(letter) else "_" * (1 + (letter > "\uffff")) for letter in first)
+
+
+def _is_plain(letter: str) -> bool:
+    return letter == "_" or (letter.isascii() and letter.isalnum())
+
+
+class Catalog(Protocol):
+    """What the source database says, when one is configured."""
+
+    def table(self, table: TableId) -> CatalogTable | None:
+        """The table's catalog entry, or None when there is no database or no such table."""
+
+    def schema(self, table: TableId) -> Schema | None:
+        """The ``after`` schema that Debezium would send for the table, or None."""
+
+    def schema_now(self, table: TableId) -> Schema | None:
+        """The same, of a catalog entry that is at least as new as the records that are being decoded."""
+
+
+class NoCatalog:
+    """The catalog of a connector without a database."""
+
+    def table(self, table: TableId) -> CatalogTable | None:
+        """Nothing is known."""
+        return None
+
+    def schema(self, table: TableId) -> Schema | None:
+        """Nothing is known."""
+        return None
+
+    def schema_now(self, table: TableId) -> Schema | None:
+        """Nothing is known."""
+        return None

@@ -1,0 +1,119 @@
+"""Defaults of columns that are added to a table: what rows have in them that do not change (``merge.md`` section 13).
+
+``ALTER TABLE … ADD COLUMN … DEFAULT`` gives every row that stands the default, and no event tells it. So each row that
+is older than the statement and has a null there takes it: those of the lake table by an update, and those that come
+late in the batch that brings them. The default is remembered beside the tombstones, in the ledger, for as long.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.events import NO_POSITION, Barrier, CellState, Changes, Column, Operation, RowVersion
+from headrace.core.model.schema import Schema
+
+NUMBER, TEXT = "number", "text"
+_PREFIX = "+"
+"""Of a default's key in the ledger; no row's canonical key begins so (``core/model/keys.py``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefault:
+    """The default of a column, as the text of its literal, which is a number or a text."""
+
+    column: str
+    kind: str
+    literal: str
+
+    def value(self, kind: pa.DataType) -> pa.Scalar | None:
+        """The default as a value of a lake column; None where the column's type does not hold it exactly."""
+        try:
+            if pa.types.is_string(kind):
+                return pa.scalar(self.literal, kind)
+            if self.kind == TEXT:
+                return None
+            if pa.types.is_boolean(kind):
+                return pa.scalar({"0": False, "1": True}[self.literal], kind)
+            if pa.types.is_integer(kind):
+                return pa.scalar(int(self.literal), kind)
+            if pa.types.is_decimal(kind):
+                return pa.scalar(Decimal(self.literal), kind)
+            return pa.scalar(float(self.literal), kind) if pa.types.is_floating(kind) else None
+        except (pa.ArrowInvalid, ValueError, KeyError, OverflowError):
+            return None
+
+    @property
+    def ledger_key(self) -> str:
+        """Under which the ledger has it."""
+        return _PREFIX + json.dumps([self.column, self.kind, self.literal], ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefaults(Barrier):
+    """Columns are added to a table at ``version``, with these defaults."""
+
+    defaults: tuple[ColumnDefault, ...] = ()
+
+
+Defaults = Mapping[ColumnDefault, RowVersion]
+
+
+def remembered(ledger: Mapping[str, RowVersion]) -> dict[ColumnDefault, RowVersion]:
+    """The defaults that a ledger has: of a column that was added more than once, the newest."""
+    newest: dict[str, tuple[ColumnDefault, RowVersion]] = {}
+    for key, version in ledger.items():
+        if key.startswith(_PREFIX):
+            default = ColumnDefault(*json.loads(key.removeprefix(_PREFIX)))
+            known = newest.get(default.column)
+            if known is None or version.position > known[1].position:
+                newest[default.column] = default, version
+    return dict(newest.values())
+
+
+def with_defaults(changes: Changes, defaults: Defaults, stored: pa.Schema | None) -> Changes:
+    """The changes, in which rows from before a column was added have its default. ``stored`` has the lake's columns."""
+    known = {} if stored is None else {column.name: column.type for column in stored}
+    columns = {column.name: column for column in changes.columns}
+    for default, version in defaults.items():
+        column = columns.get(default.column) or _absent(default, known.get(default.column), len(changes))
+        if column is not None and column.states is not None:
+            rows = _below(changes, version) & (column.states == CellState.ABSENT)
+            value = default.value(column.values.type)
+            if rows.any() and value is not None:
+                columns[default.column] = _filled(column, rows, value)
+    return replace(changes, columns=tuple(columns.values()))
+
+
+def _below(changes: Changes, version: RowVersion) -> npt.NDArray[np.bool_]:
+    """The upserts that are older than ``version``: by position, by time where they have none."""
+    versions, operation = changes.version, changes.operation
+    older: npt.NDArray[np.bool_] = np.where(
+        versions.position == NO_POSITION,
+        versions.source_time < version.source_time,
+        versions.position < version.position,
+    )
+    older &= (operation != Operation.DELETE) & (operation != Operation.TOMBSTONE)
+    return older
+
+
+def _absent(default: ColumnDefault, kind: pa.DataType | None, count: int) -> Column | None:
+    """The column that no event of a batch has; None where the table does not have it either."""
+    if kind is None:
+        return None
+    decimal = pa.types.is_decimal(kind)
+    schema = Schema("bytes" if decimal else str(kind), optional=True, name=DECIMAL if decimal else None)
+    return Column(default.column, schema, pa.nulls(count, kind), np.full(count, CellState.ABSENT, np.uint8))
+
+
+def _filled(column: Column, rows: npt.NDArray[np.bool_], value: pa.Scalar) -> Column:
+    states = None if column.states is None else np.where(rows, CellState.VALUE, column.states).astype(np.uint8)
+    return replace(column, values=pc.if_else(pa.array(rows), value, column.values), states=states)

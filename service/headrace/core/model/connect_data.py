@@ -1,0 +1,22 @@
+"""What converters give and transforms change: Kafka Connect's data, a value beside its schema.
+
+Values have the physical form that JsonConverter's payloads are decoded into (``core/decode/json_types.py:
+json_type``), whatever the converter, so that everything behind it sees one form: a struct is a dict by field name, a
+map with string keys a dict, any other map a list of pairs, a Decimal its unscaled big-endian bytes; Date, Time and
+Timestamp are integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.core.model.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaAndValue:
+    """A value and what is known of it; ``schema`` is None for schemaless data."""
+
+    schema: Schema | None
+    value: Any

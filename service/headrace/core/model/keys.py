@@ -1,0 +1,85 @@
+"""Row keys as canonical text.
+
+One row, one text: equal keys have equal texts however the key was spelled (1.50 and 1.5, -0.0 and 0.0, any time zone),
+and widening a key column does not change it. The text is what the fold groups by, what the tombstone ledger stores and
+what the cache is keyed by, so its form is part of the stored format.
+
+A single key column is its own text. Several are joined as netstrings (``<length>:<text>,``), which no content can fake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.model.arrays import plain_text
+from headrace.core.model.events import Changes
+
+FLOOR_KEY = ""
+"""The ledger's key for the floor of the last truncate; no row has it, since single texts carry a tag."""
+
+TAKEN_PREFIX = "-"
+"""Of ledger keys for rows that lost their key to another row (``core/merge/displaced.py``); no row has such a key."""
+
+_TAG = "="  # before a single key: keeps an empty text key apart from FLOOR_KEY
+
+
+def canonical_keys(columns: Sequence[pa.Array]) -> pa.StringArray:
+    """The canonical text per row of the key columns, in key order. Null where any key column is null."""
+    texts = [_text(column) for column in columns]
+    if len(texts) == 1:
+        return pc.binary_join_element_wise(_TAG, texts[0], "")
+    parts = []
+    for text in texts:
+        length = pc.cast(pc.binary_length(text), pa.string())
+        parts.append(pc.binary_join_element_wise(length, text, ":"))
+    return pc.binary_join_element_wise(*parts, ",")
+
+
+def in_key_order(changes: Changes, key_fields: Sequence[str]) -> Changes:
+    """The changes with keys written in the order of ``key_fields``, the one in which their table has always had them.
+
+    A source that declares its primary key anew may turn the columns round: the rows stay the same, and so must their
+    texts. Changes whose key has other columns are left as they are.
+    """
+    if changes.key_fields == tuple(key_fields) or set(changes.key_fields) != set(key_fields):
+        return changes
+    order = [changes.key_fields.index(name) for name in key_fields]
+    return replace(
+        changes,
+        key_fields=tuple(key_fields),
+        key=pa.array([_reordered(key, order) for key in changes.key.to_pylist()], pa.string()),
+        old_key={index: _reordered(key, order) for index, key in changes.old_key.items()},
+        new_key={index: _reordered(key, order) for index, key in changes.new_key.items()},
+    )
+
+
+def _reordered(key: str, order: Sequence[int]) -> str:
+    parts, rest = [], key.encode()
+    while rest:
+        length, _, rest = rest.partition(b":")
+        parts.append(rest[: int(length)])
+        rest = rest[int(length) + 1 :]
+    return b",".join(b"%d:%s" % (len(parts[place]), parts[place]) for place in order).decode()
+
+
+def _text(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_decimal(kind):
+        return pa.array([None if v is None else plain_text(v) for v in column.to_pylist()], pa.string())
+    if pa.types.is_timestamp(kind):
+        return pc.cast(column.view(pa.int64()), pa.string())
+    if pa.types.is_date32(kind):
+        return pc.cast(column.view(pa.int32()), pa.string())
+    if pa.types.is_binary(kind):
+        return pa.array([None if v is None else v.hex() for v in column.to_pylist()], pa.string())
+    if pa.types.is_floating(kind):
+        return pc.cast(pc.add(column, 0.0), pa.string())  # -0.0 + 0.0 = 0.0
+    if pa.types.is_nested(kind) or pa.types.is_null(kind):
+        return pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
+    return pc.cast(column, pa.string())

@@ -1,0 +1,172 @@
+"""``ordering.field``: positions of sources that tell none themselves (``merge.md`` section 2).
+
+The field is one of the source block (``source.ts_ms``) or a column of the row, and its value takes the place that a log
+position has elsewhere. Behind it stand the event's source time and its offset, so that equal values go by arrival. The
+text is ``<epoch>.<value>.<source time>.<offset>``, of one width for all values of a kind; the letter in front of the
+value names the kind, and is part of the stored format:
+
+- ``n``: a whole number, a date or a timestamp, raised by 2^63 so that negative ones sort below,
+- ``d``: a whole number of up to 38 digits (``number(field)``), raised by 10^38,
+- ``t``: a text of up to 64 printable ASCII characters, filled up with blanks, the lowest of them.
+
+A text that may be meant as a number or a time would sort wrongly as a text and is refused, until the operator says what
+it is: ``number(field)``, ``time(field)`` or ``text(field)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.model.arrays import zoned_micros
+from headrace.core.model.errors import BadRecord, ConfigError
+from headrace.core.model.positions import EPOCH, fixed_width
+
+OPTION = "ordering.field"
+TEXT_WIDTH = 64
+
+_WORDS = re.compile(r"(?:(number|time|text)\((.+)\)|([^()]+))")
+_SOURCE = "source."
+_AMBIGUOUS = re.compile(r"[+-]?[0-9]+(?:[.][0-9]*)?|[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}(?:[T ].*)?")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,38}", re.ASCII)
+_TEXT = re.compile(rf"[ -~]{{0,{TEXT_WIDTH}}}")
+_NUMBER_RAISED = 10**38
+_INT64_RAISED = np.uint64(2**63)
+_COUNT = "%020d"
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """Which field makes the positions. ``reading`` is number, time or text, or empty where its type says enough."""
+
+    field: str
+    of_source: bool = False
+    reading: str = ""
+
+    def __str__(self) -> str:
+        """The field as the option names it."""
+        return f"{_SOURCE}{self.field}" if self.of_source else self.field
+
+
+def ordering(text: str) -> Ordering | None:
+    """The option's value, None for an empty one. Raises ConfigError."""
+    if not text.strip():
+        return None
+    match = _WORDS.fullmatch(text.strip())
+    field = (match[2] or match[3]).strip() if match else ""
+    of_source = field.startswith(_SOURCE)
+    name = field.removeprefix(_SOURCE)
+    if match is None or not name:
+        raise ConfigError(
+            f"{OPTION}={text} names no field: write column, source.field, number(field), time(field) or text(field)",
+            OPTION,
+        )
+    return Ordering(name, of_source, match[1] or "")
+
+
+def ordered_positions(
+    by: Ordering,
+    epoch: int,
+    values: pa.Array,
+    source_time: npt.NDArray[np.int64],
+    offset: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bytes_]:
+    """The positions of events whose field has ``values``, NO_POSITION where it is null.
+
+    Raises ConfigError for a field of which Headrace does not know the order, BadRecord with the index of an event whose
+    value has no place in it.
+    """
+    kind, texts, width = _texts(by, values)
+    behind = (_int64_texts(pa.array(source_time)), _int64_texts(pa.array(offset)))
+    head = pc.binary_join_element_wise(EPOCH % epoch + f".{kind}", texts, "")
+    joined = pc.binary_join_element_wise(head, *behind, ".")
+    return fixed_width(joined, len(EPOCH % 0) + 2 + width + 2 * (1 + len(_COUNT % 0)))
+
+
+def field_values(values: Sequence[Any]) -> pa.Array:
+    """A field of source blocks as a column. Raises BadRecord with the index of a value that is no number or text."""
+    for index, value in enumerate(values):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | str)):
+            raise BadRecord(f"{OPTION}: a field of the source block is neither a number nor a text", index=index)
+    if all(value is None or (isinstance(value, int) and -(2**63) <= value < 2**63) for value in values):
+        return pa.array(values, pa.int64())
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _texts(by: Ordering, values: pa.Array) -> tuple[str, pa.Array, int]:
+    """The letter of the values' kind, their texts and the width of those."""
+    kind = values.type
+    if by.reading == "number" and (_is_whole(kind) or pa.types.is_string(kind)):
+        return "d", _each(values, _raised_number), len(str(_NUMBER_RAISED))
+    if by.reading == "time" and pa.types.is_string(kind):
+        values, kind = _each(values, zoned_micros, pa.int64()), pa.int64()
+    if by.reading in ("", "time") and (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
+        return "n", _int64_texts(values), len(_COUNT % 0)
+    if by.reading in ("", "text") and pa.types.is_string(kind):
+        return "t", _each(values, _filled_text if by.reading else _clear_text(by)), TEXT_WIDTH
+    if pa.types.is_null(kind):
+        return "n", pa.nulls(len(values), pa.string()), len(_COUNT % 0)
+    hint = f"; write number({by}) if it holds whole numbers" if pa.types.is_decimal(kind) else ""
+    as_what = f" as a {by.reading}" if by.reading else ""
+    raise ConfigError(f"{OPTION}: {by} is of type {kind}, which gives no order{as_what}{hint}", OPTION)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
+
+
+def _int64_texts(values: pa.Array) -> pa.Array:
+    """Numbers of 64 bits, and dates and timestamps by their count, as 20 digits that sort as they do."""
+    if pa.types.is_temporal(values.type):
+        values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    numbers = pc.cast(values, pa.int64())
+    raised = np.asarray(numbers.fill_null(0)).view(np.uint64) ^ _INT64_RAISED
+    texts = pc.utf8_lpad(pc.cast(pa.array(raised), pa.string()), len(_COUNT % 0), "0")
+    return pc.if_else(numbers.is_valid(), texts, pa.scalar(None, pa.string()))
+
+
+_V = TypeVar("_V")
+
+
+def _each(values: pa.Array, form: Callable[[Any], _V], kind: pa.DataType | None = None) -> pa.Array:
+    formed: list[_V | None] = []
+    for index, value in enumerate(values.to_pylist()):
+        try:
+            formed.append(None if value is None else form(value))
+        except ValueError as error:
+            raise BadRecord(f"{OPTION}: the event has no place among others: {error}", index=index) from error
+    return pa.array(formed, kind or pa.string())
+
+
+def _raised_number(value: int | Decimal | str) -> str:
+    text = value if isinstance(value, str) else str(int(value))
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("its value is no whole number of up to 38 digits")
+    return str(int(text) + _NUMBER_RAISED).zfill(len(str(_NUMBER_RAISED)))
+
+
+def _filled_text(value: str) -> str:
+    if not _TEXT.fullmatch(value):
+        raise ValueError(f"its value is longer than {TEXT_WIDTH} characters, or not printable ASCII")
+    return value.ljust(TEXT_WIDTH)
+
+
+def _clear_text(by: Ordering) -> Callable[[str], str]:
+    def clear(value: str) -> str:
+        if _AMBIGUOUS.fullmatch(value):
+            raise ConfigError(
+                f"{OPTION}: {by} holds texts that look like numbers or times, which sort differently as texts; write "
+                f"number({by}), time({by}) or text({by})",
+                OPTION,
+            )
+        return _filled_text(value)
+
+    return clear

@@ -1,0 +1,162 @@
+"""Source positions: what orders two changes of one row (``merge.md`` section 2).
+
+A position is text that sorts as text: ``<epoch>.<parts>`` with fixed widths, so that numpy, Arrow, Spark and a reader
+of the table compare it alike. The widths are part of the stored format.
+
+Every part is one field of the source block. A part that is null leaves its event without a position: of two changes
+that share half a position one would pass for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.events import NO_POSITION
+
+MAXEPOCH = 99999
+EPOCH = "%05d"
+
+
+def _number(values: Sequence[Any]) -> pa.Array:
+    return pc.cast(pa.array(values, pa.int64()), pa.string())
+
+
+def _out_of_range(part: PositionPart, values: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Numbers that no connector writes: of a sign, or of more digits than their part has, they would sort wrongly."""
+    numbers = pa.array(values, pa.int64())
+    fits = pc.greater_equal(numbers, 0)
+    if 10**part.width < 2**63:
+        fits = pc.and_(fits, pc.less(numbers, 10**part.width))
+    return np.flatnonzero(~np.asarray(fits.fill_null(True)))
+
+
+def _decimal_text(values: Sequence[Any]) -> pa.Array:
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _binlog_suffix(values: Sequence[Any]) -> pa.Array:
+    """``mysql-bin.000003`` is the third file: the names grow a digit after ``.999999``, so they are no order."""
+    return pc.replace_substring_regex(pa.array(values, pa.string()), r"^.*\.", "")
+
+
+def _log_sequence_number(values: Sequence[Any]) -> pa.Array:
+    """SQL Server's ``00000027:00000ac0:0002``, hexadecimal in fixed widths, sorts as it is."""
+    return pc.utf8_lower(pa.array(values, pa.string()))
+
+
+_DIGITS = r"^[0-9]+$"
+_LSN = r"^[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}$"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionPart:
+    """One field of the source block as text of ``width`` characters.
+
+    ``pattern`` is what the text must match; a number has none.
+    """
+
+    field: str
+    width: int
+    text: Callable[[Sequence[Any]], pa.Array] = _number
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PositionFormat:
+    """Which fields of the source block make the position, the one that counts most first."""
+
+    parts: tuple[PositionPart, ...]
+
+    @property
+    def width(self) -> int:
+        """Characters of a position, its epoch included."""
+        return len(EPOCH % 0) + sum(1 + part.width for part in self.parts)
+
+
+NO_FORMAT = PositionFormat(())
+"""Of events that say nothing that Headrace can order them by: none has a position, and arrival decides."""
+
+BINLOG_ROW_WIDTH = 10
+_BINLOG = PositionFormat(
+    (PositionPart("file", 10, _binlog_suffix, _DIGITS), PositionPart("pos", 20), PositionPart("row", BINLOG_ROW_WIDTH)),
+)
+_ORACLE = PositionFormat((PositionPart("commit_scn", 38, _decimal_text, _DIGITS), PositionPart("txSeq", 20)))
+"""An SCN is an Oracle NUMBER, of 38 digits at most. ``scn`` misorders: events come in the order of commits."""
+_SQL_SERVER = PositionFormat(
+    (
+        PositionPart("commit_lsn", 22, _log_sequence_number, _LSN),
+        PositionPart("change_lsn", 22, _log_sequence_number, _LSN),
+        PositionPart("event_serial_no", 20),
+    )
+)
+
+POSITION_FORMATS: Mapping[str, PositionFormat] = {
+    "postgresql": PositionFormat((PositionPart("lsn", 20),)),
+    "mysql": _BINLOG,
+    "mariadb": _BINLOG,
+    "oracle": _ORACLE,
+    "sqlserver": _SQL_SERVER,
+}
+"""By ``source.connector``."""
+
+_NO_ROW_VERSION = frozenset({"cassandra"})
+"""Connectors whose events tell a version of each cell, and none of the row (``merge.md`` section 7)."""
+
+
+def position_format(connector: str) -> PositionFormat:
+    """The format for a connector; NO_FORMAT for one whose positions are not known.
+
+    Raises BadRecord for one whose events are not changes of rows.
+    """
+    if connector in _NO_ROW_VERSION:
+        raise BadRecord(
+            f"events of source.connector {connector!r} change cells, not rows; its topics have to hold nothing else"
+        )
+    return POSITION_FORMATS.get(connector, NO_FORMAT)
+
+
+def positions(form: PositionFormat, epoch: int, values: Sequence[Sequence[Any]], count: int) -> npt.NDArray[np.bytes_]:
+    """The positions of ``count`` events, NO_POSITION where a part is null.
+
+    ``values`` are the source fields of ``form.parts``, in that order. Raises BadRecord with the index of an event whose
+    field is not what its connector writes: it would be ordered wrongly.
+    """
+    if not form.parts:
+        return np.full(count, NO_POSITION, "S1")
+    parts = [_part_texts(part, column) for part, column in zip(form.parts, values, strict=True)]
+    return fixed_width(pc.binary_join_element_wise(EPOCH % epoch, *parts, "."), form.width)
+
+
+def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
+    """ASCII texts of ``width`` characters as positions, NO_POSITION for nulls."""
+    # Texts of one width stand in Arrow's buffer as in numpy's; those without a position are filled up to it.
+    present = np.asarray(texts.is_valid())
+    filled = texts.fill_null(" " * width)
+    found = np.frombuffer(filled.buffers()[2], f"S{width}", len(filled), filled.offset * width).copy()
+    found[~present] = NO_POSITION
+    return found
+
+
+def _part_texts(part: PositionPart, values: Sequence[Any]) -> pa.Array:
+    texts = part.text(values)
+    others = _out_of_range(part, values) if part.pattern is None else _unlike(part, part.pattern, texts)
+    if len(others):
+        raise BadRecord(
+            f"source.{part.field} is not what its connector writes, so the event has no place among others",
+            index=int(others[0]),
+        )
+    return pc.utf8_lpad(texts, part.width, "0")
+
+
+def _unlike(part: PositionPart, pattern: str, texts: pa.Array) -> npt.NDArray[np.int64]:
+    """Texts of another form than a part has."""
+    fits = pc.and_(pc.match_substring_regex(texts, pattern), pc.less_equal(pc.utf8_length(texts), part.width))
+    return np.flatnonzero(~np.asarray(fits.fill_null(True)))

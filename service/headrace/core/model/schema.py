@@ -1,0 +1,108 @@
+"""Kafka Connect schemas: what a converter knows about the values it hands on.
+
+A schema is a value: two schemas that say the same are equal and hash alike, so that decoders, columns and cache
+fingerprints can be keyed by them. The JSON form is JsonConverter's (``connect.md`` section 11).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.core.model.errors import BadRecord
+
+DEEPEST = 100
+"""How many schemas may be within one another: no table nests like that, and each level is a call within a call."""
+
+PRIMITIVES = frozenset({"boolean", "int8", "int16", "int32", "int64", "float", "double", "bytes", "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named member of a struct schema."""
+
+    name: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One Connect schema. ``type`` uses JsonConverter's words (``float`` is FLOAT32, ``double`` FLOAT64).
+
+    ``name`` is the logical or semantic type (``io.debezium.time.Date``), ``parameters`` its sorted name-value pairs.
+    ``fields`` is filled for structs, ``items`` for arrays, ``keys`` and ``values`` for maps.
+    """
+
+    type: str
+    optional: bool = False
+    name: str | None = None
+    version: int | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    fields: tuple[Field, ...] = ()
+    items: Schema | None = None
+    keys: Schema | None = None
+    values: Schema | None = None
+    default: Any = field(default=None, compare=False)
+
+    def parameter(self, name: str) -> str | None:
+        """The parameter called ``name``, or None."""
+        return dict(self.parameters).get(name)
+
+    def field(self, name: str) -> Schema | None:
+        """The schema of the struct field called ``name``, or None if there is no such field."""
+        return next((member.schema for member in self.fields if member.name == name), None)
+
+
+def schema_from_json(document: Mapping[str, Any], depth: int = 0) -> Schema:
+    """Read JsonConverter's schema JSON. Raises BadRecord when it is not one; ``depth`` schemas are around it."""
+    if depth > DEEPEST:
+        raise BadRecord(f"a schema nested more than {DEEPEST} times")
+    kind, within = document.get("type"), depth + 1
+    if kind in PRIMITIVES:
+        return _schema(document, kind)
+    if kind == "struct":
+        return _schema(document, kind, fields=_members(document["fields"], within))
+    if kind == "array":
+        return _schema(document, kind, items=schema_from_json(document["items"], within))
+    if kind == "map":
+        keys, values = (schema_from_json(document[part], within) for part in ("keys", "values"))
+        return _schema(document, kind, keys=keys, values=values)
+    raise BadRecord(f"unknown schema type {kind!r}")
+
+
+def _members(children: Sequence[Mapping[str, Any]], depth: int) -> tuple[Field, ...]:
+    members = tuple(Field(child["field"], schema_from_json(child, depth)) for child in children)
+    if not all(isinstance(member.name, str) for member in members):
+        raise BadRecord("Struct schema's field name not specified properly")
+    if len({member.name for member in members}) < len(members):
+        raise BadRecord("a struct schema has two fields of one name")
+    return members
+
+
+def _schema(document: Mapping[str, Any], kind: str, **nested: Any) -> Schema:
+    """What is not of its type says nothing, as in Kafka Connect."""
+    name, version, parameters = (document.get(word) for word in ("name", "version", "parameters"))
+    return Schema(
+        type=kind,
+        optional=document.get("optional") is True,
+        name=name if isinstance(name, str) else None,
+        version=version if isinstance(version, int) else None,
+        parameters=_parameters(parameters) if isinstance(parameters, dict) else (),
+        default=document.get("default"),
+        **nested,
+    )
+
+
+def _parameters(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise BadRecord("Schema parameters must have string values.")
+        if name in _NUMBERS and not _NUMBER.fullmatch(value):
+            raise BadRecord(f"Invalid {name} parameter found in a schema: it is no number")
+    return tuple(sorted(given.items()))
+
+
+_NUMBERS = frozenset({"scale", "length", "connect.decimal.precision"})
+_NUMBER = re.compile(r"-?[0-9]{1,10}")

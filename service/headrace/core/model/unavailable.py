@@ -1,0 +1,308 @@
+"""The unavailable value placeholder: what a connector writes where it does not know an unchanged value.
+
+Debezium writes one configured text in a dozen forms, by the column's type and the handling modes (``reselect.md``
+section 2, measured in ``fixtures/postgres/placeholders.json``), and for other types a plain null. ``Placeholder.mask``
+finds the forms in a column of decoded values; ``hides_value`` says where a null may stand for an unchanged value.
+
+Columns are tested whole. Texts are compared only where their length is that of a form, so that a column without a
+placeholder costs one pass over its offsets.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
+from headrace.core.model.errors import ConfigError
+from headrace.core.model.inference import INFERRED, UNTOLD_TYPES
+from headrace.core.model.schema import Schema
+
+DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
+KEY = "unavailable.value.placeholder"
+SHORTEST_TELLING_CUT = 8
+"""A placeholder cut by ``column.truncate.to.N.chars`` is still told from a value if at least this much is left."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Placeholder:
+    """Every wire form of one connector's ``unavailable.value.placeholder`` (``reselect.md`` section 2.1).
+
+    ``text`` is the configured value; ``hex:`` in front of it gives octets, which become text as Java decodes UTF-8,
+    with U+FFFD for what is malformed. Raises ConfigError when the octets cannot be read.
+    """
+
+    def __init__(self, text: str = DEFAULT_PLACEHOLDER) -> None:
+        self.octets = _octets(text)
+        self.text = self.octets.decode("utf-8", "replace")
+        standard = base64.b64encode(self.octets).decode()
+        url_safe = base64.urlsafe_b64encode(self.octets).decode()
+        self.uuid = _name_uuid(self.octets)
+        self.map_json = json.dumps({self.text: self.text}, ensure_ascii=False, separators=(",", ":"))
+        self.signed = np.frombuffer(self.octets, dtype=np.int8).astype(np.int64)
+        self._texts = _Forms([self.text, standard, url_safe, self.octets.hex()], pa.string())
+        self._json_texts = _Forms([self.text, standard, url_safe, self.octets.hex(), self.map_json], pa.string())
+        self._element_texts = _Forms([self.text, standard, url_safe, self.octets.hex(), self.uuid], pa.string())
+        self._raw = _Forms([self.octets], pa.binary())
+        forms = (self.text, standard, url_safe, self.octets.hex(), self.map_json, self.uuid)
+        self._form_lengths = frozenset(map(len, forms))
+
+    def mask(self, schema: Schema, values: pa.Array, *, embedded: bool = True) -> Mask | None:
+        """Which cells of a column are the placeholder, or None if there is none.
+
+        ``schema`` is the column's Connect schema, ``values`` its decoded cells (``core/model/arrays.py``). ``embedded``
+        is False for JSON without schemas, where binary values and maps arrive as text of any column.
+        """
+        kind = values.type
+        if pa.types.is_null(kind) or len(values) == 0:
+            return None
+        if _is_text(kind):
+            return self._text_mask(schema, values, embedded)
+        if _is_binary(kind):
+            return self._raw.mask(values)
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return self._list_mask(schema, values, embedded)
+        if pa.types.is_map(kind) and _is_text(kind.key_type) and _is_text(kind.item_type):
+            return self._map_mask(values)
+        return None
+
+    def ambiguous(self, schema: Schema, values: pa.Array) -> Mask | None:
+        """Which cells may be a placeholder that was cut too short to tell (``truncateLength`` 1 to 7): UNKNOWN."""
+        cut = _truncation(schema)
+        if cut is None or not 0 < cut < SHORTEST_TELLING_CUT or not _is_text(values.type):
+            return None
+        return _Forms([self.text[:cut]], pa.string()).mask(values)
+
+    def is_form(self, value: object) -> bool:
+        """Whether one Connect value is any form of the placeholder, whatever its column (a cache refuses those)."""
+        if isinstance(value, str):
+            return len(value) in self._form_lengths and (value in self._json_texts or value == self.uuid)
+        if isinstance(value, bytes):
+            return value == self.octets
+        if isinstance(value, dict):
+            return value == {self.text: self.text}
+        if isinstance(value, list):
+            return value == self.signed.tolist() or any(self.is_form(element) for element in value)
+        return False
+
+    def _text_mask(self, schema: Schema, values: pa.Array, embedded: bool) -> Mask | None:
+        cut = _truncation(schema)
+        if cut is not None and cut < len(self.text):
+            return _Forms([self.text[:cut]], pa.string()).mask(values) if cut >= SHORTEST_TELLING_CUT else None
+        is_json = schema.name is not None and schema.name.endswith(".Json")
+        return (self._json_texts if is_json or not embedded else self._texts).mask(values)
+
+    def _list_mask(self, schema: Schema, values: pa.Array, embedded: bool) -> Mask | None:
+        elements = values.flatten()
+        if pa.types.is_integer(elements.type) or pa.types.is_date32(elements.type):
+            return self._octet_list_mask(values)
+        if _is_text(elements.type):
+            found = self._element_texts.mask(elements)
+        elif schema.items is None:
+            return None
+        else:
+            found = self.mask(schema.items, elements, embedded=embedded)
+        return None if found is None else _lists_holding(values, found)
+
+    def _octet_list_mask(self, values: pa.Array) -> Mask | None:
+        """Lists that are the placeholder's octets as signed numbers, in a ``date[]`` as epoch days."""
+        width = len(self.signed)
+        rows = np.flatnonzero(_equals(pc.list_value_length(values), width))
+        if len(rows) == 0 or width == 0:
+            return None
+        elements = values.take(pa.array(rows)).flatten()
+        numbers = elements.cast(pa.int32()) if pa.types.is_date32(elements.type) else elements
+        known = np.asarray(numbers.is_valid()).reshape(-1, width)
+        equal = np.asarray(numbers.fill_null(0)).reshape(-1, width) == self.signed
+        return _mask_of(rows[(known & equal).all(axis=1)], len(values))
+
+    def _map_mask(self, values: pa.MapArray) -> Mask | None:
+        offsets = np.asarray(values.offsets)
+        rows = np.flatnonzero((np.diff(offsets) == 1) & np.asarray(values.is_valid()))
+        if len(rows) == 0:
+            return None
+        first = pa.array(offsets[rows])
+        named = _equals(values.keys.take(first), self.text)
+        filled = _equals(values.items.take(first), self.text)
+        return _mask_of(rows[named & filled], len(values))
+
+
+class _Forms:
+    """A few texts or octet strings that are looked for, by length first."""
+
+    def __init__(self, forms: Iterable[str | bytes], kind: pa.DataType) -> None:
+        self._forms = frozenset(forms)
+        self._set = pa.array(sorted(self._forms), kind)
+        self._lengths = sorted({len(form.encode() if isinstance(form, str) else form) for form in self._forms})
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._forms
+
+    def mask(self, values: pa.Array) -> Mask | None:
+        lengths = np.asarray(pc.binary_length(values).fill_null(-1))
+        candidates = lengths == self._lengths[0]
+        for length in self._lengths[1:]:
+            candidates |= lengths == length
+        rows = np.flatnonzero(candidates)
+        if len(rows) == 0:
+            return None
+        found = pc.is_in(values.take(pa.array(rows)), value_set=self._set.cast(values.type))
+        return _mask_of(rows[np.asarray(found)], len(values))
+
+
+def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingModes) -> bool:
+    """Whether a null in an update may hide an unchanged value of this column (``reselect.md`` section 2.2, "-> null").
+
+    Exact with a catalog column. Without one it is decided by the event's schema and the configured modes, and doubt
+    counts as True. A null of plain text is a null, unless the binary mode writes ``bytea`` as text that has no form.
+    """
+    if schema.parameters == INFERRED:
+        return schema.type in UNTOLD_TYPES
+    if column is not None:
+        return column.omittable and _type_loses_value(column.type.resolved(), _typmod(column), modes)
+    if schema.type == "array":
+        return _array_schema_loses_value(schema.items, modes)
+    return _schema_loses_value(schema, modes)
+
+
+LARGEST_INLINE_PRECISION = 28
+"""Digits of a ``numeric`` that always fit into 24 bytes: values up to that size are never stored out of line."""
+LARGEST_INLINE_BITS = 96
+"""The same for ``bit(n)`` and ``bit varying(n)``."""
+
+_TELLING_TYPES = frozenset(
+    {
+        "text",
+        "varchar",
+        "bpchar",
+        "char",
+        "name",
+        "citext",
+        "json",
+        "jsonb",
+        "xml",
+        "uuid",
+        "ltree",
+        "tsvector",
+        "hstore",
+    }
+    | {"inet", "cidr", "macaddr", "macaddr8", "isbn"}
+    | {"int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"}
+)
+"""Types (and below, types of array elements) whose placeholder has a form of its own in every mode."""
+_TELLING_ELEMENTS = frozenset({"text", "varchar", "bpchar", "json", "jsonb", "int4", "int8", "uuid"})
+_DATES_AS_DAYS = frozenset({"adaptive", "adaptive_time_microseconds", "microseconds", "nanoseconds"})
+_LOSING_STRUCTS = frozenset(
+    {"VariableScaleDecimal", "Geometry", "Geography", "DoubleVector", "FloatVector", "SparseDoubleVector"}
+)
+
+
+def _type_loses_value(kind: SqlType, typmod: int, modes: HandlingModes) -> bool:
+    if kind.element is not None:
+        return _element_loses_value(kind.element, modes)
+    if kind.name == "bytea":
+        return modes.binary.startswith("base64")
+    if kind.name == "numeric":
+        return modes.decimal != "string" and not 0 <= _precision(typmod) <= LARGEST_INLINE_PRECISION
+    if kind.name in ("bit", "varbit"):
+        return not 0 < typmod <= LARGEST_INLINE_BITS
+    return kind.kind != "e" and kind.name not in _TELLING_TYPES
+
+
+def _element_loses_value(element: SqlType, modes: HandlingModes) -> bool:
+    if element.name == "bytea":
+        return modes.binary != "bytes"
+    if element.name == "date":
+        return modes.time_precision not in _DATES_AS_DAYS
+    return element.name not in _TELLING_ELEMENTS
+
+
+def _schema_loses_value(schema: Schema, modes: HandlingModes) -> bool:
+    name = (schema.name or "").rpartition(".")[2]
+    if schema.type == "string":
+        return schema.name is None and modes.binary.startswith("base64")
+    if schema.type == "bytes":
+        return _bytes_schema_loses_value(schema, name)
+    if schema.type == "double":
+        return modes.decimal == "double"
+    return schema.type in ("struct", "array") and name in _LOSING_STRUCTS
+
+
+def _bytes_schema_loses_value(schema: Schema, name: str) -> bool:
+    if name == "Decimal":
+        return int(schema.parameter("connect.decimal.precision") or 1000) > LARGEST_INLINE_PRECISION
+    return name == "Bits" and int(schema.parameter("length") or 1000) > LARGEST_INLINE_BITS
+
+
+def _array_schema_loses_value(items: Schema | None, modes: HandlingModes) -> bool:
+    if items is None:
+        return True
+    name = (items.name or "").rpartition(".")[2]
+    if name:
+        return name not in ("Uuid", "Date") or items.name == "org.apache.kafka.connect.data.Date"
+    return not (items.type == "int32" or (items.type == "bytes" and modes.binary == "bytes"))
+
+
+def _precision(typmod: int) -> int:
+    return ((typmod - 4) >> 16) & 0xFFFF if typmod >= 4 else -1
+
+
+def _typmod(column: CatalogColumn) -> int:
+    """The column's modifier; a domain keeps it in the type."""
+    kind, typmod = column.type, column.typmod
+    while typmod < 0 and kind.base is not None:
+        kind, typmod = kind.base, kind.typmod
+    return typmod
+
+
+def _octets(text: str) -> bytes:
+    if not text.startswith("hex:"):
+        return text.encode()
+    try:
+        return bytes.fromhex(text[len("hex:") :])
+    except ValueError as error:
+        raise ConfigError(f"{KEY}: after 'hex:' an even number of hexadecimal digits must follow", KEY) from error
+
+
+def _name_uuid(octets: bytes) -> str:
+    """Java's ``UUID.nameUUIDFromBytes``."""
+    return str(uuid.UUID(bytes=hashlib.md5(octets, usedforsecurity=False).digest(), version=3))
+
+
+def _truncation(schema: Schema) -> int | None:
+    cut = schema.parameter("truncateLength") if schema.parameters else None
+    return int(cut) if cut is not None else None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _equals(values: pa.Array, wanted: int | str) -> Mask:
+    return np.asarray(pc.equal(values, pa.scalar(wanted, values.type)).fill_null(False))
+
+
+def _mask_of(rows: npt.NDArray[np.int64], length: int) -> Mask | None:
+    if len(rows) == 0:
+        return None
+    mask = np.zeros(length, dtype=np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _lists_holding(values: pa.Array, found: Mask) -> Mask | None:
+    parents = np.asarray(pc.list_parent_indices(values))
+    return _mask_of(parents[found], len(values))

@@ -1,0 +1,100 @@
+"""Rows of the column cache as bytes, for stores that are not in this process's memory (``reselect.md`` section 10).
+
+What is read back equals what was written, type and all: text and octets stay apart, numbers keep their width and
+decimals their scale (an Arrow array of one row brings its type along). Bytes that were cut or changed are refused.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from headrace.core.reselect.cache.rows import Cell, CellValue, Origin, Partition, Row, Stamp
+
+_CHECKSUM = 4
+_VALUE = "value"
+
+
+class _Written(msgspec.Struct, array_like=True, gc=False):
+    """A cell on disk. ``arrow`` tells that ``value`` is an array in Arrow's stream format."""
+
+    column: str
+    arrow: bool
+    value: Any
+    fingerprint: Any
+    topic: str
+    partition: int
+    offset: int
+    position: bytes
+    generation: int
+    origin: Origin
+    stored: int
+    size: int
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[_Written])
+
+
+def encode_row(row: Row) -> bytes:
+    """The row with its checksum. Raises ValueError for a value or fingerprint that has no form in bytes."""
+    try:
+        body = _ENCODER.encode([_written(column, cell) for column, cell in row.items()])
+    except (TypeError, pa.ArrowException) as error:  # UnicodeEncodeError is a ValueError
+        raise ValueError("a cached value that cannot be written") from error
+    return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
+
+
+def decode_row(octets: bytes) -> Row:
+    """The row that ``encode_row`` wrote. Raises ValueError for anything else."""
+    body = octets[_CHECKSUM:]
+    if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != octets[:_CHECKSUM]:
+        raise ValueError("a cached row that was cut or changed")
+    try:
+        return {written.column: _cell(written) for written in _DECODER.decode(body)}
+    except (msgspec.DecodeError, pa.ArrowException) as error:
+        raise ValueError("a cached row of another format") from error
+
+
+def _written(column: str, cell: Cell) -> _Written:
+    if not isinstance(cell.fingerprint, str | bytes | None):
+        raise TypeError("a fingerprint that is neither text nor octets")
+    arrow = isinstance(cell.value, pa.Array)
+    value = _stream(cell.value) if arrow else cell.value
+    partition = cell.stamp.partition
+    return _Written(
+        column,
+        arrow,
+        value,
+        cell.fingerprint,
+        partition.topic,
+        partition.number,
+        cell.stamp.offset,
+        cell.stamp.position,
+        cell.generation,
+        cell.origin,
+        cell.stored,
+        cell.size,
+    )
+
+
+def _cell(written: _Written) -> Cell:
+    value: CellValue | None = _array(written.value) if written.arrow else written.value
+    stamp = Stamp(Partition(written.topic, written.partition), written.offset, written.position)
+    return Cell(value, written.fingerprint, stamp, written.generation, written.origin, written.stored, written.size)
+
+
+def _stream(value: pa.Array) -> bytes:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch([value], [_VALUE])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def _array(octets: bytes) -> pa.Array:
+    with pa.ipc.open_stream(octets) as reader:
+        return reader.read_next_batch().column(0)

@@ -1,0 +1,353 @@
+"""The reselect column cache: what the last events said about columns that later events leave out.
+
+    cache.begin(table) -> CacheBatch          one batch of one table: an overlay over the shared rows (cache_batch.py)
+    batch.for_row(key, stamp) -> RowCache     get | put | invalidate | drop
+    batch.publish() | batch.discard()         after the table commit | when the batch failed
+
+The contract is ``reselect.md`` section 5; two laws stand above the rest: a delete or truncate makes every later get of
+that row a miss, and a real value in an event replaces the cached one before any lookup. A miss is always safe, a missed
+drop never is: when a store cannot drop a row, the row is poisoned until a write succeeds.
+
+A store may outlive the process. Then a partition's rows are not dropped when it goes, but wait for an assignment that
+goes on exactly where they stopped (``resume``), also after a restart in good order; after a crash they are dropped.
+
+Names are Debezium's (``ReselectColumnCache``, ``RowCache``, ``Hit``); unlike there, rows live in one LRU bounded by
+rows and bytes. Not safe for threads: the post-processor holds a lock around each use.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+import pyarrow as pa
+
+from headrace.core.model.events import TableId
+from headrace.core.reselect.cache.assignments import CacheAssignments
+from headrace.core.reselect.cache.batch import CacheBatch, PendingRow
+from headrace.core.reselect.cache.guarded_rows import GuardedRows
+from headrace.core.reselect.cache.rows import (
+    CELL_OVERHEAD,
+    CacheLimits,
+    CacheUse,
+    Cell,
+    CellValue,
+    Hit,
+    Origin,
+    Partition,
+    Row,
+    RowKey,
+    RowStore,
+    Stamp,
+    StoreFailed,
+    value_size,
+)
+from headrace.core.reselect.cache.state import CacheState, KnownTable, decode_state, encode_state
+
+_LOOK_FOR_OLDEST = 10_000
+"""Milliseconds between two looks for the oldest cell."""
+
+
+class ReselectColumnCache:
+    """The rules of the cache over a store of rows. ``clock`` gives monotonic milliseconds, ``wall`` Unix time.
+
+    ``is_placeholder`` tells values that must never be cached as real ones; ``settings`` are the options on which cached
+    values depend, as one text. ``counts`` holds the outcomes of section 9: ``("requests", result)``, ``("writes",
+    origin, result)`` and ``("drops", cause)``.
+    """
+
+    def __init__(
+        self,
+        store: RowStore,
+        limits: CacheLimits,
+        clock: Callable[[], int],
+        is_placeholder: Callable[[object], bool],
+        settings: str = "",
+        wall: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.limits = limits
+        self.counts: Counter[tuple[str, ...]] = Counter()
+        self._rows = GuardedRows(store)
+        self._clock = clock
+        self._is_placeholder = is_placeholder
+        self._tables: dict[TableId, int] = {}
+        self._shapes: dict[TableId, object] = {}
+        self._epochs: Counter[int] = Counter()
+        self._assignments = CacheAssignments()
+        self._markers: dict[RowKey, int] = {}
+        self._open = 0
+        self._evicted = 0
+        self._settings = settings
+        self._wall = wall
+        self._clock_base = 0
+        self._closed = False
+        self._looked: int | None = None
+        self._oldest_stored: int | None = None
+        self._restore()
+
+    def begin(self, table: TableId, shape: object, fingerprints: Mapping[str, object]) -> CacheBatch:
+        """Start a batch of one table. A shape (key, columns) other than the last one drops the table's rows.
+
+        ``fingerprints`` says of each cacheable column what its values look like now; a cell with another one is a miss.
+        """
+        if self._shapes.get(table, shape) != shape:
+            self.drop_table(table, "schema")
+        self._rows.retry()
+        self._shapes[table] = shape
+        self._open += 1
+        return CacheBatch(self, self._number(table), fingerprints)
+
+    def holds(self, table: TableId) -> bool:
+        """Whether any row of a table is cached."""
+        return self._rows.store.holds(self._number(table))
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """A new assignment: entries of an earlier one are dropped, or wait for ``resume``."""
+        assigned = list(partitions)
+        for partition in () if self._rows.store.durable else assigned:
+            self._drop_partition(partition, "assign")
+        self._assignments.begin(assigned)
+
+    def resume(self, partition: Partition, position: int) -> None:
+        """The assignment's first event is the one at ``position``: entries that stop right there count again."""
+        self._assignments.resume(partition, position)
+
+    def settled(self, offsets: Mapping[Partition, int]) -> None:
+        """What stands before these offsets is in all tables, and in the cache as far as it is kept."""
+        self._assignments.settled(offsets)
+
+    def revoke(self, partitions: Iterable[Partition]) -> None:
+        """Refuse puts for the partitions, and serve none of their entries."""
+        for partition in partitions:
+            self._assignments.end(partition, park=self._rows.store.durable)
+            if not self._rows.store.durable:
+                self._drop_partition(partition, "revoke")
+
+    def lose(self, partition: Partition, offset: int) -> None:
+        """An event was not applied (undecodable, dead-lettered): whatever it may have changed is unknown from now on.
+
+        Its row may not be readable, so the partition's entries go; those that batches in flight still bring are
+        refused as far as they are older (section 5.2).
+        """
+        self._assignments.lose(partition, offset)
+        if not self._rows.store.durable:  # elsewhere they are there, and are not served
+            self._drop_partition(partition, "lost")
+
+    def drop_table(self, table: TableId, cause: str) -> None:
+        """Drop all rows of a table and raise its epoch, so that reads in flight are rejected."""
+        number = self._number(table)
+        self._epochs[number] += 1
+        self.counts["drops", cause] += self._rows.drop_table(number)
+
+    def drop_topic(self, topic: str, cause: str) -> None:
+        """Drop the rows that came from a topic (its partition count changed, its offsets were set…)."""
+        for partition in self._assignments.of_topic(topic):
+            self._drop_partition(partition, cause)
+
+    def clear(self, cause: str) -> None:
+        """Drop everything."""
+        for number in self._tables.values():
+            self._epochs[number] += 1
+        self.counts["drops", cause] += self._rows.drop_table(None)
+
+    def close(self) -> None:
+        """Let go of the store; idempotent. A durable one keeps its rows for the next process if no write failed."""
+        closed, self._closed = self._closed, True
+        if not closed and self._rows.store.durable and self._rows.sound:
+            with suppress(StoreFailed):
+                self._rows.store.save(encode_state(self._state()))
+        self._rows.store.close()
+
+    def __len__(self) -> int:
+        return len(self._rows.store)
+
+    @property
+    def size(self) -> int:
+        """Bytes in use, roughly."""
+        return self._rows.store.size
+
+    def use(self) -> CacheUse:
+        """How full the cache is; adds to ``counts`` what was evicted since the last call."""
+        evicted, self._evicted = self._rows.store.evicted - self._evicted, self._rows.store.evicted
+        self.counts["drops", "evicted"] += evicted
+        return CacheUse(len(self), self.size, self._rows.poisoned, self._oldest())
+
+    def _oldest(self) -> int | None:
+        """The age of the oldest cell; a store looks through all rows for it, so not at every batch."""
+        now = self._now()
+        if self._looked is None or now - self._looked >= _LOOK_FOR_OLDEST:
+            self._looked, self._oldest_stored = now, self._rows.store.oldest()
+        return None if self._oldest_stored is None else now - self._oldest_stored
+
+    # -- for CacheBatch and RowCache ------------------------------------------------------------------------
+
+    def epoch(self, table: int) -> int:
+        """Counts the drops of a whole table."""
+        return self._epochs[table]
+
+    def read(self, key: RowKey, column: str, stamp: Stamp, fingerprint: object) -> Hit | None:
+        """Section 5.3 rule 3: a hit only if nothing speaks against it."""
+        row = self._rows.get(key) or {}
+        cell = row.get(column)
+        verdict = "poisoned" if self._rows.is_poisoned(key) else self._verdict(cell, stamp, fingerprint)
+        self.counts["requests", verdict] += 1
+        if verdict == "expired":
+            self._rows.write(key, {name: kept for name, kept in row.items() if name != column})
+        if cell is None or verdict != "hit":
+            return None
+        self._use_cell(key, row, column)
+        return Hit(cell.value)
+
+    def _verdict(self, cell: Cell | None, stamp: Stamp, fingerprint: object) -> str:
+        if cell is None:
+            return "miss"
+        if cell.stamp.partition != stamp.partition or cell.generation != self._assignments.generation(stamp.partition):
+            return "foreign_partition"
+        if cell.stamp.offset < self._assignments.lost(stamp.partition):
+            return "lost"
+        if cell.fingerprint != fingerprint:
+            return "fingerprint"
+        if cell.stamp.offset > stamp.offset or _goes_back(cell.stamp, stamp):
+            return "ahead"
+        if self.limits.ttl and self._now() - cell.stored >= self.limits.ttl:
+            return "expired"
+        return "hit"
+
+    def new_cell(self, value: CellValue | None, fingerprint: object, stamp: Stamp, origin: Origin) -> Cell | None:
+        """A cell for the value, or None if it must not be cached: a placeholder, too large, not our partition."""
+        generation = self._assignments.generation(stamp.partition)
+        refused = self._refusal(value, generation)
+        if refused or generation is None:
+            self.counts["writes", origin, refused or "generation"] += 1
+            return None
+        return Cell(value, fingerprint, stamp, generation, origin, self._now(), CELL_OVERHEAD + value_size(value))
+
+    def _refusal(self, value: CellValue | None, generation: int | None) -> str | None:
+        if generation is None:
+            return "generation"
+        if self.limits.max_value_bytes and value_size(value) > self.limits.max_value_bytes:
+            return "size"
+        plain = value[0].as_py() if isinstance(value, pa.Array) and _may_be_form(value) else value
+        return "placeholder" if self._is_placeholder(plain) else None
+
+    def apply(self, key: RowKey, pending: PendingRow, valid: bool) -> None:
+        """Publish what a batch says about a row; ``valid`` is False when the table was dropped meanwhile."""
+        afresh = pending.dropped is not None or not valid
+        base: Row | None = {} if afresh else self._rows.base(key)
+        marker = self._markers.get(key, -1)
+        if pending.dropped is not None:
+            self.counts["drops", "event"] += 1
+            self._mark(key, pending.dropped)
+        # Of a row that cannot be read nobody knows what is newer: it is dropped.
+        self._rows.write(key, self._merge(base, pending.cells, marker) if valid and base is not None else {})
+
+    def _merge(self, base: Row, cells: Mapping[str, Cell | None], marker: int) -> Row:
+        merged = dict(base)
+        newest = max((cell.stamp.offset for cell in base.values()), default=-1)
+        for column, cell in cells.items():
+            verdict = "invalidated" if cell is None else self._put_verdict(cell, base.get(column), max(newest, marker))
+            self.counts["writes", Origin.EVENT if cell is None else cell.origin, verdict] += 1
+            if verdict == "position":
+                return {}
+            if verdict in ("stored", "invalidated"):
+                merged.pop(column, None)
+            if verdict == "stored" and cell is not None:
+                merged[column] = cell
+        return _bounded(merged, self.limits.max_columns)
+
+    def _put_verdict(self, cell: Cell, old: Cell | None, newest: int) -> str:
+        """Section 5.3 rules 1 and 2."""
+        if cell.generation != self._assignments.generation(cell.stamp.partition):
+            return "generation"
+        if cell.stamp.offset < self._assignments.lost(cell.stamp.partition):
+            return "lost"
+        if cell.origin is Origin.DB:
+            return "offset" if newest > cell.stamp.offset else "stored"
+        if old is None or old.stamp.partition != cell.stamp.partition:
+            return "stored"
+        if old.stamp.offset > cell.stamp.offset:
+            return "offset"
+        return "position" if _goes_back(old.stamp, cell.stamp) else "stored"
+
+    def release(self) -> None:
+        """A batch has ended; drop markers are kept only for batches that began before the drop."""
+        self._open -= 1
+        if self._open == 0:
+            self._markers.clear()
+
+    def drop_row(self, key: RowKey, cause: str) -> None:
+        """Remove a row, or poison it if the store cannot."""
+        self.counts["drops", cause] += 1
+        self._rows.write(key, {})
+
+    def _use_cell(self, key: RowKey, row: Row, column: str) -> None:
+        """Where the bound on columns bites, the least recently used goes first: keep the order of use."""
+        if self.limits.max_columns and len(row) >= self.limits.max_columns:
+            self._rows.write(key, {**{name: cell for name, cell in row.items() if name != column}, column: row[column]})
+
+    def _mark(self, key: RowKey, offset: int) -> None:
+        if self._open > 1:
+            self._markers[key] = max(offset, self._markers.get(key, -1))
+
+    def _drop_all(self, keys: Iterable[RowKey], cause: str) -> None:
+        for key in keys:
+            self.drop_row(key, cause)
+
+    def _drop_partition(self, partition: Partition, cause: str) -> None:
+        """A durable store may hold too many rows to look through: there another generation hides those of before."""
+        if self._rows.store.durable:
+            self.counts["drops", cause] += 1
+            self._assignments.renew(partition)
+            return
+        self._drop_all([key for key in self._rows.store.keys(None) if self._belongs(key, partition)], cause)
+
+    def _belongs(self, key: RowKey, partition: Partition) -> bool:
+        row = self._rows.get(key)
+        return row is None or any(cell.stamp.partition == partition for cell in row.values())
+
+    # -- across restarts --------------------------------------------------------------------------------------
+
+    def _state(self) -> CacheState:
+        shapes = {table: shape if isinstance(shape, str) else None for table, shape in self._shapes.items()}
+        tables = [KnownTable.of(table, number, shapes.get(table)) for table, number in self._tables.items()]
+        last, parked = self._assignments.ended()
+        return CacheState(self._settings, self._now(), self._wall(), last, parked, tables)
+
+    def _restore(self) -> None:
+        """Go on where the last process stopped in good order, else with nothing."""
+        if not self._rows.store.durable:
+            return
+        state = decode_state(self._rows.load(), self._settings)
+        if state is None:
+            self._rows.drop_table(None)
+            return
+        self._clock_base = state.clock + max(self._wall() - state.wall, 0) - self._clock()
+        self._assignments = CacheAssignments(state.last_generation, state.partitions)
+        self._tables = {table.id: table.number for table in state.tables}
+        self._shapes = {table.id: table.shape for table in state.tables if table.shape is not None}
+
+    def _now(self) -> int:
+        """Milliseconds by which the ages of cells are counted, restarts included; no clock that steps tells them."""
+        return self._clock_base + self._clock()
+
+    def _number(self, table: TableId) -> int:
+        return self._tables.setdefault(table, len(self._tables))
+
+
+def _goes_back(earlier: Stamp, later: Stamp) -> bool:
+    return bool(earlier.position and later.position and later.position < earlier.position)
+
+
+def _bounded(row: dict[str, Cell], max_columns: int) -> Row:
+    """The row with its most recently written columns."""
+    excess = len(row) - max_columns if max_columns else 0
+    return dict(list(row.items())[excess:]) if excess > 0 else row
+
+
+def _may_be_form(value: pa.Array) -> bool:
+    """Whether the array's type has a placeholder form at all; times and decimals have none."""
+    kind = value.type.value_type if pa.types.is_list(value.type) else value.type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_integer(kind) or pa.types.is_map(kind)
+    )

@@ -1,0 +1,85 @@
+"""A store of cached rows whose failures end here (``reselect.md`` section 5.5).
+
+A failed read is a miss. A failed write poisons the row, and a failed drop of a table the table: what may still be in
+the store is not served until a write has succeeded there.
+"""
+
+from __future__ import annotations
+
+from headrace.core.reselect.cache.rows import Row, RowKey, RowStore, StoreFailed
+
+
+class GuardedRows:
+    """The rows of ``store``."""
+
+    def __init__(self, store: RowStore) -> None:
+        self.store = store
+        self._poisoned: set[RowKey] = set()
+        self._poisoned_tables: set[int | None] = set()
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything in the store may be served."""
+        return not self._poisoned and not self._poisoned_tables
+
+    @property
+    def poisoned(self) -> int:
+        """How many rows must not be served; of tables that could not be dropped the rows are not known."""
+        return len(self._poisoned)
+
+    def is_poisoned(self, key: RowKey) -> bool:
+        """Whether the row in the store must not be served."""
+        if key in self._poisoned:
+            return True
+        return bool(self._poisoned_tables) and not self._poisoned_tables.isdisjoint((key.table, None))
+
+    def get(self, key: RowKey) -> Row | None:
+        """The row as it is in the store; None if it is not there or cannot be read."""
+        try:
+            return self.store.get(key)
+        except StoreFailed:
+            return None
+
+    def base(self, key: RowKey) -> Row | None:
+        """The row that a change begins with; None if that cannot be known."""
+        if self.is_poisoned(key):
+            return {}
+        try:
+            return self.store.get(key) or {}
+        except StoreFailed:
+            return None
+
+    def write(self, key: RowKey, row: Row) -> None:
+        """Replace the row; an empty one is removed."""
+        try:
+            if row:
+                self.store.put(key, row)
+            else:
+                self.store.drop(key)
+        except StoreFailed:
+            self._poisoned.add(key)
+        else:
+            self._poisoned.discard(key)
+
+    def drop_table(self, table: int | None) -> int:
+        """Remove the rows of a table, or of all; how many there were."""
+        try:
+            dropped = self.store.drop_table(table)
+        except StoreFailed:
+            self._poisoned_tables.add(table)
+            return 0
+        self._poisoned_tables.discard(table)
+        self._poisoned = {key for key in self._poisoned if table is not None and key.table != table}
+        return dropped
+
+    def load(self) -> bytes | None:
+        """The state that the last process left; None if there is none."""
+        try:
+            return self.store.load()
+        except StoreFailed:
+            return None
+
+    def retry(self) -> None:
+        """Drop once more the tables that could not be dropped."""
+        for table in list(self._poisoned_tables):
+            self.drop_table(table)

@@ -1,0 +1,282 @@
+"""The rows of the reselect column cache, and the store that keeps them in memory.
+
+``reselect.md`` sections 5.1 and 5.5: what an entry carries, and the bounds (rows, bytes, bytes per table). The rules of
+the cache stand in ``core/reselect/cache/column_cache.py``; a store only keeps rows and may fail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import cachetools
+import pyarrow as pa
+
+CellValue: TypeAlias = "str | bytes | pa.Array"
+"""A cached value: text and octets as they are, else an Arrow array of one row that shares no buffer with others."""
+
+ROW_OVERHEAD = 200  # bytes that Python needs for a row and for a cell beside the values, roughly
+CELL_OVERHEAD = 150
+
+
+class Partition(NamedTuple):
+    """A topic's partition."""
+
+    topic: str
+    number: int
+
+
+class Origin(StrEnum):
+    """Who said a cached value: a change event, or a query."""
+
+    EVENT = "event"
+    DB = "db"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The event for which a cell is read or written: its coordinate, and its source position (b"" for none)."""
+
+    partition: Partition
+    offset: int
+    position: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A value that the cache has; None is a cached null, which is not a miss."""
+
+    value: CellValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """Bounds of a cache, 0 or None for none; ``ttl`` in milliseconds, 0 = never expires."""
+
+    max_rows: int = 10_000
+    max_bytes: int = 256 << 20
+    max_columns: int = 200
+    max_value_bytes: int = 8 << 20
+    max_table_bytes: int | None = None
+    ttl: int = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """How full a cache is: rows, bytes (roughly), and rows that must not be served because a write failed.
+
+    ``oldest`` is the age of its oldest cell in milliseconds, None where there is none or the store does not tell.
+    """
+
+    rows: int
+    bytes: int
+    poisoned: int
+    oldest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An entry: the value and everything that decides whether it may be served (section 5.1); ``size`` in bytes."""
+
+    value: CellValue | None
+    fingerprint: object
+    stamp: Stamp
+    generation: int
+    origin: Origin
+    stored: int
+    size: int
+
+
+def value_size(value: CellValue | None) -> int:
+    """Bytes of a value."""
+    if value is None:
+        return 0
+    return int(value.nbytes) if isinstance(value, pa.Array) else len(value)
+
+
+class RowKey(NamedTuple):
+    """A row: the number that the cache gave to the table and its key schema, and the canonical key text."""
+
+    table: int
+    key: str
+
+
+Row = Mapping[str, Cell]
+"""The cells of a row by column, least recently used first."""
+
+
+class StoreFailed(Exception):
+    """A store could not read or write a row. Reads degrade to misses, failed writes poison the row."""
+
+
+class RowStore(Protocol):
+    """Where rows live. Every method may raise StoreFailed.
+
+    ``durable`` tells whether rows outlive the process. ``save`` and ``load`` are for the cache's own state: what is
+    saved must have been written after all rows, and what is loaded is gone, so that a crash leaves none. ``evicted``
+    counts the rows that went because of a bound.
+    """
+
+    durable: bool
+    evicted: int
+
+    def get(self, key: RowKey) -> Row | None:
+        """The row, marked as used; None if it is not there."""
+
+    def put(self, key: RowKey, row: Row) -> None:
+        """Replace the row; older rows may be evicted for it."""
+
+    def drop(self, key: RowKey) -> None:
+        """Remove the row if it is there."""
+
+    def keys(self, table: int | None) -> Collection[RowKey]:
+        """The keys of a table, or of all."""
+
+    def holds(self, table: int) -> bool:
+        """Whether there is any row of a table."""
+
+    def drop_table(self, table: int | None) -> int:
+        """Remove all rows of a table, or of all; how many there were."""
+
+    def oldest(self) -> int | None:
+        """When the oldest cell was stored, by the cache's clock; None if there is none, or to find out costs much."""
+
+    def load(self) -> bytes | None:
+        """Take the state that was saved last; None if there is none."""
+
+    def save(self, state: bytes) -> None:
+        """Keep a state for the next process."""
+
+    def close(self) -> None:
+        """Let go of what is open. Idempotent."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in use, roughly."""
+
+    def __len__(self) -> int: ...
+
+
+class MemoryRowStore:
+    """Rows in this process: one LRU over all tables, bounded by rows and bytes, with an optional quota per table."""
+
+    durable = False
+
+    def __init__(self, limits: CacheLimits) -> None:
+        self._limits = limits
+        self._rows = _LruRows(limits.max_bytes or float("inf"), self._was_evicted)
+        self._by_table: dict[int, dict[RowKey, None]] = {}
+        self._table_bytes: Counter[int] = Counter()
+        self._stored: dict[RowKey, int] = {}
+        self.evicted = 0
+
+    def get(self, key: RowKey) -> Row | None:
+        """The row, marked as used."""
+        row = self._rows.get(key)
+        if row is not None:
+            self._touch(key)
+        return row
+
+    def put(self, key: RowKey, row: Row) -> None:
+        """Store the row and evict what exceeds the bounds; a row that exceeds them alone is not stored."""
+        self.drop(key)
+        size = row_size(row)
+        if self._limits.max_bytes and size > self._limits.max_bytes:
+            return
+        self._rows[key] = row
+        self._touch(key)
+        self._table_bytes[key.table] += size
+        self._stored[key] = min((cell.stored for cell in row.values()), default=0)
+        self._evict(key.table)
+
+    def drop(self, key: RowKey) -> None:
+        """Remove the row."""
+        row = self._rows.pop(key, None)
+        if row is not None:
+            self._forgotten(key, row)
+
+    def keys(self, table: int | None) -> Collection[RowKey]:
+        """The keys of a table, or of all."""
+        return list(self._rows) if table is None else list(self._by_table.get(table, ()))
+
+    def holds(self, table: int) -> bool:
+        """Whether there is any row of a table."""
+        return bool(self._by_table.get(table))
+
+    def drop_table(self, table: int | None) -> int:
+        """Remove all rows of a table, or of all; how many there were."""
+        keys = self.keys(table)
+        for key in keys:
+            self.drop(key)
+        return len(keys)
+
+    def oldest(self) -> int | None:
+        """When the oldest cell was stored."""
+        return min(self._stored.values(), default=None)
+
+    def load(self) -> bytes | None:
+        """Nothing outlives the process."""
+        return None
+
+    def save(self, state: bytes) -> None:
+        """Nothing outlives the process."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in use, roughly."""
+        return int(self._rows.currsize)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _evict(self, table: int) -> None:
+        while self._limits.max_rows and len(self._rows) > self._limits.max_rows:
+            self._rows.popitem()
+        quota = self._limits.max_table_bytes
+        while quota and self._table_bytes[table] > quota and self._by_table.get(table):
+            self.drop(next(iter(self._by_table[table])))
+            self.evicted += 1
+
+    def _touch(self, key: RowKey) -> None:
+        order = self._by_table.setdefault(key.table, {})
+        order.pop(key, None)
+        order[key] = None
+
+    def _was_evicted(self, key: RowKey, row: Row) -> None:
+        self.evicted += 1
+        self._forgotten(key, row)
+
+    def _forgotten(self, key: RowKey, row: Row) -> None:
+        self._by_table[key.table].pop(key, None)
+        self._table_bytes[key.table] -= row_size(row)
+        self._stored.pop(key, None)
+
+
+def open_memory_rows(options: Any) -> MemoryRowStore:
+    """The store that ``reselect.cache.type=memory`` names; ``options`` are ``ports.RowStoreOptions``."""
+    limits: CacheLimits = options.limits
+    return MemoryRowStore(limits)
+
+
+class _LruRows(cachetools.LRUCache[RowKey, Row]):
+    """An LRU over bytes that says what it evicts."""
+
+    def __init__(self, max_bytes: float, evicted: Callable[[RowKey, Row], None]) -> None:
+        super().__init__(max_bytes, getsizeof=row_size)
+        self._evicted = evicted
+
+    def popitem(self) -> tuple[RowKey, Row]:
+        key, row = super().popitem()
+        self._evicted(key, row)
+        return key, row
+
+
+def row_size(row: Row) -> int:
+    """Bytes of a row, roughly."""
+    return ROW_OVERHEAD + sum(cell.size for cell in row.values())

@@ -1,0 +1,87 @@
+"""What the column cache must know again after a restart, beside its rows: for stores that outlive the process.
+
+It is written when the cache is closed in good order, and taken away when it is read: after a crash there is none, and
+the rows are dropped. A partition's rows count again only if the consumer goes on exactly where they stopped
+(``reselect.md`` section 5.4).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.model.events import TableId
+from headrace.core.reselect.cache.rows import Partition
+
+
+class ParkedPartition(msgspec.Struct, frozen=True, array_like=True):
+    """A partition whose rows wait: their generation, and the offset of the first event that is not in them.
+
+    Rows from before ``lost``, an event that was not applied, are void.
+    """
+
+    topic: str
+    number: int
+    generation: int
+    next_offset: int
+    lost: int = -1
+
+    @property
+    def partition(self) -> Partition:
+        """The partition."""
+        return Partition(self.topic, self.number)
+
+
+class KnownTable(msgspec.Struct, frozen=True, array_like=True):
+    """A table: the number by which its rows are keyed, and the shape (columns, key, catalog) that they have."""
+
+    name: str
+    database: str
+    schema: str
+    table: str
+    number: int
+    shape: str | None
+
+    @staticmethod
+    def of(table: TableId, number: int, shape: str | None) -> KnownTable:
+        """The table under its number."""
+        return KnownTable(table.name, table.database, table.schema, table.table, number, shape)
+
+    @property
+    def id(self) -> TableId:
+        """The table's name at the source."""
+        return TableId(self.name, self.database, self.schema, self.table)
+
+
+class CacheState(msgspec.Struct, frozen=True):
+    """The state at the end of a process. ``settings`` are the options on which cached values depend.
+
+    ``clock`` is what the cells' store times are counted by, in milliseconds, and ``wall`` the Unix time at which it
+    stood there.
+    """
+
+    settings: str
+    clock: int
+    wall: int
+    last_generation: int
+    partitions: list[ParkedPartition] = []
+    tables: list[KnownTable] = []
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(CacheState)
+
+
+def encode_state(state: CacheState) -> bytes:
+    """The state as bytes."""
+    return _ENCODER.encode(state)
+
+
+def decode_state(octets: bytes | None, settings: str) -> CacheState | None:
+    """The state, if it can be read and was written under the same settings."""
+    if octets is None:
+        return None
+    try:
+        state = _DECODER.decode(octets)
+    except msgspec.DecodeError:
+        return None
+    return state if state.settings == settings else None

@@ -1,0 +1,122 @@
+"""Between a batch of actions and the column cache: refreshing it from events, asking it, and telling it answers.
+
+The rules per event kind are ``reselect.md`` section 5.2, per action after the fold: deletes and new incarnations drop
+the row, values and nulls are put, doubts invalidate, what was left out is read. The loops are in Python, so only cells
+of cached columns get here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.model.events import Actions, CellState, Column
+from headrace.core.reselect.cache.batch import CacheBatch
+from headrace.core.reselect.cache.rows import CellValue, Origin, Partition, Stamp
+from headrace.core.reselect.rules import TableRules
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def refresh(actions: Actions, rules: TableRules, batch: CacheBatch) -> None:
+    """Section 5.2: deletes and new incarnations drop the row, values and nulls are put, doubts invalidate."""
+    stamps = _Stamps(actions)
+    for row in np.flatnonzero(actions.delete | actions.fresh).tolist():
+        batch.for_row(stamps.key(row), stamps[row]).drop()
+    for column in actions.columns:
+        if rules.column(column.name).cacheable:
+            _refresh_column(actions, column, batch, stamps)
+
+
+def _refresh_column(actions: Actions, column: Column, batch: CacheBatch, stamps: _Stamps) -> None:
+    doubtful = has_state(column, CellState.UNKNOWN) | has_state(column, CellState.DOUBTFUL)
+    for row in np.flatnonzero(doubtful & ~actions.delete).tolist():
+        batch.for_row(stamps.key(row), stamps[row]).invalidate(column.name)
+    known = has_state(column, CellState.VALUE) | has_state(column, CellState.NULL)
+    rows = np.flatnonzero((known if column.states is not None else True) & ~actions.delete)
+    for row, value in zip(rows.tolist(), _cell_values(column.values, rows), strict=True):
+        batch.for_row(stamps.key(row), stamps[row]).put(column.name, value)
+
+
+def cached_cells(
+    actions: Actions, column: str, asked: Rows, rules: TableRules, batch: CacheBatch
+) -> tuple[Rows, list[CellValue | None]]:
+    """The cells that the cache has, of those ``asked`` for: their rows and values."""
+    stamps = _Stamps(actions)
+    rows, values = [], []
+    for row in asked.tolist():
+        hit = batch.for_row(stamps.key(row), stamps[row]).get(column)
+        if hit is not None and (hit.value is not None or rules.serves_nulls):
+            rows.append(row)
+            values.append(hit.value)
+        elif hit is not None:
+            batch.cache.counts["contradictions", "null_then_placeholder"] += 1
+    return np.array(rows, np.int64), values
+
+
+def put_answers(actions: Actions, column: str, rows: Rows, values: pa.Array, batch: CacheBatch) -> None:
+    """Remember what the source said about a column of ``rows``; ``values`` has one per row."""
+    stamps = _Stamps(actions)
+    everything = np.arange(len(rows), dtype=np.int64)
+    for row, value in zip(rows.tolist(), _cell_values(values, everything), strict=True):
+        batch.for_row(stamps.key(row), stamps[row]).put(column, value, Origin.DB)
+
+
+def drop_rows(actions: Actions, rows: Rows, batch: CacheBatch) -> None:
+    """Forget rows that the source does not have any more (section 4.4)."""
+    stamps = _Stamps(actions)
+    for row in rows.tolist():
+        batch.for_row(stamps.key(row), stamps[row]).drop()
+
+
+def has_state(column: Column, state: CellState) -> Mask:
+    """Which cells of a column carry ``state``; without states none does."""
+    if column.states is None:
+        return np.zeros(len(column.values), np.bool_)
+    return np.asarray(column.states == state, np.bool_)
+
+
+def from_cache(kind: pa.DataType, values: Sequence[CellValue | None]) -> pa.Array:
+    """Cached values as a column."""
+    if _is_flat(kind):
+        return pa.array(values, kind)
+    return pa.concat_arrays([pa.nulls(1, kind) if value is None else value for value in values])
+
+
+class _Stamps:
+    """The stamps and keys of a batch's actions, made on demand."""
+
+    def __init__(self, actions: Actions) -> None:
+        self._version = actions.version
+        self._keys = actions.key
+        self._partitions = {
+            number: Partition(self._version.topic, number) for number in set(self._version.partition.tolist())
+        }
+
+    def __getitem__(self, row: int) -> Stamp:
+        version = self._version
+        return Stamp(
+            self._partitions[int(version.partition[row])], int(version.offset[row]), bytes(version.position[row])
+        )
+
+    def key(self, row: int) -> str:
+        return str(self._keys[row].as_py())
+
+
+def _cell_values(values: pa.Array, rows: Rows) -> Iterator[CellValue | None]:
+    """Cells as the cache keeps them: copies that share no buffer with the batch."""
+    taken = values.take(pa.array(rows))
+    if _is_flat(values.type):
+        yield from taken.to_pylist()
+        return
+    valid = np.asarray(taken.is_valid())
+    for number in range(len(taken)):
+        yield taken.take(pa.array([number])) if valid[number] else None
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

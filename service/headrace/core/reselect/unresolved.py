@@ -1,0 +1,80 @@
+"""Changes of rows that cannot be completed: which of them go to the dead letter queue (``reselect.md`` 3.4 and 4.4).
+
+A cell is open at the end of the fold only if every change since its row began leaves it out, or has no such column.
+So the changes that left it out go, all of them, and the batch is folded again without them: the row stands as it was
+before the first of them, and nothing of them is half applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.merge.fold import OPEN, standing_events
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.events import Changes, Column, RowVersion
+from headrace.core.reselect.completion import Completed
+from headrace.core.reselect.plan import ReselectPlan
+
+Ints = npt.NDArray[np.int64]
+
+
+class UnresolvedRows(BadRecord):
+    """Rows of a batch with cells that nothing could supply. ``columns`` names them by the index of the row's action."""
+
+    def __init__(self, message: str, columns: Mapping[int, tuple[str, ...]]) -> None:
+        super().__init__(message)
+        self.columns = columns
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A change that was not applied: where its record lies, and why."""
+
+    version: RowVersion
+    error: BadRecord
+
+
+def unanswered(plan: ReselectPlan, completed: Completed) -> Mapping[int, tuple[str, ...]]:
+    """The cells that the source was asked for and did not give, as column names by action.
+
+    A cell for which the batch has a last resort, or a null that was only looked up again, is not open; nor is one that
+    the row under the old key supplies.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for place, number in enumerate(plan.requested):
+        column = plan.actions.columns[number]
+        if column.states is None or plan.request is None:
+            continue
+        asked = plan.rows[plan.request.needs[:, place]]
+        for row in asked[_open(column, asked) & ~np.isin(asked, completed.read.get(number, ()))].tolist():
+            found[row] = (*found.get(row, ()), column.name)
+    return found
+
+
+def left_out(
+    changes: Changes,
+    columns: Mapping[str, tuple[str, ...]],
+    ledger: Mapping[str, RowVersion],
+    stored: Mapping[str, RowVersion],
+    why: str,
+) -> Mapping[int, LeftOut]:
+    """The changes that leave out ``columns``, which are named by row key, by their index. ``stored`` as in the fold."""
+    by_name = {column.name: column for column in changes.columns}
+    found = {}
+    for key, events in standing_events(changes, columns.keys(), ledger, stored).items():
+        wanted = [by_name[name] for name in columns[key]]
+        lacking = np.logical_or.reduce([_open(column, events) for column in wanted])
+        for index in (events[lacking] if lacking.any() else events).tolist():
+            error = BadRecord(f"column(s) {', '.join(columns[key])} were left out, and {why}")
+            found[index] = LeftOut(changes.version.row(index), error)
+    return found
+
+
+def _open(column: Column, rows: Ints) -> npt.NDArray[np.bool_]:
+    if column.states is None:
+        return np.zeros(len(rows), np.bool_)
+    return np.isin(column.states[rows], OPEN)

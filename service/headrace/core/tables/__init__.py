@@ -1,0 +1,1 @@
+"""Lake tables: names, locations, layouts, and which topics and fields they get."""

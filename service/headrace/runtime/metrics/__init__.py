@@ -1,0 +1,1 @@
+"""Metrics, under Kafka Connect's names and for each table."""

@@ -1,0 +1,320 @@
+"""Every metric of a worker, for ``/metrics``.
+
+``kafka_connect_*`` are the names that the Strimzi dashboards know (``connect_metrics.py``, ``state_metrics.py``);
+``headrace_*`` are ours, per table (``task_progress.py`` has those that say how far it is); ``reselect_*`` those of
+``reselect.md`` section 9. Labels carry names of connectors, tasks, topics and tables, never keys or values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from headrace import __version__
+from headrace.core.batch.batch import Batch, Unwritten, newest_source_time
+from headrace.core.connect.lifecycle import State
+from headrace.core.model.events import Barrier, TableId
+from headrace.core.reselect.cache.rows import CacheUse
+from headrace.ports import Connections, TopicPartition
+from headrace.runtime.metrics.connect_metrics import StartupCounts, TaskCollector, TaskSensors
+from headrace.runtime.metrics.state_metrics import StateCollector
+from headrace.runtime.metrics.task_progress import ProgressCollector, TaskProgress
+from headrace.runtime.pipeline.source_reader import Query
+from headrace.runtime.worker.plugins import Plugins
+from headrace.runtime.worker.stores import ConfigStore, StatusStore
+
+_TASK = ("connector", "task")
+_TABLE = (*_TASK, "table")
+_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_FRESHNESS = (0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
+_ROWS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 250_000, 500_000)
+_RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
+    "cells": ("reselect_cells", ("state", "column"), "Cells seen as unchanged, unknown or null-triggered"),
+    "resolved": ("reselect_resolved", ("step", "column"), "Open cells by what decided them"),
+    "requests": ("reselect_cache_requests", ("result",), "Lookups in the column cache"),
+    "writes": ("reselect_cache_writes", ("origin", "result"), "Entries offered to the column cache"),
+    "drops": ("reselect_cache_drops", ("cause",), "Entries dropped from the column cache"),
+    "contradictions": ("reselect_contradictions", ("kind",), "Signs of events that never came"),
+    "flashback_fallbacks": ("reselect_flashback_fallbacks", ("code",), "Oracle reads that took the current state"),
+    "guard": ("reselect_placeholder_guard", (), "Batches stopped because a placeholder would have been written"),
+    "source_equals_placeholder": (
+        "reselect_source_equals_placeholder",
+        (),
+        "Cells whose value at the source is the placeholder's text",
+    ),
+    "rows_not_found": ("reselect_rows_not_found", (), "Rows that the source did not have any more"),
+    "bytes_read": ("reselect_bytes_read", (), "Bytes of the values that SELECTs brought"),
+}
+"""What reselect counts, by kind: metric, its own labels, and what it says."""
+
+
+class Metrics:
+    """The metrics of one worker in a registry of their own, so that several workers fit into a process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
+        self.registry = CollectorRegistry()
+        self._tasks = TaskCollector(clock)
+        self._progress = ProgressCollector(clock, now)
+        self._startups = StartupCounts()
+        self._connector_states: dict[str, State] = {}
+        self._task_states: dict[tuple[str, int], State] = {}
+        self.registry.register(self._tasks)
+        self.registry.register(self._progress)
+        self._table_metrics()
+        self._reselect_metrics()
+        self._info = Gauge("headrace_info", "This worker's version", ["version"], registry=self.registry)
+        self._info.labels(__version__).set(1)
+
+    def exposition(self) -> tuple[bytes, str]:
+        """All metrics as text, and the content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def task(
+        self,
+        connector: str,
+        number: int,
+        topic_seen: Callable[[str], None],
+        noted: Callable[[str, str], None] = lambda text, place: None,
+    ) -> TaskMetrics:
+        """What observes one run of a task; ``topic_seen`` hears of the topic of each chunk, ``noted`` of each note."""
+        sensors, progress = self._tasks.task(connector, number), self._progress.begin(connector, str(number))
+        return TaskMetrics(self, (connector, str(number)), sensors, progress, topic_seen, noted)
+
+    def reselects(self, connector: str, number: int) -> ReselectTaskMetrics:
+        """What counts the reselects of a task."""
+        return ReselectTaskMetrics(self, (connector, str(number)))
+
+    def connector_state(self, connector: str, state: State) -> None:
+        """A start of a connector ends in RUNNING or FAILED (``runtime/observation.py: StateObserver``)."""
+        before = self._connector_states.get(connector)
+        if state is State.DESTROYED:
+            self._connector_states.pop(connector, None)
+            return
+        self._connector_states[connector] = state
+        if state is State.FAILED or (state is State.RUNNING and before not in (State.RUNNING, State.PAUSED)):
+            self._startups.add("connector", succeeded=state is State.RUNNING)
+
+    def task_state(self, connector: str, number: int, state: State) -> None:
+        """A start of a task ends in RUNNING, or in FAILED or RESTARTING without having run."""
+        before = self._task_states.get((connector, number), State.UNASSIGNED)
+        self._task_states[connector, number] = state
+        self._tasks.task(connector, number).moved(state)
+        if state is State.DESTROYED:
+            self._task_states.pop((connector, number), None)
+            self._tasks.task(connector, number).gone()
+            self._stop_measuring(connector, number)
+        elif state is State.RUNNING and before is not State.PAUSED:
+            self._startups.add("task", succeeded=True)
+        elif state is State.FAILED:
+            self._stop_measuring(connector, number)
+            if before is not State.RUNNING:
+                self._startups.add("task", succeeded=False)
+
+    def _stop_measuring(self, connector: str, number: int) -> None:
+        """Drop what a task that has failed or gone would still show as present; counters stay, as Prometheus wants."""
+        self._progress.end(connector, str(number))
+        reselect = (self.cache_rows, self.cache_bytes, self.cache_poisoned, self.cache_oldest, self.source_connections)
+        for gauge in reselect:
+            gauge.remove_by_labels({"connector": connector, "task": str(number)})
+
+    def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str, plugins: Plugins) -> None:
+        """Show the states of the worker's connectors and tasks, as they are at each scrape."""
+        self.registry.register(StateCollector(configs, statuses, worker_id, plugins, self._startups))
+
+    def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(name, doc, labels, registry=self.registry)
+
+    def _gauge(self, name: str, doc: str, labels: tuple[str, ...]) -> Gauge:
+        return Gauge(name, doc, labels, registry=self.registry)
+
+    def _histogram(self, name: str, doc: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, doc, labels, registry=self.registry, buckets=buckets)
+
+    def _table_metrics(self) -> None:
+        self.events = self._counter("headrace_events", "Change events written", _TABLE)
+        self.skipped = self._counter("headrace_records_skipped", "Records that are no row changes", (*_TASK, "topic"))
+        self.losses = self._counter(
+            "headrace_source_losses",
+            "Values that the source's connector does not tell in full",
+            (*_TASK, "topic", "kind"),
+        )
+        self.batches = self._counter("headrace_batches", "Batches by what closed them", (*_TABLE, "trigger"))
+        self.batch_rows = self._histogram("headrace_batch_events", "Events per batch", _TABLE, _ROWS)
+        self.write = self._histogram("headrace_write_seconds", "From a batch to its durable rows", _TABLE, _SECONDS)
+        stages = (*_TABLE, "stage")
+        self.stage = self._counter("headrace_stage_seconds", "Where time goes", stages)
+        self.stage_cpu = self._counter("headrace_stage_cpu_seconds", "CPU time of the stages' own threads", stages)
+        self.freshness = self._histogram(
+            "headrace_freshness_seconds", "Source commit to visible row, newest event of each batch", _TABLE, _FRESHNESS
+        )
+
+    def _reselect_metrics(self) -> None:
+        self.reselect = {
+            kind: self._counter(name, doc, (*_TABLE, *labels))
+            for kind, (name, labels, doc) in _RESELECT_COUNTERS.items()
+        }
+        self.queries = self._counter("reselect_queries", "SELECTs by result", (*_TABLE, "result"))
+        self.query_seconds = self._histogram("reselect_query_seconds", "Time of a SELECT", _TABLE, _SECONDS)
+        self.cache_rows = self._gauge("reselect_cache_rows", "Rows in a task's column cache", _TASK)
+        self.cache_bytes = self._gauge("reselect_cache_bytes", "Bytes in it, roughly", _TASK)
+        self.cache_poisoned = self._gauge("reselect_cache_poisoned_rows", "Rows of it that a failed write voids", _TASK)
+        self.cache_oldest = self._gauge("reselect_cache_oldest_seconds", "Age of its oldest entry, in memory", _TASK)
+        self.source_connections = self._gauge(
+            "reselect_connections", "Connections to source databases; servers that are left alone", (*_TASK, "state")
+        )
+        self.visibility_wait = self._histogram(
+            "reselect_visibility_wait_seconds", "Waiting for transactions to become visible", _TABLE, _SECONDS
+        )
+        self.query_keys = self._histogram("reselect_keys_per_query", "Rows asked for by a SELECT", _TABLE, _ROWS)
+
+
+class TaskMetrics:
+    """``runtime/observation.py: Observer`` of one task. Called from its loop and from writer threads."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        labels: tuple[str, str],
+        sensors: TaskSensors,
+        progress: TaskProgress,
+        topic_seen: Callable[[str], None],
+        noted: Callable[[str, str], None],
+    ) -> None:
+        self._metrics = metrics
+        self._labels = labels
+        self._sensors = sensors
+        self._progress = progress
+        self._topic_seen = topic_seen
+        self._noted = noted
+
+    @contextmanager
+    def stage(self, table: str, stage: str) -> Iterator[None]:
+        """Add the time of the block to the stage's, and the CPU time of its thread."""
+        labels = (*self._labels, table, stage)
+        begin, cpu = time.perf_counter(), time.thread_time()
+        try:
+            yield
+        finally:
+            self._metrics.stage_cpu.labels(*labels).inc(time.thread_time() - cpu)
+            self._metrics.stage.labels(*labels).inc(time.perf_counter() - begin)
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """A new assignment."""
+        self._sensors.assigned(partitions)
+        self._progress.assigned()
+
+    def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
+        """A chunk was decoded."""
+        self._sensors.count("sink_task_sink_record_read_total", records)
+        self._metrics.skipped.labels(*self._labels, partition.topic).inc(skipped)
+        if records:
+            self._topic_seen(partition.topic)
+
+    def taken(self, partition: TopicPartition, end: int, records: int) -> None:
+        """A chunk waits to be written."""
+        self._sensors.taken(partition, end, records)
+
+    def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
+        """Records could not be used."""
+        for name in ("total_record_failures", "total_record_errors"):
+            self._sensors.count(f"task_error_{name}", records)
+        self._sensors.count("task_error_total_records_skipped", records if skipped else 0)
+        self._sensors.count("task_error_total_errors_logged", records if logged else 0)
+        self._sensors.last_error = int(time.time() * 1000)
+
+    def dead_letters(self, records: int, *, failed: bool) -> None:
+        """Records were sent to the dead letter queue."""
+        self._sensors.count("task_error_deadletterqueue_produce_requests", records)
+        self._sensors.count("task_error_deadletterqueue_produce_failures", records if failed else 0)
+
+    def retried(self) -> None:
+        """A write is repeated."""
+        self._sensors.count("task_error_total_retries")
+
+    def noted(self, text: str, place: str) -> None:
+        """Something is not guaranteed."""
+        self._noted(text, place)
+
+    def lost(self, topic: str, losses: Mapping[str, int]) -> None:
+        """Values that are not told in full."""
+        for kind, values in losses.items():
+            self._metrics.losses.labels(*self._labels, topic, kind).inc(values)
+
+    def written(self, batch: Batch, seconds: float, now: float) -> None:
+        """A batch is durable and visible."""
+        metrics, labels = self._metrics, (*self._labels, batch.table)
+        events = 1 if isinstance(batch.content, Barrier) else len(batch.content)
+        self._sensors.count("sink_task_sink_record_send_total", events)
+        metrics.events.labels(*labels).inc(events)
+        metrics.batches.labels(*labels, batch.trigger).inc()
+        metrics.batch_rows.labels(*labels).observe(events)
+        metrics.write.labels(*labels).observe(seconds)
+        self._sensors.wrote(events, seconds)
+        freshness = self._progress.written(batch.table, newest_source_time(batch.content), now)
+        if freshness is not None:
+            metrics.freshness.labels(*labels).observe(freshness)
+
+    def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
+        """The group's offsets have moved."""
+        self._sensors.settled(offsets)
+        self._sensors.committed(seconds)
+
+    def uncommitted(self, *, refused: bool) -> None:
+        """A commit failed."""
+        self._sensors.uncommitted(refused=refused)
+
+    def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Where the lag can be read."""
+        self._sensors.follows(lag)
+        self._progress.lag = lag
+
+    def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
+        """What waits to be written."""
+        self._progress.unwritten(tables)
+
+    def left(self, tables: Collection[str]) -> None:
+        """Tables that belong to another task."""
+        self._progress.left(tables)
+
+
+class ReselectTaskMetrics:
+    """``runtime/pipeline/source_reader.py: ReselectMetrics`` of one task. Called from several threads."""
+
+    def __init__(self, metrics: Metrics, labels: tuple[str, str]) -> None:
+        self._metrics = metrics
+        self._labels = labels
+
+    def count(self, table: TableId, kind: str, labels: Sequence[str], number: int) -> None:
+        """Add to the counter of ``kind``."""
+        self._metrics.reselect[kind].labels(*self._labels, _name(table), *labels).inc(number)
+
+    def query(self, table: TableId, query: Query) -> None:
+        """One SELECT."""
+        labels = (*self._labels, _name(table))
+        self._metrics.queries.labels(*labels, query.result).inc()
+        self._metrics.query_seconds.labels(*labels).observe(query.seconds)
+        self._metrics.query_keys.labels(*labels).observe(query.keys)
+        if query.waited:
+            self._metrics.visibility_wait.labels(*labels).observe(query.waited)
+
+    def cache(self, use: CacheUse) -> None:
+        """How full the cache is."""
+        self._metrics.cache_rows.labels(*self._labels).set(use.rows)
+        self._metrics.cache_bytes.labels(*self._labels).set(use.bytes)
+        self._metrics.cache_poisoned.labels(*self._labels).set(use.poisoned)
+        if use.oldest is None:
+            self._metrics.cache_oldest.remove_by_labels({"connector": self._labels[0], "task": self._labels[1]})
+        else:
+            self._metrics.cache_oldest.labels(*self._labels).set(use.oldest / 1000)
+
+    def connections(self, now: Connections) -> None:
+        """Connections to source databases."""
+        for state, number in (("idle", now.idle), ("used", now.used), ("left_alone", now.left_alone)):
+            self._metrics.source_connections.labels(*self._labels, state).set(number)
+
+
+def _name(table: TableId) -> str:
+    return f"{table.schema or table.database}.{table.table}"

@@ -1,0 +1,119 @@
+"""States of connectors and tasks as metrics, in the names of Strimzi's dashboards (``connect.md`` section 15)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from headrace.core.connect.lifecycle import State
+from headrace.core.connect.status import Status
+from headrace.runtime.metrics.connect_metrics import StartupCounts
+from headrace.runtime.worker.plugins import Plugins
+from headrace.runtime.worker.stores import ConfigStore, StatusStore
+
+_COUNTED = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.DESTROYED, State.RESTARTING)
+_PREFIX = "kafka_connect_"
+
+
+class StateCollector(Collector):
+    """Reads the stores when it is scraped, so that no state can be forgotten or left behind.
+
+    Each worker shows what it runs itself, so that sums over all workers count everything once.
+    """
+
+    def __init__(
+        self,
+        configs: ConfigStore,
+        statuses: StatusStore,
+        worker_id: str,
+        plugins: Plugins,
+        startups: StartupCounts | None = None,
+    ) -> None:
+        self._configs = configs
+        self._statuses = statuses
+        self._worker_id = worker_id
+        self._plugins = plugins
+        self._startups = startups or StartupCounts()
+
+    def collect(self) -> Iterator[Metric]:
+        """One sample per connector, per task, and the counts of both."""
+        names = self._configs.state.connectors()
+        tasks = [
+            (name, number, seen.state)
+            for name in names
+            for number, seen in self._statuses.tasks(name)
+            if seen.worker_id == self._worker_id
+        ]
+        here = [name for name in names if self._connector(name) is not None]
+        yield _gauge("worker_connector_count", "Connectors", len(here))
+        yield _gauge("worker_task_count", "Tasks", len(tasks))
+        yield from self._startups.collect()
+        yield self._connector_states(here)
+        yield from self._connector_infos(here)
+        yield _task_states(tasks)
+        yield from _task_counts(list(dict.fromkeys([*here, *(name for name, _, _ in tasks)])), tasks)
+
+    def _connector(self, name: str) -> Status | None:
+        seen = self._statuses.connector(name)
+        return seen if seen is not None and seen.worker_id == self._worker_id else None
+
+    def _connector_infos(self, names: list[str]) -> Iterator[GaugeMetricFamily]:
+        """Class, type and version, each as a label of a gauge that is 1."""
+        versions = {name: seen.version for name in names if (seen := self._connector(name)) is not None}
+        yield _info("class", {name: self._class_of(name) for name in names})
+        yield _info("type", dict.fromkeys(names, "sink"))
+        yield _info("version", versions)
+
+    def _class_of(self, name: str) -> str | None:
+        """The full name, however the configuration calls it."""
+        given = (self._configs.state.connector_config(name) or {}).get("connector.class")
+        plugin = self._plugins.find(given or "")
+        return given if plugin is None else plugin.class_name
+
+    def _connector_states(self, names: list[str]) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(
+            f"{_PREFIX}connector_status", "State of each connector", labels=("connector", "status")
+        )
+        for name in names:
+            seen = self._connector(name)
+            if seen is not None:
+                family.add_metric((name, seen.state.lower()), 1)
+        return family
+
+
+def _task_states(tasks: list[tuple[str, int, State]]) -> GaugeMetricFamily:
+    labels = ("connector", "task", "status")
+    family = GaugeMetricFamily(f"{_PREFIX}connector_task_status", "State of each task", labels=labels)
+    for name, number, state in tasks:
+        family.add_metric((name, str(number), state.lower()), 1)
+    return family
+
+
+def _task_counts(names: list[str], tasks: list[tuple[str, int, State]]) -> Iterator[GaugeMetricFamily]:
+    counts = Counter((name, state) for name, _, state in tasks)
+    for state in _COUNTED:
+        title = f"{_PREFIX}worker_connector_{state.lower()}_task_count"
+        family = GaugeMetricFamily(title, f"Tasks that are {state.lower()}", labels=("connector",))
+        for name in names:
+            family.add_metric((name,), counts[name, state])
+        yield family
+    family = GaugeMetricFamily(f"{_PREFIX}worker_connector_total_task_count", "Tasks", labels=("connector",))
+    for name in names:
+        family.add_metric((name,), sum(counts[name, state] for state in _COUNTED))
+    yield family
+
+
+def _info(what: str, values: Mapping[str, str | None]) -> GaugeMetricFamily:
+    label = f"connector_{what}"
+    family = GaugeMetricFamily(f"{_PREFIX}connector_{label}", f"The connector's {what}", labels=("connector", label))
+    for name, value in values.items():
+        if value is not None:
+            family.add_metric((name, value), 1)
+    return family
+
+
+def _gauge(name: str, doc: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(_PREFIX + name, doc, value)

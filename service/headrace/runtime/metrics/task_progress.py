@@ -1,0 +1,135 @@
+"""How far each task is, as gauges that are computed when they are scraped.
+
+A gauge that only a finished batch sets keeps its value while a writer hangs, and the series of a table or partition
+that has moved to another task keeps it for ever. These are computed from what the task has in hand now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from headrace.core.batch.batch import Unwritten
+from headrace.ports import TopicPartition
+
+_TASK = ("connector", "task")
+_TABLE = (*_TASK, "table")
+Lag = Callable[[], Mapping[TopicPartition, int]]
+
+
+def no_lag() -> Mapping[TopicPartition, int]:
+    """Nothing is measured."""
+    return {}
+
+
+@dataclass(slots=True)
+class TableProgress:
+    """One table: source time and freshness of the newest durable batch in seconds, and what waits to be written."""
+
+    source_time: float | None = None
+    freshness: float | None = None
+    unwritten: Unwritten | None = None
+
+    def freshness_at(self, now: float) -> float | None:
+        """How far the table is behind its source at the wall clock's time ``now``."""
+        if self.unwritten is None or self.unwritten.source_time <= 0:
+            return self.freshness
+        return max(self.freshness or 0.0, now - self.unwritten.source_time / 1_000_000)
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """One run of a task; it is written and read on the worker's event loop.
+
+    ``inherited``: the tables are those of the run before, which tell how late they are until this one reads.
+    """
+
+    lag: Lag = no_lag
+    tables: dict[str, TableProgress] = field(default_factory=dict)
+    inherited: bool = False
+
+    def assigned(self) -> None:
+        """A new assignment, with nothing in memory."""
+        if self.inherited:
+            self.tables.clear()
+        self.inherited = False
+        self.unwritten({})
+
+    def written(self, table: str, source_time: int, now: float) -> float | None:
+        """Return the freshness of a durable batch whose newest event is of ``source_time`` (microseconds), if known."""
+        if source_time <= 0:
+            return None
+        progress = self.tables.setdefault(table, TableProgress())
+        progress.source_time = source_time / 1_000_000
+        progress.freshness = max(now - progress.source_time, 0.0)
+        return progress.freshness
+
+    def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
+        """The oldest events that are not durable, by table; other tables have none."""
+        for table in tables.keys() - self.tables.keys():
+            self.tables[table] = TableProgress()
+        for table, progress in self.tables.items():
+            progress.unwritten = tables.get(table)
+
+    def left(self, tables: Collection[str]) -> None:
+        """These tables belong to another task now."""
+        for table in tables:
+            self.tables.pop(table, None)
+
+
+class ProgressCollector(Collector):
+    """The gauges of all tasks that run here. ``clock`` gives monotonic seconds, ``now`` those of the wall clock."""
+
+    def __init__(self, clock: Callable[[], float], now: Callable[[], float]) -> None:
+        self._clock = clock
+        self._now = now
+        self._tasks: dict[tuple[str, str], TaskProgress] = {}
+
+    def begin(self, connector: str, task: str) -> TaskProgress:
+        """Another run of a task. What an earlier one reports after this, because it was abandoned, is ignored."""
+        before = self._tasks.get((connector, task), TaskProgress())
+        progress = self._tasks[connector, task] = TaskProgress(tables=dict(before.tables), inherited=True)
+        return progress
+
+    def end(self, connector: str, task: str) -> None:
+        """Nothing of the task is measured here any more: it has failed, or moved to another worker."""
+        self._tasks.pop((connector, task), None)
+
+    def collect(self) -> Iterator[Metric]:
+        """One family per gauge."""
+        yield self._lag()
+        clock, now = self._clock(), self._now()
+        yield self._of_tables(
+            "headrace_freshness_last_seconds",
+            "Source commit to visible row, of the last batch or of what waits to be written",
+            lambda table: table.freshness_at(now),
+        )
+        yield self._of_tables(
+            "headrace_source_time_seconds",
+            "Source time of the newest visible row, Unix time",
+            lambda table: table.source_time,
+        )
+        yield self._of_tables(
+            "headrace_oldest_unwritten_seconds",
+            "Since when the oldest event that is not durable has been read; 0 if there is none",
+            lambda table: 0.0 if table.unwritten is None else max(clock - table.unwritten.since, 0.0),
+        )
+
+    def _lag(self) -> Metric:
+        labels = (*_TASK, "topic", "partition")
+        family = GaugeMetricFamily("headrace_lag_records", "Records that are not committed", labels=labels)
+        for task, progress in self._tasks.items():
+            for partition, records in progress.lag().items():
+                family.add_metric((*task, partition.topic, str(partition.partition)), records)
+        return family
+
+    def _of_tables(self, name: str, text: str, value: Callable[[TableProgress], float | None]) -> Metric:
+        family = GaugeMetricFamily(name, text, labels=_TABLE)
+        for task, progress in self._tasks.items():
+            for table, each in progress.tables.items():
+                if (found := value(each)) is not None:
+                    family.add_metric((*task, table), found)
+        return family

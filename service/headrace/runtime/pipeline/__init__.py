@@ -1,0 +1,1 @@
+"""A table's batches on their way into the lake."""

@@ -1,0 +1,62 @@
+"""Several source databases as one row source: a table is read again where its events come from.
+
+A connector may read the topics of several source connectors, whose databases can hold tables of the same names. What
+the events say about themselves, ``source.name`` and ``source.db``, tells which database is meant
+(``reselect.databases``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Schema
+from headrace.core.reselect.options import DatabaseOptions
+from headrace.core.reselect.rows import RowAnswer, RowRequest
+from headrace.ports import Connections, RowSource
+
+
+class DatabaseRouter:
+    """A ``ports.RowSource`` over several. The first database that a table's events may come from answers for it."""
+
+    def __init__(self, sources: Sequence[tuple[DatabaseOptions, RowSource]]) -> None:
+        self._sources = tuple(sources)
+
+    def source_of(self, table: TableId) -> RowSource | None:
+        """The row source of a table, or None if it comes from none of the databases."""
+        return next((source for database, source in self._sources if database.holds(table)), None)
+
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause when one of the databases cannot be used."""
+        for _, source in self._sources:
+            source.check()
+
+    def catalog(self, table: TableId) -> CatalogTable | None:
+        """What the table's database says about it; None where no database is its own."""
+        source = self.source_of(table)
+        return None if source is None else source.catalog(table)
+
+    def schema(self, catalog: CatalogTable) -> Schema:
+        """The ``after`` schema of the table's events."""
+        return self._known(catalog).schema(catalog)
+
+    def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+        """Read the cells in the table's database."""
+        return self._known(catalog).fetch(catalog, request)
+
+    def connections(self) -> Connections:
+        """Those of all databases."""
+        return sum((source.connections() for _, source in self._sources), Connections())
+
+    def close(self) -> None:
+        """Let go of all connections. Idempotent."""
+        for _, source in self._sources:
+            source.close()
+
+    def _known(self, catalog: CatalogTable) -> RowSource:
+        source = self.source_of(catalog.table)
+        if source is None:
+            raise Fatal(f"no database of reselect.databases holds {catalog.table.schema}.{catalog.table.table}")
+        return source

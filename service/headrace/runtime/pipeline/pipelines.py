@@ -1,0 +1,74 @@
+"""Which pipeline writes a batch: one for each table, opened with its first batch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from headrace.core.batch.batch import Batch
+from headrace.core.model.cell_batch import CassandraBatch
+from headrace.core.model.errors import Fatal
+from headrace.ports import Lakehouse, LakeTable, TableOptions
+from headrace.runtime.clock import now
+from headrace.runtime.observation import Observer
+from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
+from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, PostProcessor
+from headrace.runtime.pipeline.table_pipeline import TablePipeline
+
+Pipeline = TablePipeline | HistoryPipeline | CassandraPipeline
+
+
+class OpenTable(NamedTuple):
+    """A table, and the pipeline that writes it; ``name`` is the whole one, with the namespace."""
+
+    name: str
+    table: LakeTable
+    pipeline: Pipeline
+
+
+class Pipelines:
+    """The pipelines of one task's tables, all in ``namespace``."""
+
+    def __init__(
+        self,
+        namespace: str,
+        tables: TableOptions,
+        options: PipelineOptions,
+        lakehouse: Lakehouse,
+        post_processor: PostProcessor,
+        observer: Observer,
+    ) -> None:
+        self._namespace = namespace
+        self._tables = tables
+        self._options = options
+        self._lakehouse = lakehouse
+        self._post_processor = post_processor
+        self._observer = observer
+        self._open: dict[tuple[str, bool], OpenTable] = {}
+
+    def of(self, batch: Batch) -> OpenTable:
+        """The table of a batch. The first of all starts the lakehouse, which takes a while. Raises Fatal."""
+        table = batch.table, isinstance(batch.content, CassandraBatch)
+        if table not in self._open:
+            self._open[table] = self._opened(*table)
+        return self._open[table]
+
+    def assigned(self) -> None:
+        """Tell all of them that another assignment begins."""
+        for each in self._open.values():
+            each.pipeline.assigned()
+
+    def _opened(self, name: str, cassandra: bool) -> OpenTable:
+        table = self._lakehouse.table(self._namespace, name, self._tables)
+        label = f"{self._namespace}.{name}"
+        if cassandra and self._tables.history:
+            raise Fatal(f"{label}: Cassandra's events are writes of cells, not rows to append; use insert.mode=upsert")
+        if cassandra:
+            retention, may_grow = self._options.tombstone_retention, self._options.evolve
+            return OpenTable(label, table, CassandraPipeline(label, table, retention, now, new_columns=may_grow))
+        pipeline = HistoryPipeline if self._tables.history else TablePipeline
+        stages = partial(self._observer.stage, name)
+        return OpenTable(
+            label, table, pipeline(label, table, self._post_processor, self._options, now=now, stages=stages)
+        )

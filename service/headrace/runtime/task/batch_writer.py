@@ -1,0 +1,120 @@
+"""Writes a task's batches: again while what fails may pass, and not where another worker owns them by now."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from tenacity import stop_after_delay
+
+from headrace.core.batch.batch import Batch, Piece
+from headrace.core.batch.division import TooLarge, divided
+from headrace.core.batch.watermarks import Watermarks
+from headrace.core.merge.history import next_offsets
+from headrace.core.model.errors import Fenced
+from headrace.core.model.events import Changes
+from headrace.core.reselect.unresolved import LeftOut
+from headrace.ports import Commit, OffsetNote, TopicPartition
+from headrace.runtime.observation import Observer
+from headrace.runtime.pipeline.pipelines import OpenTable, Pipelines
+from headrace.runtime.retry import retrying
+from headrace.runtime.task.committed_offsets import CommittedOffsets, InThread
+from headrace.runtime.task.written_tables import WrittenTables
+
+log = logging.getLogger(__name__)
+
+WRITE_PATIENCE = 15.0
+"""Seconds for which a write that fails for a passing reason is repeated before the task itself is started again."""
+
+
+class BatchWriter:
+    """The writes of one task; they run in threads, those of several tables side by side."""
+
+    def __init__(
+        self,
+        connector: str,
+        group: str,
+        pipelines: Pipelines,
+        offsets: CommittedOffsets,
+        observer: Observer,
+        in_thread: InThread,
+        tables: WrittenTables,
+    ) -> None:
+        self._connector = connector
+        self._group = group
+        self._pipelines = pipelines
+        self._offsets = offsets
+        self._observer = observer
+        self._in_thread = in_thread
+        self._tables = tables
+        self._watermarks = Watermarks()
+
+    def assigned(self, committed: Mapping[TopicPartition, OffsetNote]) -> None:
+        """Another assignment begins, with what the group has committed for its partitions."""
+        self._watermarks.begin(partition.topic for partition in committed)
+        self._tables.begin(committed)
+
+    async def write(self, batch: Batch) -> Sequence[LeftOut] | None:
+        """Make a batch durable; the changes that were left out. None where the batch is left to another worker."""
+        retry = retrying(WRITE_PATIENCE / 3, partial(self._failed, batch))
+        started = time.monotonic()
+        table = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
+        patient = retry.copy(stop=stop_after_delay(WRITE_PATIENCE))
+        left_out: Sequence[LeftOut] | None = await patient(self._write_once, table, batch)
+        if left_out is not None:
+            self._observer.written(batch, time.monotonic() - started, time.time())
+        return left_out
+
+    async def _write_once(self, table: OpenTable, batch: Batch) -> Sequence[LeftOut] | None:
+        name, lake, pipeline = table
+        await self._in_thread(self._tables.check, name, lake, self._tables.required(name))
+        # What the table is known to have goes with the commit: nothing else may tell it any more.
+        offsets = {**self._tables.required(name), **partitions_of(batch.offsets)}
+        commit = Commit(batch.id, self._connector, self._group, offsets, self._watermarks.reached(batch))
+        left_out: list[LeftOut] = []
+        waiting = [batch.content]
+        while waiting:
+            if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
+                return None
+            content = waiting.pop(0)
+            part = replace(commit, offsets=_reached(content), watermark=-1) if waiting else commit
+            try:
+                left_out += await self._in_thread(pipeline.write, content, part)
+            except TooLarge as error:
+                log.info("%s: %s: %s", self._connector, batch.table, error)
+                waiting[:0] = _parts(content, error)
+        if self._group:
+            self._offsets.note(self._tables.written(name, await self._in_thread(lake.reached, self._group)))
+        return left_out
+
+    async def _still_ours(self, batch: Batch) -> bool:
+        try:
+            await self._offsets.confirm(partitions_of(batch.offsets))
+        except Fenced as error:
+            log.warning("%s: %s is left to another worker: %s", self._connector, batch.table, error)
+            return False
+        return True
+
+    def _failed(self, batch: Batch, error: BaseException) -> None:
+        self._observer.retried()
+        log.warning("%s: writing %s failed and is repeated: %s", self._connector, batch.table, error)
+
+
+def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
+    """The offsets of Kafka's partitions: a batch manager takes any key."""
+    return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
+
+
+def _parts(content: Piece, error: TooLarge) -> Sequence[Piece]:
+    if not isinstance(content, Changes):
+        raise error
+    return divided(content, error.parts)
+
+
+def _reached(content: Piece) -> dict[TopicPartition, int]:
+    """The next offsets behind a part of a batch."""
+    reached = next_offsets(content.version) if isinstance(content, Changes) else {}
+    return {TopicPartition(*place): offset for place, offset in reached.items()}

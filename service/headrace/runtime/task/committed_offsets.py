@@ -1,0 +1,123 @@
+"""Which offsets of a task are durable, and their commit to the consumer group.
+
+Offsets are committed after the table commit, over what is durable in every table. A commit that comes too late is
+refused by the group, which alone knows whose the partitions are.
+
+The group stores what arrives last, so one commit must not overtake another. Only one is under way at any time; those
+that are asked for meanwhile become one, with all offsets that have moved by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from headrace.core.model.errors import Fenced, Retriable
+from headrace.ports import Feed, TopicPartition
+from headrace.runtime import failpoints
+from headrace.runtime.observation import Observer
+
+log = logging.getLogger(__name__)
+
+InThread = Callable[..., Awaitable[Any]]
+"""Runs a function with its arguments on a thread of the worker."""
+
+
+class CommittedOffsets:
+    """The offsets of one task, from one assignment to the next.
+
+    ``settled`` hears, on a thread, of offsets below which nothing is read again.
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        feed: Feed,
+        settled: Callable[..., None],
+        observer: Observer,
+        in_thread: InThread,
+    ) -> None:
+        self._connector = connector
+        self._feed = feed
+        self._settled = settled
+        self._observer = observer
+        self._in_thread = in_thread
+        self._uncommitted: dict[TopicPartition, int] = {}
+        self._durable: dict[TopicPartition, int] = {}
+        self._assignment = 0
+        self._turn = asyncio.Lock()
+
+    def clear(self) -> None:
+        """Another assignment begins."""
+        self._assignment += 1
+        self._uncommitted.clear()
+        self._durable.clear()
+
+    def begins(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether this is the first that is read of a partition: it tells where the assignment begins."""
+        if partition in self._durable:
+            return False
+        self._durable[partition] = offset
+        return True
+
+    def moved(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Everything below these next offsets is durable."""
+        self._uncommitted.update(offsets)
+
+    async def quiet(self) -> None:
+        """Wait for the commit that is under way, if there is one."""
+        async with self._turn:
+            pass
+
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Commit these notes with the offsets of their partitions from now on."""
+        if notes:
+            self._feed.note(notes)
+
+    async def commit(self) -> None:
+        """Commit what has moved, after the commit that is under way.
+
+        What cannot be committed for now, or is cancelled, is tried again with the next commit of the assignment. What
+        the group refuses is dropped.
+        """
+        async with self._turn:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        offsets, self._uncommitted = self._uncommitted, {}
+        if not offsets:
+            return
+        self._durable.update(offsets)
+        assignment = self._assignment
+        try:
+            await self._in_thread(failpoints.reach, "before-offset-commit")
+            began = time.monotonic()
+            await self._feed.commit(offsets)
+            self._observer.committed(offsets, time.monotonic() - began)
+            await self._in_thread(self._settled, offsets)
+        except Fenced as error:
+            self._observer.uncommitted(refused=True)
+            log.warning("%s: offsets were refused, the records are read again: %s", self._connector, error)
+        except Retriable as error:
+            self._observer.uncommitted(refused=False)
+            log.warning("%s: offsets could not be committed yet: %s", self._connector, error)
+            self._keep(offsets, assignment)
+        except asyncio.CancelledError:
+            self._keep(offsets, assignment)
+            raise
+
+    def _keep(self, offsets: Mapping[TopicPartition, int], assignment: int) -> None:
+        """For the next commit, unless the partitions may be another worker's by now."""
+        if assignment == self._assignment:
+            self._uncommitted = {**offsets, **self._uncommitted}
+
+    async def confirm(self, partitions: Mapping[TopicPartition, int]) -> None:
+        """Ask the group whether these are still this task's: one that stood still does not know. Raises Fenced.
+
+        What is committed once more is durable, or where the assignment began. Raises Retriable as well.
+        """
+        async with self._turn:
+            await self._feed.commit({place: offset for place, offset in self._durable.items() if place in partitions})

@@ -1,0 +1,120 @@
+"""From a connector's configuration to its converters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from headrace.config import SinkConnectorConfig
+from headrace.config.converter import JSON_CONVERTER
+from headrace.config.registry_converters import (
+    APICURIO_AVRO,
+    APICURIO_JSON,
+    APICURIO_PROTOBUF,
+    CONFLUENT_AVRO,
+    CONFLUENT_JSON,
+    CONFLUENT_PROTOBUF,
+    PROTOBUF_OPTIONS,
+    TOPIC_NAME_STRATEGY,
+)
+from headrace.converters.avro import AvroReader
+from headrace.converters.conversion import Conversion, Converter
+from headrace.converters.json_data import FixedSchema, JsonData
+from headrace.converters.json_schema import connect_json_reader, json_schema_reader
+from headrace.converters.registered import (
+    Framing,
+    IdKind,
+    Read,
+    RegisteredSchema,
+    RegistryConverter,
+    SchemaRegistry,
+    apicurio_framing,
+    confluent_framing,
+    wrapped_framing,
+)
+from headrace.converters.simple import SIMPLE_CONVERTERS
+from headrace.core.model.errors import ConfigError, Stage
+
+Compile = Callable[[RegisteredSchema], Read]
+
+_READERS: Mapping[str, Compile] = {
+    CONFLUENT_AVRO: AvroReader,
+    CONFLUENT_JSON: json_schema_reader,
+    APICURIO_AVRO: AvroReader,
+    APICURIO_JSON: connect_json_reader,
+}
+_APICURIO = (APICURIO_AVRO, APICURIO_JSON, APICURIO_PROTOBUF)
+_URL = "apicurio.registry.url"
+STAGES = {"key": Stage.KEY_CONVERTER, "value": Stage.VALUE_CONVERTER, "header": Stage.HEADER_CONVERTER}
+
+OpenRegistry = Callable[[str, Mapping[str, str]], SchemaRegistry]
+"""Opens a registry: ``confluent`` or ``apicurio``, with a converter's options. Raises ConfigError."""
+
+
+def no_registries(name: str, options: Mapping[str, str]) -> SchemaRegistry:
+    """What a worker has that was made without schema registries."""
+    raise ConfigError(f"this worker has no client for schema registries ({name})")
+
+
+def open_conversion(config: SinkConnectorConfig, open_registry: OpenRegistry) -> Conversion:
+    """The connector's converters, but for JsonConverters of documents that
+    carry their schema or have none: those the decoder reads by itself. Raises ConfigError."""
+    key, value = (_converter(config, side, open_registry) for side in ("key", "value"))
+    return Conversion(key, value, _header_converter(config))
+
+
+def converter_classes(config: SinkConnectorConfig) -> dict[Stage, str]:
+    """The class of each converter, by its stage."""
+    return {stage: config.converter_classes[side] for side, stage in STAGES.items()}
+
+
+def _header_converter(config: SinkConnectorConfig) -> Converter | None:
+    name, options = config.converter_classes["header"], config.converters["header"]
+    if name == JSON_CONVERTER:
+        return _fixed_schema(config, "header") or JsonData(config.schemas_enabled("header"))
+    return SIMPLE_CONVERTERS[name](options) if name in SIMPLE_CONVERTERS else None
+
+
+def _fixed_schema(config: SinkConnectorConfig, side: str) -> Converter | None:
+    content = config.converters[side].get("schema.content", "") if config.schemas_enabled(side) else ""
+    return FixedSchema(content.encode()) if content else None
+
+
+def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegistry) -> Converter | None:
+    name, options = config.converter_classes[side], config.converters[side]
+    if name == JSON_CONVERTER:
+        return _fixed_schema(config, side)
+    if name in SIMPLE_CONVERTERS:
+        return SIMPLE_CONVERTERS[name](options)
+    registry = open_registry("apicurio" if name in _APICURIO else "confluent", options)
+    remembered = int(options.get("schemas.cache.config") or 1000)
+    return RegistryConverter(registry, _framing(name, side, options), _compile(name, options), remembered)
+
+
+def _compile(name: str, options: Mapping[str, str]) -> Compile:
+    return _protobuf(name, options) if name in (CONFLUENT_PROTOBUF, APICURIO_PROTOBUF) else _READERS[name]
+
+
+def _protobuf(name: str, options: Mapping[str, str]) -> Compile:
+    """Loaded by those who need it: the language's grammar takes half a second."""
+    from headrace.converters.protobuf import named_protobuf_reader, protobuf_reader
+    from headrace.converters.protobuf_data import ProtobufOptions
+
+    if name == APICURIO_PROTOBUF:
+        return named_protobuf_reader
+    given = {
+        field: (options.get(option) or default).strip().lower() == "true"
+        for option, (field, default, _) in PROTOBUF_OPTIONS.items()
+    }
+    return partial(protobuf_reader, options=ProtobufOptions(**given))
+
+
+def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:
+    if name not in _APICURIO:
+        strategy = options.get(f"{side}.subject.name.strategy", "").strip()
+        return confluent_framing(side, by_topic=strategy in ("", TOPIC_NAME_STRATEGY))
+    kinds = {kind.lower(): kind for kind in IdKind}
+    use_id = kinds.get(options.get("apicurio.registry.use-id", "").strip().lower())
+    if name == APICURIO_JSON:  # whose documents do not tell, and whose version 2 wrote the one and 3 the other
+        return wrapped_framing(side, use_id or (IdKind.CONTENT_ID if "/v3" in options[_URL] else IdKind.GLOBAL_ID))
+    return apicurio_framing(side, use_id)

@@ -1,0 +1,102 @@
+"""What becomes of records that cannot be used (``connect.md`` section 9): the log, the dead letter queue, the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from headrace.core.decode.envelope_events import Errant
+from headrace.core.model.errors import Fatal, Stage
+from headrace.ports import DeadLetterQueue, ErrantRecord, Record
+from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.trace import render
+
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_SINK_TASK = "org.apache.kafka.connect.sink.SinkTask"
+
+log = logging.getLogger(__name__)
+
+
+class ErrantReporter:
+    """Reports the bad records of one task as ``errors.*`` says."""
+
+    def __init__(
+        self,
+        task: str,
+        dead_letter_queue: DeadLetterQueue | None,
+        *,
+        tolerate_errors: bool,
+        log_errors: bool,
+        log_messages: bool,
+        converters: Mapping[Stage, str] | None = None,
+        observer: Observer = NO_OBSERVER,
+    ) -> None:
+        """``converters`` names the class of each converter's stage; the others are JsonConverters."""
+        self._observer = observer
+        self._task = task
+        self._dead_letter_queue = dead_letter_queue
+        self._tolerate_errors = tolerate_errors
+        self._log_errors = log_errors
+        self._log_messages = log_messages
+        self._converters = converters or {}
+
+    async def report(self, records: Sequence[Record], errants: Sequence[Errant]) -> None:
+        """Returns when all of them are in the dead letter queue, if there is one. Raises Fatal without tolerance.
+
+        Without tolerance the first one ends the task, so the others are not reported: a restart reads them again.
+        """
+        if not errants:
+            return
+        if not self._tolerate_errors:
+            errants = [min(errants, key=lambda errant: errant.index)]
+        reported = [self._errant_record(records[errant.index], errant) for errant in errants]
+        self._observer.errant(len(reported), skipped=self._tolerate_errors, logged=self._log_errors)
+        for errant in reported if self._log_errors else ():
+            log.error("%s", _log_line(self._task, errant, self._log_messages))
+        await self._keep(reported)
+        if not self._tolerate_errors:
+            raise Fatal(f"Tolerance exceeded in error handler: {_describe(reported[0])}") from reported[0].error
+
+    def _errant_record(self, record: Record, errant: Errant) -> ErrantRecord:
+        converter = errant.stage.name.endswith("CONVERTER")
+        class_name = self._converters.get(errant.stage, _JSON) if converter else _SINK_TASK
+        return ErrantRecord(record, errant.stage, errant.error.class_name or class_name, errant.error)
+
+    async def _keep(self, reported: Sequence[ErrantRecord]) -> None:
+        if self._dead_letter_queue is None:
+            return
+        kept = False
+        try:
+            await self._dead_letter_queue.report(reported)
+            kept = True
+        finally:
+            self._observer.dead_letters(len(reported), failed=not kept)
+
+    async def close(self) -> None:
+        """Let go of the queue."""
+        if self._dead_letter_queue is not None:
+            await self._dead_letter_queue.close()
+
+
+def _log_line(task: str, errant: ErrantRecord, with_message: bool) -> str:
+    """Kafka Connect's line: what went wrong where and, with ``errors.log.include.messages``, in which record.
+
+    Never its content; and no timestampType, which is not kept of records.
+    """
+    record = errant.record
+    place = (
+        f", where consumed record is {{topic='{record.topic}', partition={record.partition}, offset={record.offset}, "
+        f"timestamp={record.timestamp}}}"
+    )
+    return (
+        f"Error encountered in task {task}. Executing stage '{errant.stage}' with class '{errant.class_name}'"
+        f"{place if with_message else ''}.\n{render(errant.error).rstrip()}"
+    )
+
+
+def _describe(errant: ErrantRecord) -> str:
+    record = errant.record
+    return (
+        f"{record.topic}-{record.partition} at offset {record.offset}, stage {errant.stage}: {errant.error}. "
+        "Mend the record at its source, or set errors.tolerance=all with errors.deadletterqueue.topic.name"
+    )

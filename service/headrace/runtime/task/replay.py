@@ -1,0 +1,223 @@
+"""Sends dead letters through a connector's task again, as the records that they were, where they stood.
+
+The task is a worker's own, with a feed that brings letters instead of a topic: the same transforms, gates, reselect and
+merge. Nothing is written to Kafka. A letter keeps its coordinate and its source's position, so an event that the table
+has overtaken changes nothing, and a history takes each event once, however often it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+from headrace.config import SinkConnectorConfig
+from headrace.core.decode.dead_letters import DeadLetter, original
+from headrace.core.model.errors import Fatal
+from headrace.ports import (
+    Chunk,
+    DeadLetterQueue,
+    Divide,
+    ErrantRecord,
+    Feed,
+    FeedListener,
+    Lakehouse,
+    OffsetNote,
+    Record,
+    TopicPartition,
+)
+from headrace.runtime.task.conversions import OpenRegistry, no_registries
+from headrace.runtime.task.sink_task import SinkTaskOptions
+from headrace.runtime.task.task_factory import OpenRowSource, SinkTaskFactory
+
+
+@dataclass(slots=True)
+class Letters:
+    """What stands in a dead letter queue.
+
+    ``connectors`` counts the letters of others, which are left alone. So are letters from before ``since`` (ms): a
+    table may have forgotten the delete of their row, which would come back.
+    """
+
+    since: int = 0
+    too_old: int = 0
+    by_topic: dict[str, int] = field(default_factory=dict)
+    connectors: dict[str, int] = field(default_factory=dict)
+    without_coordinate: int = 0
+
+    def mine(self, connector: str, records: Sequence[Record]) -> list[DeadLetter]:
+        """Those of the connector; the others are only counted."""
+        found = []
+        for record in records:
+            letter = original(record, record.key, record.value)
+            if letter is None:
+                self.without_coordinate += 1
+            elif letter.connector != connector:
+                self.connectors[letter.connector] = self.connectors.get(letter.connector, 0) + 1
+            elif letter.timestamp < self.since:
+                self.too_old += 1
+            else:
+                self.by_topic[letter.topic] = self.by_topic.get(letter.topic, 0) + 1
+                found.append(letter)
+        return found
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the connector's letters can be sent."""
+        return not self.without_coordinate and not self.too_old
+
+    @property
+    def count(self) -> int:
+        """The connector's letters that can be sent."""
+        return sum(self.by_topic.values())
+
+
+class ReplayFeed:
+    """``ports.Feed`` that brings what ``play`` is given. It commits nothing anywhere."""
+
+    _listener: FeedListener
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._partitions: Collection[TopicPartition] = ()
+        self._waits: dict[TopicPartition, int] = {}
+
+    async def start(self, listener: FeedListener) -> None:
+        """Remember who takes chunks."""
+        self._listener = listener
+
+    async def stop(self) -> None:
+        """Nothing to leave."""
+
+    def pause(self) -> None:
+        """Nothing comes by itself."""
+
+    def resume(self) -> None:
+        """Nothing comes by itself."""
+
+    def throttle(self, topics: Collection[str]) -> None:
+        """``play`` is given a few letters at a time."""
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """The letters below are durable in their tables."""
+        self._waits = {place: end for place, end in self._waits.items() if offsets.get(place, 0) < end}
+
+    def committed(self) -> Mapping[TopicPartition, OffsetNote]:
+        """Letters belong to no group."""
+        return dict.fromkeys(self._partitions, OffsetNote(0, ""))
+
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Dead letters need no notes of tables."""
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Nothing to tell."""
+        return {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether all letters played are durable."""
+        return not self._waits
+
+    async def play(self, letters: Sequence[DeadLetter]) -> None:
+        """Bring letters in the order of their offsets, each coordinate once, as an assignment of their own."""
+        places: dict[TopicPartition, dict[int, DeadLetter]] = {}
+        for letter in letters:
+            places.setdefault(TopicPartition(letter.topic, letter.partition), {})[letter.offset] = letter
+        self._epoch += 1
+        self._partitions = list(places)
+        await self._listener.assigned(self._epoch, list(places))
+        for sequence, (place, at) in enumerate(places.items()):
+            records = [at[offset] for offset in sorted(at)]
+            self._waits[place] = records[-1].offset + 1
+            await self._listener.put(
+                Chunk(self._epoch, sequence, place, records, records[0].offset, self._waits[place], 0)
+            )
+
+
+@dataclass(slots=True)
+class Refused:
+    """``ports.DeadLetterQueue`` that remembers what cannot be used this time either."""
+
+    records: list[ErrantRecord] = field(default_factory=list)
+
+    async def report(self, errant: Sequence[ErrantRecord]) -> None:
+        """Remember them."""
+        self.records.extend(errant)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class _ReplayFeeds:
+    """What ``SinkTaskFactory`` opens for a replay."""
+
+    def __init__(self) -> None:
+        self.feed, self.refused = ReplayFeed(), Refused()
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    def check(self, connector: str, config: Mapping[str, str]) -> None:
+        """Nothing to check."""
+
+    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+        """The feed of letters."""
+        return self.feed
+
+    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
+        """Events between the letters are not seen, as if compacted away: nothing may be remembered of rows."""
+        return lambda topic: True
+
+    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+        """Where letters go that cannot be used again."""
+        return self.refused
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """What a task reaches beside Kafka."""
+
+    lakehouse: Lakehouse
+    open_row_source: OpenRowSource
+    open_registry: OpenRegistry = no_registries
+
+
+async def replay(
+    config: SinkConnectorConfig,
+    letters: AsyncIterator[Sequence[DeadLetter]],
+    edges: Edges,
+    executor: Executor,
+    progress: Callable[[int], None] = lambda count: None,
+) -> list[ErrantRecord]:
+    """Write the letters to their tables; those that cannot be used are returned. Raises what ends a task."""
+    feeds, failures = _ReplayFeeds(), list[BaseException]()
+    factory = SinkTaskFactory(
+        feeds,
+        edges.lakehouse,
+        edges.open_row_source,
+        executor,
+        open_registry=edges.open_registry,
+        adjust=_as_replay,
+    )
+    task = await factory(config.name, 0, config, failures.append)
+    try:
+        await task.start()
+        async for some in letters:
+            await feeds.feed.play(some)
+            await task.pause()  # what was brought is written
+            if failures:
+                raise failures[0]
+            if not feeds.feed.settled:
+                raise Fatal("letters were taken but not written; nothing is lost, run the command again")
+            progress(len(some))
+    finally:
+        await task.stop()
+    return feeds.refused.records
+
+
+def _as_replay(options: SinkTaskOptions) -> SinkTaskOptions:
+    """Its commits say nothing of offsets, and one letter that cannot be used keeps no other from its table."""
+    return replace(options, group="", tolerate_errors=True, log_errors=False)

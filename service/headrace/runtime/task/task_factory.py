@@ -1,0 +1,245 @@
+"""From a connector's configuration to a running sink task: which parts it gets, and what they are told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Protocol
+
+from headrace.config import SinkConnectorConfig
+from headrace.config.connector import TABLE_PROPERTIES
+from headrace.core.batch.batch import BatchPolicy
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.flattened import MetadataNames
+from headrace.core.decode.json_types import JsonConverter
+from headrace.core.model.ordering import ordering
+from headrace.core.model.unavailable import Placeholder
+from headrace.core.reselect.cache.rows import MemoryRowStore, RowStore
+from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
+from headrace.core.tables.field_selection import field_selection
+from headrace.core.tables.naming import TableNaming
+from headrace.core.tables.table_layout import PARTITION_BY, SORT_BY, table_layout
+from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
+from headrace.runtime.observation import NO_OBSERVER, Observer
+from headrace.runtime.pipeline.database_router import DatabaseRouter
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.source_reader import NoMetrics, ReselectMetrics
+from headrace.runtime.task.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
+from headrace.runtime.task.sink_task import SinkTask, SinkTaskOptions
+from headrace.transforms import registry
+
+
+class Feeds(Protocol):
+    """The Kafka side of a worker."""
+
+    async def start(self) -> None:
+        """Start what all feeds share, on the worker's loop."""
+
+    def check(self, connector: str, config: Mapping[str, str]) -> None:
+        """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
+
+    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+        """A feed for one task; it joins the connector's group when it is started. ``divide`` makes the values."""
+
+    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
+        """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
+
+        Called in the tables' threads; may block. Raises ConfigError for client properties that no task could use.
+        """
+
+    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+        """The queue that the connector names, ready to write, or None."""
+
+    async def close(self) -> None:
+        """Stop what all feeds share; the feeds must have been stopped. Idempotent."""
+
+
+log = logging.getLogger(__name__)
+
+_DEFAULTS = (
+    "%s: transform %s writes a column's default where its value is null, so tables may differ from their source; set "
+    "transforms.%s.replace.null.with.default to false"
+)
+_SCHEMAS_OF_ALL_TOPICS = 4096
+OpenRowSource = Callable[[DatabaseOptions, ReselectOptions], RowSource]
+OpenRows = Callable[[str, RowStoreOptions], RowStore]
+"""Opens the store that ``reselect.cache.type`` names."""
+Observe = Callable[[str, int], Observer]
+CountReselects = Callable[[str, int], ReselectMetrics]
+
+
+class SinkTaskFactory:
+    """Makes the tasks of a worker out of its shared parts (``runtime/worker/worker_task.py: TaskFactory``)."""
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        lakehouse: Lakehouse,
+        open_row_source: OpenRowSource,
+        executor: Executor,
+        open_rows: OpenRows = lambda kind, options: MemoryRowStore(options.limits),
+        observe: Observe = lambda connector, task: NO_OBSERVER,
+        count_reselects: CountReselects = lambda connector, task: NoMetrics(),
+        open_registry: OpenRegistry = no_registries,
+        adjust: Callable[[SinkTaskOptions], SinkTaskOptions] = lambda options: options,
+    ) -> None:
+        self._feeds = feeds
+        self._lakehouse = lakehouse
+        self._open_row_source = open_row_source
+        self._executor = executor
+        self._open_rows = open_rows
+        self._observe = observe
+        self._count_reselects = count_reselects
+        self._open_registry = open_registry
+        self._adjust = adjust
+
+    async def __call__(
+        self,
+        connector: str,
+        number: int,
+        config: SinkConnectorConfig,
+        on_failure: Callable[[BaseException], None],
+    ) -> SinkTask:
+        """Make the task without starting it. Raises ConfigError for what validation could not see."""
+        reselect = ReselectOptions.from_properties(config.originals)
+        if _appends(config):  # a cached value may belong to another moment than the event
+            reselect = replace(reselect, cache_enabled=False)
+        for alias in registry.nulls_become_defaults(config.originals):
+            log.warning(_DEFAULTS, connector, alias, alias)
+        conversion = open_conversion(config, self._open_registry)
+        values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
+        divide = values.divide if conversion.value is None else None
+        feed = self._feeds.open(connector, number, config.originals, divide)
+        dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
+        try:
+            post_processor = self._post_processor(connector, number, config, reselect)
+        except BaseException:  # it is tried again, with a queue of its own
+            if dead_letter_queue is not None:
+                await dead_letter_queue.close()
+            raise
+        return SinkTask(
+            self._adjust(replace(sink_task_options(config, reselect), task=number)),
+            feed,
+            self._lakehouse,
+            post_processor,
+            dead_letter_queue,
+            self._executor,
+            on_failure,
+            self._observe(connector, number),
+            conversion,
+        )
+
+    def _post_processor(
+        self, connector: str, number: int, config: SinkConnectorConfig, reselect: ReselectOptions
+    ) -> ReselectColumnsPostProcessor:
+        compacted = self._feeds.compacted(connector, number, config.originals)
+        return ReselectColumnsPostProcessor(
+            reselect,
+            self._row_source(reselect),
+            metrics=self._count_reselects(connector, number),
+            may_cache=lambda topic: not compacted(topic),
+            rows=self._rows(reselect, connector, number),
+        )
+
+    def _row_source(self, reselect: ReselectOptions) -> RowSource | None:
+        """The databases that rows are read again from, as one; None where none is configured."""
+        if reselect.databases:
+            opened = [
+                (each, self._open_row_source(each, replace(reselect, database=each))) for each in reselect.databases
+            ]
+            return DatabaseRouter(opened)
+        return None if reselect.database is None else self._open_row_source(reselect.database, reselect)
+
+    def _rows(self, reselect: ReselectOptions, connector: str, number: int) -> RowStore | None:
+        if not reselect.cache_enabled:
+            return None
+        options = RowStoreOptions(reselect.cache_limits, connector, number, reselect.cache_properties)
+        return self._open_rows(reselect.cache_type, options)
+
+
+def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> SinkTaskOptions:
+    """What a task works with, from the parsed configuration."""
+    return SinkTaskOptions(
+        connector=config.name,
+        group=config.group_id,
+        namespace=config.get_string("table.namespace"),
+        naming=TableNaming(config.get_string("collection.name.format")),
+        envelope=_envelope_options(config, reselect),
+        batches=BatchPolicy(
+            max_records=config.get_int("batch.max.records"),
+            max_bytes=config.get_int("batch.max.bytes"),
+            linger=config.get_int("batch.linger.ms") / 1000,
+        ),
+        fields=field_selection(
+            config.get_list("field.include.list"),
+            config.get_list("field.exclude.list"),
+            config.get_list("table.metadata.fields"),
+            config.get_string("table.metadata.prefix"),
+        ),
+        tables=table_options(config),
+        pipeline=PipelineOptions(
+            unresolved_insert_mode=reselect.unresolved_insert_mode,
+            unknown_null_mode=reselect.unknown_null_mode,
+            evolve=config.get_string("schema.evolution") == "basic",
+            position_regression=config.get_int("source.position.regression.ms") * 1000,
+            tombstone_retention=config.get_int("tombstone.retention.ms") * 1000,
+            shared=bool(config.get_list("primary.key.fields")),
+        ),
+        fills_defaults=_sees_all(config),
+        dead_letters_unresolved=reselect.dead_letters,
+        transforms=registry.chain(config.originals),
+        tolerate_errors=config.get_string("errors.tolerance") == "all",
+        log_errors=config.get_boolean("errors.log.enable"),
+        log_messages=config.get_boolean("errors.log.include.messages"),
+        converters=converter_classes(config),
+    )
+
+
+def _sees_all(config: SinkConnectorConfig) -> bool:
+    """Whether a task that reads of a new column may fill it in: it has all topics, under their own names, and rows."""
+    return config.get_int("tasks.max") == 1 and not config.get_list("transforms") and not _appends(config)
+
+
+def _appends(config: SinkConnectorConfig) -> bool:
+    return config.get_string("insert.mode").lower() == "insert"
+
+
+def table_options(config: SinkConnectorConfig) -> TableOptions:
+    """What the connector says about its tables."""
+    table_format = config.get_string("table.format").lower()
+    return TableOptions(
+        table_format,
+        config.get_int("table.format.version"),
+        config.originals_with_prefix(TABLE_PROPERTIES),
+        table_layout(table_format, config.get_string(PARTITION_BY), config.get_string(SORT_BY)),
+        config.get_boolean("table.adopt"),
+        history=_appends(config),
+        soft_delete=config.get_string("delete.mode").lower() == "soft",
+        recreate=config.get_string("table.missing").lower() == "recreate",
+    )
+
+
+def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> EnvelopeOptions:
+    by = ordering(config.get_string("ordering.field"))
+    return EnvelopeOptions(
+        key_schemas=config.schemas_enabled("key"),
+        value_schemas=config.schemas_enabled("value"),
+        placeholder=Placeholder(reselect.unavailable_value_placeholder),
+        modes=reselect.modes,
+        position_epoch=config.get_int("source.position.epoch"),
+        key_fields=tuple(config.get_list("primary.key.fields")),
+        added=_metadata_names(config, by.field if by is not None and by.of_source else None),
+        keyless=_appends(config),
+        ordering=by,
+        tables_apart=TableNaming(config.get_string("collection.name.format")).by_source,
+    )
+
+
+def _metadata_names(config: SinkConnectorConfig, ordering: str | None) -> MetadataNames:
+    """What flattened records call their metadata: as the source says, or as the connector's own transform does."""
+    own = registry.chain(config.originals).prefixes
+    fields, headers = own or (config.get_string("add.fields.prefix"), config.get_string("add.headers.prefix"))
+    return MetadataNames(fields, headers, ordering)

@@ -1,0 +1,1 @@
+"""``headrace verify``: reads both ends, compares, and repairs what differs."""

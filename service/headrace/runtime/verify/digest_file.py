@@ -1,0 +1,65 @@
+"""Where a side's rows are kept during a comparison: their keys and digests, in a file, and its checksums in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.verify.checksums import Ints, RangeChecksums, range_of
+from headrace.core.verify.digest import Digests
+from headrace.core.verify.verification import Rows
+
+KEY, ROW, RANGE = "__key", "__row", "__range"
+
+
+class DigestFile:
+    """Rows are added once, then looked up by range. A context manager that removes its file."""
+
+    def __init__(self, path: Path, keys: pa.Schema) -> None:
+        self.checksums = RangeChecksums()
+        self.rows = 0
+        self._path = path
+        self._names = keys.names
+        own = [(KEY, pa.uint64()), (ROW, pa.uint64()), (RANGE, pa.int16())]
+        self._schema = pa.schema([*keys, *own])
+        self._writer: pa.RecordBatchStreamWriter | None = pa.ipc.new_stream(str(path), self._schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._finish()
+        self._path.unlink(missing_ok=True)
+
+    def add(self, rows: Rows) -> None:
+        """Take rows in."""
+        if self._writer is None:
+            raise ValueError("rows cannot be added any more")
+        self.checksums.add(rows.key, rows.cells)
+        self.rows += len(rows)
+        own = [pa.array(rows.key), pa.array(rows.cells), pa.array(range_of(rows.key).astype(np.int16))]
+        arrays = [*rows.keys(self._names).columns, *own]
+        self._writer.write_table(pa.table(arrays, self._schema))
+
+    def select(self, ranges: Ints) -> pa.Table:
+        """The rows of some ranges."""
+        self._finish()
+        wanted = pa.array(ranges.astype(np.int16))
+        with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as reader:
+            found = [batch.filter(pc.is_in(batch.column(RANGE), wanted)) for batch in reader]
+            # Copied, because what the batches point to ends with the mapping.
+            return pa.concat_tables([pa.Table.from_batches(found, self._schema)]).combine_chunks()
+
+    def _finish(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def digests(rows: pa.Table, name: str) -> Digests:
+    """A column of digests."""
+    return np.asarray(rows[name].combine_chunks())

@@ -1,0 +1,286 @@
+"""What a REST request may ask of a worker, with Kafka Connect's texts and statuses (``connect.md`` sections 2 to 5).
+
+Reads come from the stores' memory and never wait, on any worker; writes return when the config log has taken them, and
+raise Elsewhere on every worker but the one that leads. Nothing here starts or stops anything: workers follow the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from headrace.core.connect.config_def import ConfigDef, ConfigInfos
+from headrace.core.connect.config_state import RestartRequest
+from headrace.core.connect.lifecycle import State, TargetState
+from headrace.core.connect.status import Status
+from headrace.core.model.errors import Fenced, HeadraceError, RestError
+from headrace.ports import TopicPartition
+from headrace.runtime.trace import summary
+from headrace.runtime.worker.cluster import NO_LEADER, STALE
+from headrace.runtime.worker.connector_names import check_addressable, named
+from headrace.runtime.worker.connector_validator import Config, ConnectorCheck, ConnectorValidator, Properties
+from headrace.runtime.worker.loggers import LoggerLevel
+from headrace.runtime.worker.plugin_catalog import PluginCatalog, PluginInfo
+from headrace.runtime.worker.plugins import ConnectorPlugin
+from headrace.runtime.worker.sink_offsets import ConnectorOffset, HeldOffsets, SinkOffsets, nothing_held
+from headrace.runtime.worker.worker import Worker
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorInfo:
+    """A connector, its configuration as it was given, and the numbers of its tasks."""
+
+    name: str
+    config: Config
+    tasks: Sequence[int]
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStateInfo:
+    """What is seen of a connector and of its tasks, by task number."""
+
+    name: str
+    connector: Status
+    tasks: Sequence[tuple[int, Status]]
+    type: str
+
+
+class Herder:
+    """The requests of one worker (Kafka Connect's ``Herder``)."""
+
+    def __init__(self, worker: Worker, checks: Sequence[ConnectorCheck] = (), held: HeldOffsets = nothing_held) -> None:
+        self._worker = worker
+        self._offsets = SinkOffsets(worker, held)
+        self._configs = worker.configs
+        self._statuses = worker.statuses
+        self._cluster = worker.cluster
+        self._catalog = PluginCatalog(worker.plugins, worker.defaults)
+        self._validator = ConnectorValidator(worker.plugins, worker.defaults, worker.providers, checks)
+
+    def connectors(self) -> list[str]:
+        """The names of all connectors."""
+        return self._configs.state.connectors()
+
+    def info(self, name: str) -> ConnectorInfo:
+        """The connector. Raises RestError 404."""
+        config = self.config(name)
+        tasks = range(len(self._configs.state.task_configs(name)))
+        return ConnectorInfo(name, config, tasks, self._type(config))
+
+    def config(self, name: str) -> Config:
+        """The configuration as it was given. Raises RestError 404."""
+        config = self._configs.state.connector_config(name)
+        if config is None:
+            raise RestError(f"Connector {name} not found", 404)
+        return config
+
+    def status(self, name: str) -> ConnectorStateInfo:
+        """What is seen of the connector. Raises RestError 404 while nothing is."""
+        seen = self._statuses.connector(name)
+        if seen is None:
+            raise RestError(f"No status found for connector {name}", 404)
+        config = self._configs.state.connector_config(name)
+        return ConnectorStateInfo(name, seen, self._statuses.tasks(name), self._type(config))
+
+    def task_status(self, name: str, number: int) -> Status:
+        """What is seen of the task. Raises RestError 404."""
+        seen = self._statuses.task(name, number)
+        if seen is None:
+            raise RestError(f"No status found for task {name}-{number}", 404)
+        return seen
+
+    def task_configs(self, name: str) -> list[Config]:
+        """The configurations of the tasks. Raises RestError 404."""
+        self.config(name)
+        return self._configs.state.task_configs(name)
+
+    def topics(self, name: str) -> list[str]:
+        """The topics read so far; none for an unknown connector. Raises RestError 403."""
+        self._tracking_enabled()
+        return self._statuses.topics(name)
+
+    def reset_topics(self, name: str) -> None:
+        """Start that list afresh. Raises RestError 403."""
+        self._tracking_enabled()
+        if not self._worker.config.get_boolean("topic.tracking.allow.reset"):
+            raise RestError("Topic tracking reset is disabled.", 403)
+        self._statuses.forget_topics(name)
+
+    def check(self, name: str, config: Properties) -> None:
+        """Raise RestError 400 for a connector that could not be created. Needs no running worker."""
+        self._to_create(name, config)
+
+    async def create(self, name: str, config: Properties, initial: TargetState | None) -> ConnectorInfo:
+        """Create a connector. Raises RestError 400 for an invalid configuration, 409 if the name is taken."""
+        async with self._changing(_writing_config(name)):
+            plugin, properties = self._to_create(name, config)
+            if name in self.connectors():
+                raise RestError(f"Connector {name} already exists", 409)
+            await self._written(self._configs.put_connector(name, properties, initial), "connector configuration")
+        return ConnectorInfo(name, properties, (), plugin.type)
+
+    async def put_config(self, name: str, config: Properties) -> tuple[bool, ConnectorInfo]:
+        """Create or replace the configuration; tells whether it is new. Raises RestError 400."""
+        async with self._changing(_writing_config(name)):
+            given = named(name, config)
+            plugin, properties = self._validator.checked(given)
+            created = name not in self.connectors()
+            if created:
+                check_addressable(name)
+            tasks = range(len(self._configs.state.task_configs(name)))
+            await self._written(self._configs.put_connector(name, properties), "connector configuration")
+        return created, ConnectorInfo(name, properties, tasks, plugin.type)
+
+    async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
+        """Change some keys, remove those that are null (KIP-477). Raises RestError 400 and 404."""
+        async with self._changing(_writing_config(name)):
+            merged: dict[str, str | None] = {**self.config(name), **patch}
+            given = {key: value for key, value in merged.items() if value is not None}
+            plugin, properties = self._validator.checked(given)
+            tasks = range(len(self._configs.state.task_configs(name)))
+            await self._written(self._configs.put_connector(name, properties), "connector configuration")
+        return ConnectorInfo(name, properties, tasks, plugin.type)
+
+    async def delete(self, name: str) -> None:
+        """Remove the connector; its group's offsets stay. Raises RestError 404."""
+        async with self._changing(f"removing the config for connector {name} from the config topic"):
+            self.config(name)
+            await self._written(self._configs.remove_connector(name), "connector configuration")
+
+    async def set_target_state(self, name: str, target: TargetState) -> None:
+        """Pause, resume or stop. Raises RestError 404."""
+        async with self._changing(f"writing a target state for connector {name} to the config topic"):
+            if name not in self.connectors():
+                raise RestError(f"Unknown connector {name}", 404)
+            if target is not self._configs.state.target_state(name):
+                await self._written(self._configs.put_target_state(name, target), "target state")
+
+    def restart(self, name: str) -> None:
+        """Restart the connector's instance only. Raises RestError 404."""
+        self._cluster.led()
+        self._known_to_restart(name)
+        connector = self._worker.connector(name)
+        if connector is not None:
+            connector.restart(connector=True)
+
+    async def restart_with_tasks(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
+        """Restart what the flags select (KIP-745); the answer shows it RESTARTING. Raises RestError 404."""
+        self._cluster.led()
+        self._known_to_restart(name)
+        if self._statuses.connector(name) is None:
+            raise RestError(f"Status for connector {name} not found", 404)
+        request = RestartRequest(include_tasks, only_failed)
+        info = self.status(name)  # before the write: some of it may run again when that is done
+        if request.takes(info.connector.state) or any(request.takes_task(task.state) for _, task in info.tasks):
+            await self._written(self._configs.ask_restart(name, request), "restart request")
+        return _restarting(info, request)
+
+    def restart_task(self, name: str, number: int) -> None:
+        """Restart one task. Raises RestError 404, and 409 for a stopped connector as Connect does."""
+        self._known_to_restart(name)
+        if self._configs.state.target_state(name) is TargetState.STOPPED:
+            raise RestError(NO_LEADER, 409)
+        if not 0 <= number < len(self._configs.state.task_configs(name)):
+            raise RestError(f"Unknown task: {name}-{number}", 404)
+        self._cluster.owned(name, number)
+        connector = self._worker.connector(name)
+        if connector is not None:
+            connector.restart(connector=False, tasks=[number])
+
+    async def offsets(self, name: str) -> Mapping[TopicPartition, int]:
+        """The committed offsets of the connector's group. Raises RestError 404 and 500."""
+        return await self._offsets.committed(name)
+
+    async def alter_offsets(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
+        """Set or remove offsets of a stopped connector. Raises RestError 400, 404 and 500."""
+        self._cluster.led()
+        await self._offsets.alter(name, entries)
+
+    async def reset_offsets(self, name: str) -> None:
+        """Remove all of them. Raises RestError 400, 404 and 500."""
+        self._cluster.led()
+        await self._offsets.reset(name)
+
+    def loggers(self) -> Mapping[str, LoggerLevel]:
+        """The loggers of this worker, by name."""
+        return self._worker.loggers.all()
+
+    def logger(self, name: str) -> LoggerLevel:
+        """One of them. Raises RestError 404."""
+        return self._worker.loggers.level(name)
+
+    def set_worker_level(self, name: str, level: str) -> list[str]:
+        """Set a logger of this worker and all below it; the names of those that changed. Raises RestError."""
+        return self._worker.loggers.set_level(name, level)
+
+    async def set_cluster_level(self, name: str, level: str) -> None:
+        """Set it on every worker that runs now (KIP-976). Raises RestError."""
+        known = self._worker.loggers.check(name, level)
+        self._cluster.led()
+        await self._written(self._configs.put_logger_level(name, known), "logger level")
+
+    def plugins(self, *, connectors_only: bool) -> Sequence[PluginInfo]:
+        """The connector classes, or all plug-ins."""
+        return self._catalog.listed(connectors_only=connectors_only)
+
+    def plugin_config(self, plugin: str, version: str | None = None) -> ConfigDef:
+        """The options of a plug-in's class. Raises RestError 404, and 400 for another version than there is."""
+        return self._catalog.definitions(plugin, version)
+
+    def validate(self, plugin: str, config: Properties) -> ConfigInfos:
+        """Check a configuration. Raises RestError when it is not one of the plug-in in the path."""
+        return self._validator.validate(plugin, config)
+
+    def _to_create(self, name: str, config: Properties) -> tuple[ConnectorPlugin, Config]:
+        plugin, properties = self._validator.checked(named(name, config))
+        check_addressable(name)
+        return plugin, properties
+
+    def _type(self, config: Config | None) -> str:
+        plugin = self._worker.plugins.find((config or {}).get("connector.class", ""))
+        return plugin.type if plugin else "unknown"
+
+    def _known_to_restart(self, name: str) -> None:
+        if name not in self.connectors():
+            raise RestError(f"Unknown connector: {name}", 404)
+
+    def _tracking_enabled(self) -> None:
+        if not self._worker.config.get_boolean("topic.tracking.enable"):
+            raise RestError("Topic tracking is disabled.", 403)
+
+    @asynccontextmanager
+    async def _changing(self, what: str) -> AsyncIterator[None]:
+        """One request after the other on the worker that leads: what is checked inside holds until it is written."""
+        async with self._configs.changing(what):
+            self._cluster.led()
+            yield
+
+    async def _written(self, write: Awaitable[None], what: str) -> None:
+        try:
+            await self._cluster.write(write)
+        except Fenced as error:
+            log.warning("Writing a %s was refused: %s", what, summary(error))
+            raise RestError(STALE, 409) from error
+        except HeadraceError as error:
+            log.error("Writing a %s failed: %s", what, summary(error))
+            raise RestError(f"Error writing {what} to Kafka", 500) from error
+
+
+def _restarting(info: ConnectorStateInfo, request: RestartRequest) -> ConnectorStateInfo:
+    """The same, with RESTARTING on everything that the request takes."""
+
+    def shown(seen: Status, *, taken: bool) -> Status:
+        return replace(seen, state=State.RESTARTING) if taken else seen
+
+    connector = shown(info.connector, taken=request.takes(info.connector.state))
+    tasks = [(number, shown(task, taken=request.takes_task(task.state))) for number, task in info.tasks]
+    return replace(info, connector=connector, tasks=tasks)
+
+
+def _writing_config(name: str) -> str:
+    return f"writing a config for connector {name} to the config topic"

@@ -1,0 +1,199 @@
+"""The offsets of a stopped sink: seen, set and removed by request (KIP-875; ``connect.md`` section 5).
+
+The checks come in Connect's order, with its texts. One is our own: a history's table holds offsets, too, below which
+nothing is appended again, so a way back that would append nothing is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.config import SinkConnectorConfig
+from headrace.core.connect.lifecycle import TargetState
+from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, RestError
+from headrace.ports import TopicPartition
+from headrace.runtime.trace import summary
+from headrace.runtime.worker.worker import Worker
+
+log = logging.getLogger(__name__)
+
+Offsets = dict[TopicPartition, int | None]
+HeldOffsets = Callable[[SinkConnectorConfig, Collection[str]], Awaitable[Mapping[TopicPartition, int]]]
+"""Gives the next offsets that the histories of a connector hold, by its configuration and some of its topics."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_PARTITIONS, _OFFSETS = 2**31, 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorOffset:
+    """An entry of a request, its values as they stood there (numbers as texts)."""
+
+    partition: Mapping[str, Any] | None
+    offset: Mapping[str, Any] | None
+
+
+async def nothing_held(config: SinkConnectorConfig, topics: Collection[str]) -> Mapping[TopicPartition, int]:
+    """For a worker whose connectors write no histories."""
+    return {}
+
+
+class SinkOffsets:
+    """The offsets of one worker's connectors."""
+
+    def __init__(self, worker: Worker, held: HeldOffsets = nothing_held) -> None:
+        self._worker = worker
+        self._held = held
+
+    async def committed(self, name: str) -> Mapping[TopicPartition, int]:
+        """The committed offsets of the connector's group. Raises RestError 404 and 500."""
+        config = self._config(name)
+        group = self._group(name, config)
+        try:
+            return await self._worker.stores.group_offsets(name, config).committed(group)
+        except HeadraceError as error:
+            log.error("The offsets of %s cannot be had: %s", group, summary(error))
+            raise RestError(f"Failed to retrieve consumer group offsets for sink connector {name}", 500) from error
+
+    async def alter(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
+        """Set offsets; those that are null are removed, others stay. Raises RestError 400, 404 and 500."""
+        if not entries:
+            raise RestError("Partitions / offsets need to be provided for an alter offsets request", 400)
+        config = self._stopped(name)
+        offsets = parse_offsets(entries)
+        if any(offset is not None and offset < 0 for offset in offsets.values()):
+            raise RestError(f"Failed to modify offsets for sink connector {name}", 500)
+        await self._check_histories(name, config, offsets)
+        groups = self._worker.stores.group_offsets(name, config)
+        await _done(groups.alter(self._group(name, config), offsets), name, "alter")
+
+    async def reset(self, name: str) -> None:
+        """Remove all offsets of the connector's group; none is success. Raises RestError 400, 404 and 500."""
+        config = self._stopped(name)
+        await self._check_histories(name, config, dict.fromkeys(await self.committed(name)))
+        groups = self._worker.stores.group_offsets(name, config)
+        await _done(groups.reset(self._group(name, config)), name, "reset")
+
+    def _config(self, name: str) -> dict[str, str]:
+        config = self._worker.configs.state.connector_config(name)
+        if config is None:
+            raise RestError(f"Connector {name} not found", 404)
+        try:
+            return self._worker.providers.properties(config)
+        except ConfigError as error:
+            raise RestError(str(error), 500) from error
+
+    def _stopped(self, name: str) -> dict[str, str]:
+        config, state = self._config(name), self._worker.configs.state
+        if state.target_state(name) is not TargetState.STOPPED or state.task_configs(name):
+            raise RestError(
+                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for "
+                f"the specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint",
+                400,
+            )
+        return config
+
+    def _group(self, name: str, config: Mapping[str, str]) -> str:
+        return self._consumer_property(config, "group.id") or f"connect-{name}"
+
+    def _consumer_property(self, config: Mapping[str, str], key: str) -> str | None:
+        worker = self._worker.config.originals
+        return config.get(f"consumer.override.{key}") or worker.get(f"consumer.{key}")
+
+    async def _check_histories(self, name: str, config: Mapping[str, str], offsets: Offsets) -> None:
+        """Raises RestError 400 for an offset below what the tables hold; without one the group begins at the start."""
+        at_the_end = self._consumer_property(config, "auto.offset.reset") == "latest"
+        begins = {place: offset or 0 for place, offset in offsets.items() if offset is not None or not at_the_end}
+        plugin = self._worker.plugins.find(config.get("connector.class", ""))
+        if not begins or plugin is None:
+            return
+        parsed = plugin.config(config, self._worker.defaults)
+        if parsed.get_string("insert.mode").lower() != "insert":
+            return
+        held = await _asked(self._held(parsed, {place.topic for place in begins}), name)
+        for place, offset in begins.items():
+            if offset < held.get(place, 0):
+                raise RestError(_held_text(place, held[place]), 400)
+
+
+def parse_offsets(entries: Sequence[ConnectorOffset]) -> Offsets:
+    """The entries of a request; of several about one partition the last counts. Raises RestError 400."""
+    return {_place(entry.partition): _offset(entry.offset) for entry in entries}
+
+
+def _place(partition: Mapping[str, Any] | None) -> TopicPartition:
+    if partition is None:
+        raise RestError("The partition for a sink connector offset cannot be null or missing", 400)
+    if not {"kafka_topic", "kafka_partition"} <= partition.keys():
+        text = "The partition for a sink connector offset must contain the keys 'kafka_topic' and 'kafka_partition'"
+        raise RestError(text, 400)
+    topic, number = partition["kafka_topic"], partition["kafka_partition"]
+    if topic is None:
+        raise RestError("Kafka topic names must be valid strings and may not be null", 400)
+    if number is None:
+        raise RestError("Kafka partitions must be valid numbers and may not be null", 400)
+    return TopicPartition(_text(topic), _integer(number, "partition", _PARTITIONS))
+
+
+def _offset(offset: Mapping[str, Any] | None) -> int | None:
+    if offset is None:
+        return None
+    if "kafka_offset" not in offset:
+        raise RestError("The offset for a sink connector should either be null or contain the key 'kafka_offset'", 400)
+    return _integer(offset["kafka_offset"], "offset", _OFFSETS)
+
+
+def _integer(value: Any, what: str, limit: int) -> int:
+    text = _text(value)
+    if not _INTEGER.fullmatch(text) or not -limit <= int(text) < limit:
+        raise RestError(
+            f"Failed to parse the following Kafka {what} value in the provided offsets: '{text}'. "
+            f"{what.capitalize()} values for sink connectors need to be integers.",
+            400,
+        )
+    return int(text)
+
+
+def _text(value: Any) -> str:
+    """As Java writes it."""
+    words: Mapping[Any, str] = {None: "null", True: "true", False: "false"}
+    return words[value] if value is None or isinstance(value, bool) else str(value)
+
+
+async def _asked(held: Awaitable[Mapping[TopicPartition, int]], name: str) -> Mapping[TopicPartition, int]:
+    try:
+        return await held
+    except RestError:
+        raise
+    except HeadraceError as error:
+        log.error("What the tables of connector %s hold cannot be seen: %s", name, summary(error))
+        raise RestError(f"Failed to modify offsets for sink connector {name}", 500) from error
+
+
+async def _done(change: Awaitable[None], name: str, verb: str) -> None:
+    try:
+        await change
+    except Fenced as error:
+        raise RestError(
+            f"Failed to {verb} consumer group offsets for connector {name} either because its tasks haven't stopped "
+            f"completely yet or the connector was resumed before the request to {verb} its offsets could be "
+            "successfully completed. If the connector is in a stopped state, this operation can be safely retried. If "
+            "it doesn't eventually succeed, the Connect cluster may need to be restarted to get rid of the zombie sink "
+            "tasks.",
+            500,
+        ) from error
+    except HeadraceError as error:
+        log.error("Failed to %s the offsets of connector %s: %s", verb, name, summary(error))
+        raise RestError(f"Failed to {verb} consumer group offsets for connector {name}", 500) from error
+
+
+def _held_text(place: TopicPartition, held: int) -> str:
+    return (
+        f"The events of {place.topic}-{place.partition} below offset {held} are in the connector's history already; "
+        "each is appended once, and reading it again would append nothing. To fill a history anew drop its table, or "
+        f"choose another one with table.namespace or collection.name.format; else begin at {held} or later"
+    )

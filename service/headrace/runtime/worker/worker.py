@@ -1,0 +1,207 @@
+"""The worker: starts and stops what this process does, in the right order (``faust.md``, facts to build on).
+
+It follows the config topic; which tasks are its own is ``cluster.py``'s business, what to do about a connector is
+``worker_connector.py``'s, what a request may ask is ``herder.py``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from headrace import __version__
+from headrace.config import WorkerConfig
+from headrace.config.overrides import OverridePolicy
+from headrace.config.validation import WorkerDefaults
+from headrace.core.connect.config_state import RestartRequest
+from headrace.core.connect.status import TopicStatus
+from headrace.core.model.errors import HeadraceError, RestError
+from headrace.ports import Stores
+from headrace.runtime.observation import NO_STATE_OBSERVER, StateObserver
+from headrace.runtime.retry import retrying
+from headrace.runtime.trace import summary
+from headrace.runtime.worker.cluster import Cluster
+from headrace.runtime.worker.config_providers import config_providers
+from headrace.runtime.worker.loggers import Loggers
+from headrace.runtime.worker.plugins import Plugins
+from headrace.runtime.worker.stores import ConfigStore, StatusStore
+from headrace.runtime.worker.worker_connector import ConnectorContext, WorkerConnector
+from headrace.runtime.worker.worker_stage import WorkerStage, utc_now
+from headrace.runtime.worker.worker_task import Supervision, TaskFactory
+
+log = logging.getLogger(__name__)
+_STORE_BACKOFF_SECONDS = 5.0
+_STOPPING = "stopping"
+_STUCK = timedelta(seconds=10)
+"""For so long Connect's check of its health waits for its turn."""
+
+
+class Worker:
+    """Everything that runs in this process on behalf of connectors."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        stores: Stores,
+        plugins: Plugins,
+        task_factory: TaskFactory,
+        advertised: tuple[str, int],
+        states: StateObserver = NO_STATE_OBSERVER,
+        now: Callable[[], datetime] = utc_now,
+        loggers: Loggers | None = None,
+    ) -> None:
+        self.config = config
+        self.plugins = plugins
+        self.advertised = advertised
+        self.stores = stores
+        self.configs = ConfigStore(stores.configs, now)
+        self.statuses = StatusStore(stores.statuses)
+        self.cluster = Cluster(self.worker_id, stores.member(self.worker_id), self.configs)
+        self.defaults = worker_defaults(config)
+        self.providers = config_providers(config.originals)
+        self.cluster_id: str | None = None
+        self.ready = False
+        self.now = now
+        self.loggers = loggers or Loggers(now)
+        self.stage = WorkerStage("starting", now())
+        self._connectors: dict[str, WorkerConnector] = {}
+        self._context = ConnectorContext(
+            self.configs,
+            self.statuses,
+            self.cluster,
+            plugins,
+            self.defaults,
+            self.providers,
+            task_factory,
+            supervision(config),
+            self.worker_id,
+            states,
+        )
+
+    @property
+    def worker_id(self) -> str:
+        """``host:port`` as clients reach this worker, fit for a URL: pods may have IPv6 addresses."""
+        host, port = self.advertised
+        return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it has been asked to stop."""
+        return self.stage.name == _STOPPING
+
+    async def start(self) -> None:
+        """Read the stores and start the connectors; waits for brokers that are down. Raises ConfigError."""
+        await self._reach("connecting to Kafka", self.stores.start)
+        self.cluster_id = await self.stores.cluster_id()
+        await self._reach("reading the status topic", self.statuses.start)
+        read = partial(self.configs.start, self._config_changed, self._level_asked, self._restart_asked)
+        await self._reach("reading the config topic", read)
+        await self._reach("joining the group of workers", partial(self.cluster.start, self._moved))
+        self.stage = WorkerStage("serving", self.now())
+        self.ready = True
+        log.info("Worker %s is ready with %d connectors", self.worker_id, len(self.configs.state.connectors()))
+
+    async def stop(self) -> None:
+        """Finish the writes in flight, let the tasks leave their groups, write the last statuses."""
+        self.ready = False
+        self.stage = WorkerStage(_STOPPING, self.now())
+        await asyncio.gather(*(connector.close() for connector in self._connectors.values()))
+        await self.cluster.stop()
+        await self.statuses.close()
+        await self.configs.close()
+        await self.stores.close()
+
+    async def catch_up(self) -> None:
+        """Know what the leader has just written, so that who asks here again is told of it."""
+        try:
+            await self.configs.catch_up()
+        except HeadraceError as error:
+            log.warning("The config topic is not read to its end: %s", summary(error))
+
+    def not_ready(self) -> str:
+        """Why requests are not answered yet, or no more."""
+        busy = _STOPPING if self.stopping else "still starting up"
+        return f"Worker is {busy}. {self.stage.sentence()}"
+
+    def stuck(self) -> WorkerStage | None:
+        """What has kept requests that change something waiting for too long, if anything has."""
+        change = self.configs.change
+        return change if change is not None and self.now() - change.began > _STUCK else None
+
+    def connector(self, name: str) -> WorkerConnector | None:
+        """What runs of the connector here."""
+        return self._connectors.get(name)
+
+    def topic_read(self, connector: str, number: int, topic: str) -> None:
+        """A task has read from a topic, which makes it an active topic of the connector (KIP-558)."""
+        tracked = self.config.get_boolean("topic.tracking.enable")
+        if tracked and self.configs.state.connector_config(connector) is not None:
+            now = int(self.now().timestamp() * 1000)
+            self.statuses.put_topic(TopicStatus(topic, connector, number, now))
+
+    def _config_changed(self, name: str) -> None:
+        self.cluster.refresh()
+        self._changed(name)
+
+    def _moved(self) -> None:
+        for name in {*self.configs.state.connectors(), *self.statuses.connectors()}:
+            self._changed(name)
+
+    def _restart_asked(self, name: str, request: RestartRequest) -> None:
+        if (connector := self._connectors.get(name)) is not None and not self.stopping:
+            connector.restart_asked(request)
+
+    def _changed(self, name: str) -> None:
+        if self.stopping:
+            return
+        self._connectors = {other: connector for other, connector in self._connectors.items() if not connector.gone}
+        if name in self._connectors:
+            self._connectors[name].changed()
+        else:
+            self._connectors[name] = WorkerConnector(name, self._context)
+
+    def _level_asked(self, logger: str, level: str) -> None:
+        """Some worker of the cluster was asked to set a logger on all of them."""
+        try:
+            self.loggers.set_level(logger, level)
+        except RestError as error:
+            log.error("The level that the config topic has for logger %s is not set: %s", logger, error)
+
+    async def _reach(self, stage: str, step: Callable[[], Awaitable[None]]) -> None:
+        self.stage = WorkerStage(stage, self.now())
+        await retrying(_STORE_BACKOFF_SECONDS, self._waits)(step)
+
+    def _waits(self, error: BaseException) -> None:
+        log.warning("Still %s: %s", self.stage.name, summary(error))
+
+
+def supervision(config: WorkerConfig) -> Supervision:
+    """The deadlines of tasks, from milliseconds to seconds."""
+    return Supervision(
+        config.get_int("task.start.timeout.ms") / 1000,
+        config.get_int("task.shutdown.graceful.timeout.ms") / 1000,
+        config.get_int("task.retry.backoff.max.ms") / 1000,
+    )
+
+
+def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
+    """What connectors inherit from this worker."""
+    converters = {
+        name: value for name, value in config.originals.items() if name.startswith(("key.", "value.", "header."))
+    }
+    for side in ("key", "value", "header"):
+        converters[f"{side}.converter"] = config.get_string(f"{side}.converter")
+    policy = OverridePolicy.of(
+        config.get_string("connector.client.config.override.policy"),
+        config.get_list("connector.client.config.override.allowlist"),
+    )
+    warehouse = config.get_string("warehouse")
+    if urlsplit(warehouse).scheme in ("", "file"):
+        warehouse = str(Path(urlsplit(warehouse).path).absolute())
+    group = config.originals.get("consumer.group.id")
+    return WorkerDefaults(converters, __version__, config.group_id, policy, group, warehouse)

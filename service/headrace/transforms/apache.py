@@ -1,0 +1,283 @@
+"""Kafka's own transforms and predicates with their options (``connect.md`` section 14.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headrace.core.connect.config_def import ConfigDef, Type
+from headrace.core.connect.config_validators import InvalidValue
+from headrace.transforms import predicates
+from headrace.transforms.casting import Cast, parse_spec
+from headrace.transforms.fields import InsertField, MaskField, ReplaceField, ValueToKey
+from headrace.transforms.flatten import Flatten
+from headrace.transforms.headers import DropHeaders, HeaderFrom, InsertHeader
+from headrace.transforms.java_regex import check_replacement, compiled
+from headrace.transforms.options import (
+    HIGH,
+    LOW,
+    MEDIUM,
+    REPLACE_NULL,
+    PluginClass,
+    Values,
+    a_regex,
+    not_empty_list,
+    option,
+    replace_null,
+    required,
+    sides,
+    word,
+)
+from headrace.transforms.record import Side
+from headrace.transforms.routing import RegexRouter, TimestampRouter
+from headrace.transforms.timestamps import PRECISIONS, TYPES, TimestampConverter
+from headrace.transforms.whole import ExtractField, HoistField, SetSchemaMetadata
+
+_PACKAGE = "org.apache.kafka.connect.transforms."
+_MARKS = "With ! behind it the field is required, with ? or without a mark optional."
+
+
+def transforms() -> Iterator[PluginClass]:
+    """All of Kafka's transforms."""
+    yield from _of_topics()
+    yield from _of_headers()
+    yield from _of_fields()
+    yield from _of_values()
+    yield PluginClass(f"{_PACKAGE}Filter", ConfigDef(()), lambda _: predicates.drop, keeps_cells=True)
+
+
+def predicate_classes() -> Iterator[PluginClass]:
+    """All of Kafka's predicates."""
+    package = f"{_PACKAGE}predicates."
+    pattern = required("pattern", Type.STRING, "Regular expression for the whole name of the topic.", MEDIUM, a_regex)
+    name = required("name", Type.STRING, "The header's name.", MEDIUM, _not_empty)
+    yield PluginClass(
+        f"{package}TopicNameMatches", ConfigDef((pattern,)), lambda v: predicates.TopicNameMatches(v["pattern"])
+    )
+    yield PluginClass(f"{package}HasHeaderKey", ConfigDef((name,)), lambda v: predicates.HasHeaderKey(v["name"]))
+    yield PluginClass(f"{package}RecordIsTombstone", ConfigDef(()), lambda _: predicates.RecordIsTombstone())
+
+
+def _of_topics() -> Iterator[PluginClass]:
+    regex_router = ConfigDef(
+        (
+            required("regex", Type.STRING, "Regular expression for the whole name of the topic.", validator=a_regex),
+            required("replacement", Type.STRING, "The new name; $1 stands for the first group."),
+        )
+    )
+    timestamp_router = ConfigDef(
+        (
+            option("topic.format", default="${topic}-${timestamp}", doc="The new name.", importance=HIGH),
+            option("timestamp.format", default="yyyyMMdd", doc="How ${timestamp} is written, in UTC.", importance=HIGH),
+        )
+    )
+    yield PluginClass(f"{_PACKAGE}RegexRouter", regex_router, _regex_router, keeps_cells=True)
+    yield PluginClass(
+        f"{_PACKAGE}TimestampRouter",
+        timestamp_router,
+        lambda v: TimestampRouter(v["topic.format"], v["timestamp.format"]),
+        keeps_cells=True,
+    )
+
+
+def _regex_router(values: Values) -> RegexRouter:
+    problem = check_replacement(compiled(values["regex"]), values["replacement"])
+    if problem is not None:
+        raise ValueError(f"replacement: {problem}")
+    return RegexRouter(values["regex"], values["replacement"])
+
+
+def _of_headers() -> Iterator[PluginClass]:
+    insert = ConfigDef(
+        (
+            required("header", Type.STRING, "The header's name.", validator=_not_null),
+            required("value.literal", Type.STRING, "The header's value.", validator=_not_null),
+        )
+    )
+    drop = ConfigDef((required("headers", Type.LIST, "Names of headers to remove.", validator=not_empty_list),))
+    from_fields = ConfigDef(
+        (
+            required("fields", Type.LIST, "Fields to make headers of.", validator=not_empty_list),
+            required("headers", Type.LIST, "The headers' names, in the order of the fields.", validator=not_empty_list),
+            required("operation", Type.STRING, "move or copy.", validator=word("move", "copy")),
+            replace_null(),
+        )
+    )
+    yield PluginClass(
+        f"{_PACKAGE}InsertHeader", insert, lambda v: InsertHeader(v["header"], v["value.literal"]), keeps_cells=True
+    )
+    yield PluginClass(f"{_PACKAGE}DropHeaders", drop, lambda v: DropHeaders(v["headers"]), keeps_cells=True)
+    yield from sides(f"{_PACKAGE}HeaderFrom", from_fields, _header_from)
+
+
+def _header_from(side: Side, values: Values) -> HeaderFrom:
+    fields, headers = values["fields"], values["headers"]
+    if len(fields) != len(headers):
+        raise ValueError("'fields' config must have the same number of elements as 'headers' config.")
+    return HeaderFrom(side, fields, headers, move=values["operation"] == "move", default=values[REPLACE_NULL])
+
+
+def _of_fields() -> Iterator[PluginClass]:
+    replace_field = ConfigDef(
+        (
+            option("exclude", Type.LIST, "", "Fields to leave out."),
+            option("include", Type.LIST, "", "The only fields to keep, if any are named."),
+            option("renames", Type.LIST, "", "New names, as old:new.", validator=_renames),
+            replace_null(),
+        )
+    )
+    mask_field = ConfigDef(
+        (
+            required("fields", Type.LIST, "Fields to mask.", validator=not_empty_list),
+            option("replacement", doc="A text or number to put there instead of the empty value.", importance=LOW),
+            replace_null(),
+        )
+    )
+    value_to_key = ConfigDef(
+        (
+            required("fields", Type.LIST, "Fields of the value to make the key of.", validator=not_empty_list),
+            replace_null(),
+        )
+    )
+    delimiter = ConfigDef((option("delimiter", default=".", doc="What stands between the joined names."),))
+    yield from sides(
+        f"{_PACKAGE}ReplaceField",
+        replace_field,
+        lambda side, v: ReplaceField(side, v["exclude"], v["include"], _pairs(v["renames"]), v[REPLACE_NULL]),
+    )
+    yield from sides(
+        f"{_PACKAGE}MaskField",
+        mask_field,
+        lambda side, v: MaskField(side, v["fields"], v["replacement"], v[REPLACE_NULL]),
+    )
+    yield from sides(f"{_PACKAGE}InsertField", _INSERT_FIELD, _insert_field)
+    yield PluginClass(f"{_PACKAGE}ValueToKey", value_to_key, lambda v: ValueToKey(v["fields"], v[REPLACE_NULL]))
+    yield from sides(f"{_PACKAGE}Flatten", delimiter, lambda side, v: Flatten(side, v["delimiter"]))
+
+
+_INSERT_FIELD = ConfigDef(
+    (
+        option("topic.field", doc=f"Name of a field for the topic. {_MARKS}"),
+        option("partition.field", doc=f"Name of a field for the partition. {_MARKS}"),
+        option("offset.field", doc=f"Name of a field for the offset. {_MARKS}"),
+        option("timestamp.field", doc=f"Name of a field for the record's time. {_MARKS}"),
+        option("static.field", doc=f"Name of a field for a fixed text. {_MARKS}"),
+        option("static.value", doc="The fixed text."),
+        replace_null(),
+    )
+)
+
+
+def _insert_field(side: Side, values: Values) -> InsertField:
+    names = [values[f"{name}.field"] for name in ("topic", "partition", "offset", "timestamp", "static")]
+    if not any(name is not None for name in names):
+        raise ValueError("No field insertion configured")
+    if values["static.field"] is not None and values["static.value"] is None:
+        raise ValueError(f"No value specified for static field: {values['static.field']}")
+    topic, partition, offset, timestamp, static = names
+    return InsertField(
+        side, topic, partition, offset, timestamp, static, values["static.value"], default=values[REPLACE_NULL]
+    )
+
+
+def _of_values() -> Iterator[PluginClass]:
+    cast = ConfigDef(
+        (
+            required("spec", Type.LIST, "field:type pairs, or one type for the whole value.", validator=_cast_spec),
+            replace_null(),
+        )
+    )
+    extract = ConfigDef(
+        (
+            required("field", Type.STRING, "The field to take.", MEDIUM),
+            option(
+                "field.syntax.version",
+                default="V1",
+                doc="V2 reads the field as a path with dots.",
+                importance=HIGH,
+                validator=_syntax_version,
+            ),
+            replace_null(),
+        )
+    )
+    hoist = ConfigDef((required("field", Type.STRING, "The name of the field to wrap the value into.", MEDIUM),))
+    metadata = ConfigDef(
+        (
+            option("schema.name", doc="The schema's new name.", importance=HIGH),
+            option("schema.version", Type.INT, doc="The schema's new version.", importance=HIGH),
+            replace_null(),
+        )
+    )
+    yield from sides(f"{_PACKAGE}Cast", cast, lambda side, v: Cast(side, parse_spec(v["spec"]), v[REPLACE_NULL]))
+    yield from sides(
+        f"{_PACKAGE}ExtractField",
+        extract,
+        lambda side, v: ExtractField(side, v["field"], v["field.syntax.version"], v[REPLACE_NULL]),
+    )
+    yield from sides(f"{_PACKAGE}HoistField", hoist, lambda side, v: HoistField(side, v["field"]))
+    yield from sides(f"{_PACKAGE}SetSchemaMetadata", metadata, _set_schema_metadata)
+    yield from sides(f"{_PACKAGE}TimestampConverter", _TIMESTAMP_CONVERTER, _timestamp_converter)
+
+
+def _set_schema_metadata(side: Side, values: Values) -> SetSchemaMetadata:
+    if values["schema.name"] is None and values["schema.version"] is None:
+        raise ValueError("Neither schema name nor version configured")
+    return SetSchemaMetadata(side, values["schema.name"], values["schema.version"], values[REPLACE_NULL])
+
+
+_TIMESTAMP_CONVERTER = ConfigDef(
+    (
+        option("field", default="", doc="The field with the time; empty for the whole value.", importance=HIGH),
+        required("target.type", Type.STRING, "string, unix, Date, Time or Timestamp.", validator=word(*sorted(TYPES))),
+        option("format", default="", doc="How times are written as text, as in SimpleDateFormat, in UTC."),
+        option(
+            "unix.precision",
+            default="milliseconds",
+            doc="What a number counts: seconds, milliseconds, microseconds or nanoseconds.",
+            importance=LOW,
+            validator=word("nanoseconds", "microseconds", "milliseconds", "seconds"),
+        ),
+        replace_null(),
+    )
+)
+
+
+def _timestamp_converter(side: Side, values: Values) -> TimestampConverter:
+    target, pattern, precision = values["target.type"], values["format"], values["unix.precision"]
+    if target == "string" and not pattern:
+        raise ValueError("TimestampConverter requires format option to be specified when using string timestamps")
+    assert precision in PRECISIONS  # noqa: S101 - its validator has seen to it
+    return TimestampConverter(side, values["field"], target, pattern, precision, values[REPLACE_NULL])
+
+
+def _pairs(entries: Sequence[str]) -> dict[str, str]:
+    return {old: new for old, _, new in (entry.partition(":") for entry in entries)}
+
+
+def _renames(name: str, value: Any) -> None:
+    for entry in value or ():
+        if entry.count(":") != 1 or entry.startswith(":") or entry.endswith(":"):
+            listed = ", ".join(value)
+            raise InvalidValue(f"Invalid value [{listed}] for configuration {name}: Invalid rename mapping: {entry}")
+
+
+def _cast_spec(_name: str, value: Any) -> None:
+    try:
+        parse_spec(value or ())
+    except ValueError as error:
+        raise InvalidValue(str(error)) from error
+
+
+def _syntax_version(name: str, value: Any) -> None:
+    if value is None or value.upper() not in ("V1", "V2"):
+        raise InvalidValue(f"Invalid value {value} for configuration {name}: String must be one of: V1, V2")
+
+
+def _not_null(name: str, value: Any) -> None:
+    if value is None:
+        raise InvalidValue(f"Invalid value null for configuration {name}: entry must be non null")
+
+
+def _not_empty(name: str, value: Any) -> None:
+    if not value:
+        raise InvalidValue(f"Invalid value {value or ''} for configuration {name}: String must be non-empty")

@@ -1,0 +1,258 @@
+"""The transform Cast: values of one primitive type as another, as Java converts them."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct as binary
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.schema import Field, Schema
+from headrace.transforms.java_dates import DateFormat
+from headrace.transforms.record import Side, SinkRecord, unusable
+from headrace.transforms.structs import (
+    DATE,
+    DECIMAL,
+    TIME,
+    TIMESTAMP,
+    SchemaMemo,
+    cell,
+    default_of,
+    plain_map,
+    remade,
+    schemaless_type,
+    struct,
+)
+
+_DAY = 86_400_000
+_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_SPELLED = {"float32": "float", "float64": "double"}
+OUTPUTS = ("int8", "int16", "int32", "int64", "float32", "float64", "boolean", "string")
+_INPUTS = frozenset({*_BITS, "float", "double", "boolean", "string", "bytes"})
+
+
+def parse_spec(entries: Sequence[str]) -> Mapping[str | None, str]:
+    """The target type by field; None stands for the whole value. Raises ValueError with Connect's words."""
+    spec: dict[str | None, str] = {}
+    for entry in entries:
+        field, colon, kind = entry.rpartition(":")
+        kind = kind.strip().lower()
+        if ":" in field:
+            raise ValueError(f"Invalid rename mapping: {entry}")
+        if kind not in OUTPUTS:
+            raise ValueError(f"Invalid type found in casting spec: {kind}")
+        spec[field.strip() if colon else None] = _SPELLED.get(kind, kind)
+    if not spec:
+        raise ValueError("Must specify at least one field to cast.")
+    if None in spec and len(entries) > 1:
+        raise ValueError(
+            "Cast transformations that specify a type to cast the entire value to may ony specify a single cast in "
+            "their spec"
+        )
+    return spec
+
+
+class Cast:
+    """Casts fields, or a key or value as a whole."""
+
+    def __init__(self, side: Side, spec: Mapping[str | None, str], default: bool = True) -> None:
+        self._side, self._spec, self._default = side, spec, default
+        self._whole = spec.get(None)
+        self._schemas = SchemaMemo(self._schema)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with the values cast."""
+        data = self._side.of(record)
+        return record if data.value is None else self._side.put(record, self._cast(data))
+
+    def _cast(self, data: SchemaAndValue) -> SchemaAndValue:
+        if self._whole is not None:
+            schema = None if data.schema is None else self._schemas(data.schema)
+            return SchemaAndValue(schema, cast(data, self._whole))
+        if data.schema is None:
+            values = dict(plain_map(data, "cast types"))
+            for name, kind in self._spec.items():
+                values[str(name)] = cast(SchemaAndValue(None, values.get(str(name))), kind)
+            return SchemaAndValue(None, values)
+        schema, members = struct(data, "cast types")
+        cast_values = {}
+        for member in schema.fields:
+            value = cell(members, member, default=self._default)
+            to = self._spec.get(member.name)
+            cast_values[member.name] = value if to is None else cast(SchemaAndValue(member.schema, value), to)
+        return SchemaAndValue(self._schemas(schema), cast_values)
+
+    def _schema(self, schema: Schema) -> Schema:
+        if self._whole is not None:
+            return _cast_schema(schema, self._whole)
+        fields = [
+            Field(member.name, _cast_schema(member.schema, self._spec[member.name], bare=True))
+            if member.name in self._spec
+            else member
+            for member in schema.fields
+        ]
+        return replace(remade(schema, fields), optional=schema.optional)
+
+
+def _cast_schema(schema: Schema, kind: str, *, bare: bool = False) -> Schema:
+    default = cast(SchemaAndValue(schema, default_of(schema)), kind)
+    if bare:
+        return Schema(kind, schema.optional, default=default)
+    return Schema(kind, schema.optional, schema.name, schema.version, schema.parameters, default=default)
+
+
+def cast(data: SchemaAndValue, kind: str) -> Any:
+    """A value as another type. Raises BadRecord for one that does not go, without showing it."""
+    if data.value is None:
+        return None
+    given = schemaless_type(data.value) if data.schema is None else data.schema.type
+    if given not in _INPUTS:
+        raise unusable(f"Cast transformation does not support casting from {given.upper()}")
+    value = _java_value(data, kind)
+    try:
+        return _TO[kind](value) if kind in _TO else _to_integer(value, _BITS[kind])
+    except (ValueError, ArithmeticError):
+        raise unusable("Value was out of range for requested data type") from None  # Python's text shows it
+
+
+class _JavaDate(int):
+    """Milliseconds since 1970 in a ``java.util.Date``."""
+
+
+class _Float32(float):
+    """A number of four bytes, which Java prints shorter."""
+
+
+def _java_value(data: SchemaAndValue, kind: str) -> Any:
+    """The value that Connect would have in its hands."""
+    name = None if data.schema is None else data.schema.name
+    if name in (DATE, TIME, TIMESTAMP) and kind != "string":
+        return data.value
+    if name == DECIMAL and data.schema is not None:
+        scale = int(data.schema.parameter("scale") or 0)
+        return Decimal(int.from_bytes(data.value, signed=True)).scaleb(-scale)
+    if name == DATE:
+        return _JavaDate(data.value * _DAY)
+    if name in (TIME, TIMESTAMP):
+        return _JavaDate(data.value)
+    if data.schema is not None and data.schema.type == "float":
+        return _Float32(data.value)
+    return float(data.value) if data.schema is not None and data.schema.type == "double" else data.value
+
+
+def _to_integer(value: Any, bits: int) -> int:
+    if isinstance(value, str):
+        number = int(_digits(value))
+        if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+            raise ValueError
+        return number
+    return _wrapped(_long(_numeric(value), narrow=bits < 64 and isinstance(value, float)), bits)
+
+
+def _digits(text: str) -> str:
+    """A text that Java reads as a whole number."""
+    bare = text[1:] if text[:1] in ("+", "-") else text
+    if not bare.isdecimal():
+        raise ValueError
+    return text
+
+
+def _numeric(value: Any) -> Any:
+    if isinstance(value, _JavaDate | bytes):
+        raise unusable(f"Unexpected type in Cast transformation: {type(value).__name__.strip('_')}")
+    return int(value) if isinstance(value, bool) else value
+
+
+def _long(value: Any, *, narrow: bool) -> int:
+    """As Java narrows: floats stop at the ends of int or long, decimals lose what is above."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return 0
+        limit = 1 << (31 if narrow else 63)
+        return int(max(-limit, min(limit - 1, value)))
+    return int(value)
+
+
+def _wrapped(number: int, bits: int) -> int:
+    return (number + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+
+
+def _to_double(value: Any) -> float:
+    return float(value.strip()) if isinstance(value, str) else float(_numeric(value))
+
+
+def as_float(number: float) -> float:
+    """The nearest number of four bytes."""
+    try:
+        return float(binary.unpack("f", binary.pack("f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _to_float(value: Any) -> float:
+    """In as few digits as tell it from its neighbours, which is how JSON has it."""
+    return float(_shortest(_Float32(as_float(_to_double(value)))))
+
+
+def _to_boolean(value: Any) -> bool:
+    return value.lower() == "true" if isinstance(value, str) else _to_integer(value, 64) != 0
+
+
+def _to_string(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, _JavaDate):
+        return _date_text(int(value))
+    if isinstance(value, float):
+        return java_double(value)
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value)
+
+
+def _date_text(milliseconds: int) -> str:
+    """As Connect writes dates: a time of the first day, a date where the time is zero, or both."""
+    if milliseconds < _DAY:
+        return DateFormat("HH:mm:ss.SSS'Z'").format(milliseconds)
+    if milliseconds % _DAY == 0:
+        return DateFormat("yyyy-MM-dd").format(milliseconds)
+    return DateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").format(milliseconds)
+
+
+def java_double(value: float) -> str:
+    """A number as Java writes it: always with a point, a large or small one with an exponent."""
+    if math.isnan(value) or math.isinf(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    sign, digits, exponent = Decimal(_shortest(value)).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    point = len(digits) + int(exponent)
+    prefix = "-" if sign else ""
+    if value == 0:
+        return prefix + "0.0"
+    if -3 < point <= 7:
+        whole = (text[:point] or "0").ljust(point, "0") if point > 0 else "0"
+        fraction = text[point:] if point > 0 else "0" * -point + text
+        return f"{prefix}{whole}.{fraction or '0'}"
+    return f"{prefix}{text[0]}.{text[1:] or '0'}E{point - 1}"
+
+
+def _shortest(value: float) -> str:
+    """The shortest digits that are read back as the same number."""
+    if not isinstance(value, _Float32):
+        return repr(float(value))
+    texts = (f"{float(value):.{digits}g}" for digits in range(1, 10))
+    return next((text for text in texts if as_float(float(text)) == float(value)), repr(float(value)))
+
+
+_TO: dict[str, Callable[[Any], Any]] = {
+    "float": _to_float,
+    "double": _to_double,
+    "boolean": _to_boolean,
+    "string": _to_string,
+}

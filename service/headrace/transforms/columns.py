@@ -1,0 +1,144 @@
+"""Debezium's transforms of columns of certain types: geometries and vectors, wherever they stand in a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.schema import Field, Schema
+from headrace.transforms import wkb
+from headrace.transforms.casting import cast
+from headrace.transforms.record import SinkRecord, Transform, unusable
+from headrace.transforms.structs import SchemaMemo, struct
+
+_GEOMETRY = "io.debezium.data.geometry.Geometry"
+_DENSE = ("io.debezium.data.DoubleVector", "io.debezium.data.FloatVector")
+_SPARSE = "io.debezium.data.SparseDoubleVector"
+SRIDS = (4326, 3857, 4269)
+"""The reference systems whose coordinates are swapped if nothing else is said."""
+
+
+class _Geometries:
+    """Changes the geometries of a value. A null stays null, where Debezium's classes put in its column's default.
+
+    ``changed`` gives the bytes in place of those of a geometry, or raises MalformedGeometry; ``nested`` says whether
+    geometries in arrays and maps count.
+    """
+
+    def __init__(self, changed: Callable[[dict[str, Any]], bytes], *, nested: bool) -> None:
+        self._changed = changed
+        self._nested = nested
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with its geometries changed; one whose value is no struct stays as it is."""
+        data = record.value
+        if data.schema is None or data.schema.type != "struct" or data.value is None:
+            return record
+        return replace(record, value=SchemaAndValue(data.schema, self._members(data.schema, data.value)))
+
+    def _value(self, schema: Schema, value: Any) -> Any:
+        if value is None:
+            return None
+        if schema.type == "struct":
+            return self._geometry(value) if schema.name == _GEOMETRY else self._members(schema, value)
+        if self._nested and schema.type == "array" and schema.items is not None:
+            return [self._value(schema.items, item) for item in value]
+        if self._nested and schema.type == "map" and schema.values is not None:
+            return self._map(schema.values, value)
+        return value
+
+    def _members(self, schema: Schema, value: Mapping[str, Any]) -> dict[str, Any]:
+        return {member.name: self._value(member.schema, value.get(member.name)) for member in schema.fields}
+
+    def _map(self, schema: Schema, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._value(schema, item) for key, item in value.items()}
+        return [(key, self._value(schema, item)) for key, item in value]
+
+    def _geometry(self, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return value | {"wkb": self._changed(value)}
+        except wkb.MalformedGeometry as error:
+            raise unusable(f"A geometry cannot be read: {error}") from None
+
+
+def swap_geometry_coordinates(srids: Collection[int] = SRIDS) -> Transform:
+    """Exchanges x and y of the geometries of some reference systems."""
+
+    def swapped(geometry: dict[str, Any]) -> bytes:
+        found: bytes = geometry["wkb"]
+        return wkb.swapped(found) if geometry.get("srid") in srids else found
+
+    return _Geometries(swapped, nested=True)
+
+
+def geometry_format_transformer(*, extend: bool) -> Transform:
+    """Writes extended geometries without their SRID and, with ``extend``, plain ones with it, if they have one.
+
+    Debezium's class changes its mind for good with the first extended geometry that it meets, so that what comes out
+    hangs on which records came before. Here every geometry is changed by itself: a replay gives the same table.
+    """
+
+    def other_form(geometry: dict[str, Any]) -> bytes:
+        found: bytes = geometry["wkb"]
+        if wkb.is_extended(found):
+            return wkb.plain(found)
+        return wkb.extended(found, geometry["srid"]) if extend and geometry.get("srid") is not None else found
+
+    return _Geometries(other_form, nested=False)
+
+
+class VectorToJsonConverter:
+    """Makes JSON of the vectors of a value, in all its structs."""
+
+    def __init__(self) -> None:
+        self._schemas = SchemaMemo(_without_vectors)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with its vectors as JSON. Raises BadRecord where the value is no struct."""
+        if record.value.value is None:
+            return record
+        schema, members = struct(record.value, "Value should be a struct")
+        return replace(record, value=SchemaAndValue(self._schemas(schema), _with_json(schema, members)))
+
+
+def _without_vectors(schema: Schema) -> Schema:
+    return replace(schema, fields=tuple(Field(member.name, _as_json(member.schema)) for member in schema.fields))
+
+
+def _as_json(schema: Schema) -> Schema:
+    if schema.name in (*_DENSE, _SPARSE):
+        return Schema("string", schema.optional, "io.debezium.data.Json", 1)
+    return _without_vectors(schema) if schema.type == "struct" else schema
+
+
+def _with_json(schema: Schema, members: Mapping[str, Any]) -> dict[str, Any]:
+    return {member.name: _json(member.schema, members.get(member.name)) for member in schema.fields}
+
+
+def _json(schema: Schema, value: Any) -> Any:
+    if value is None:
+        return None
+    if schema.name in _DENSE and schema.items is not None:
+        return f'{{ "values": [{", ".join(_number(schema.items, each) for each in value)}] }}'
+    if schema.name == _SPARSE:
+        return _sparse(schema, value)
+    return _with_json(schema, value) if schema.type == "struct" else value
+
+
+def _sparse(schema: Schema, value: Mapping[str, Any]) -> str:
+    vector = schema.field("vector")
+    numbers = None if vector is None else vector.values
+    if numbers is None or value.get("vector") is None:
+        raise unusable("A sparse vector has no values")
+    listed = ", ".join(
+        f'"{place}": {_number(numbers, number)}' for place, number in sorted(dict(value["vector"]).items())
+    )
+    return f'{{ "dimensions": {value.get("dimensions")}, "vector": {{ {listed} }} }}'
+
+
+def _number(schema: Schema, value: Any) -> str:
+    """As Java writes it."""
+    return "null" if value is None else str(cast(SchemaAndValue(schema, value), "string"))

@@ -1,0 +1,279 @@
+"""Debezium's transforms of change events with their options (``connect.md`` section 14.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.core.connect.config_def import ConfigDef, Type, parse_list
+from headrace.core.connect.config_validators import InvalidValue, any_case, regex
+from headrace.transforms.changes import ExtractChangedRecordState, HeaderToValue, SchemaChangeEventFilter
+from headrace.transforms.java_regex import check_replacement, compiled
+from headrace.transforms.logical_router import ByLogicalTableRouter, KeyField
+from headrace.transforms.options import HIGH, LOW, REPLACE_NULL, PluginClass, Values, option, word
+from headrace.transforms.timezones import Rules, TimezoneConverter, time_zone
+from headrace.transforms.unwrap import Deletes, DropFields, ExtractNewRecordState, FieldReference
+
+_PACKAGE = "io.debezium.transforms."
+_CACHE_SIZES = ("logical.table.cache.size", "logical.destination.cache.size")
+_LEGACY = ("drop.tombstones", "delete.handling.mode")
+
+SCRIPTS = {
+    f"{_PACKAGE}Filter": (
+        "it runs a script (Groovy, JavaScript or WebAssembly), which this worker cannot; use "
+        "org.apache.kafka.connect.transforms.Filter with a predicate (TopicNameMatches, HasHeaderKey, "
+        "RecordIsTombstone), or filter at the source connector"
+    ),
+    f"{_PACKAGE}ContentBasedRouter": (
+        "it runs a script (Groovy, JavaScript or WebAssembly), which this worker cannot; use RegexRouter, "
+        "ByLogicalTableRouter or ExtractNewRecordState's route.by.field, or route at the source connector"
+    ),
+}
+"""Scripting transforms, and what to do instead."""
+
+_AT_THE_SOURCE = "it is for source connectors and says nothing about rows in a table: take it out here"
+_JDBC = "io.debezium.connector.jdbc.transforms."
+OF_THE_JDBC_SINK = {
+    f"{_JDBC}ConvertCloudEventToSaveableForm": "CloudEvents are not read; use Debezium's own converter for the topic",
+}
+"""A transform that comes with Debezium's JDBC sink, and what stands in its place."""
+
+NOT_FOR_SINKS = {
+    f"{_PACKAGE}{name}": _AT_THE_SOURCE
+    for name in (
+        "outbox.EventRouter",
+        "partitions.PartitionRouting",
+        "EnforceRecordSize",
+        "ExtractSchemaToNewRecord",
+        "tracing.ActivateTracingSpan",
+        "openlineage.OpenLineage",
+        "ReadToInsertEvent",
+        "Neo4jCudConverter",
+    )
+}
+"""Transforms of Debezium that are refused, and what to do about it."""
+
+
+def transforms() -> Iterator[PluginClass]:
+    """Those of Debezium's transforms that a sink can meet."""
+    yield PluginClass(f"{_PACKAGE}ExtractNewRecordState", _UNWRAP, _unwrap, keeps_cells=True)
+    yield PluginClass(
+        f"{_PACKAGE}ByLogicalTableRouter",
+        _router("__dbz__physicalTableIdentifier"),
+        _logical_router,
+        merges=True,
+    )
+    yield PluginClass(
+        f"{_PACKAGE}ToLogicalTopicRouter",
+        _router("__dbz__sourceIdentifier"),
+        _logical_router,
+        merges=True,
+    )
+    yield PluginClass(f"{_PACKAGE}ExtractChangedRecordState", _CHANGED, _changed, keeps_cells=True)
+    yield PluginClass(f"{_PACKAGE}TimezoneConverter", _TIME_ZONES, _time_zones)
+    yield PluginClass(f"{_PACKAGE}HeaderToValue", _HEADER_TO_VALUE, _header_to_value)
+    yield PluginClass(f"{_PACKAGE}SchemaChangeEventFilter", _SCHEMA_CHANGES, _schema_changes, keeps_cells=True)
+
+
+_UNWRAP = ConfigDef(
+    (
+        option(
+            "delete.tombstone.handling.mode",
+            default="tombstone",
+            doc="What becomes of deletes and tombstones: drop, tombstone, rewrite, rewrite-with-tombstone, "
+            "delete-to-tombstone.",
+            validator=any_case(*Deletes),
+        ),
+        option("route.by.field", default="", doc="A column whose value becomes the topic.", importance=LOW),
+        option("add.fields.prefix", default="__", doc="What the names of added fields begin with.", importance=LOW),
+        option(
+            "add.fields",
+            Type.LIST,
+            "",
+            doc="Fields of the envelope to add to rows, such as op,source.lsn.",
+            importance=LOW,
+        ),
+        option("add.headers.prefix", default="__", doc="What the names of added headers begin with.", importance=LOW),
+        option("add.headers", Type.LIST, "", doc="Fields of the envelope to add as headers.", importance=LOW),
+        option("drop.fields.header.name", doc="The header that lists fields to leave out.", importance=LOW),
+        option("drop.fields.from.key", Type.BOOLEAN, "false", "Whether they leave the key as well.", LOW),
+        option(
+            "drop.fields.keep.schema.compatible",
+            Type.BOOLEAN,
+            "true",
+            "Whether only optional fields may be left out.",
+            LOW,
+        ),
+        option(
+            REPLACE_NULL,
+            Type.BOOLEAN,
+            "true",
+            "Whether a null becomes its column's default when rows are rewritten. Set it to false: with true a table "
+            "differs from its source.",
+            LOW,
+        ),
+        option(
+            "drop.tombstones",
+            Type.BOOLEAN,
+            doc="Of old configurations: see delete.tombstone.handling.mode.",
+            importance=LOW,
+        ),
+        option(
+            "delete.handling.mode",
+            doc="Of old configurations: none, drop or rewrite. See delete.tombstone.handling.mode.",
+            importance=LOW,
+            validator=lambda name, value: None if value is None else word("none", "drop", "rewrite")(name, value),
+        ),
+    )
+)
+
+
+def _unwrap(values: Values) -> ExtractNewRecordState:
+    deletes, keep = _deletes(values)
+    fields, headers = (
+        [FieldReference.parse(entry, values[f"{kind}.prefix"] or "") for entry in values[kind] or ()]
+        for kind in ("add.fields", "add.headers")
+    )
+    drop = DropFields(
+        values["drop.fields.header.name"] or "",
+        values["drop.fields.from.key"],
+        values["drop.fields.keep.schema.compatible"],
+    )
+    route = values["route.by.field"] or ""
+    return ExtractNewRecordState(
+        deletes, fields, headers, route, drop, default=values[REPLACE_NULL], keep_tombstones=keep
+    )
+
+
+def _deletes(values: Values) -> tuple[Deletes, bool]:
+    """The mode, and whether tombstones stay. Options of old configurations stand for the mode of today."""
+    mode = Deletes(values["delete.tombstone.handling.mode"].lower())
+    if all(values[name] is None for name in _LEGACY):
+        return mode, mode is Deletes.REWRITE_WITH_TOMBSTONE
+    keep = values["drop.tombstones"] is False
+    old = {"none": Deletes.TOMBSTONE, "rewrite": Deletes.REWRITE}
+    return old.get(values["delete.handling.mode"], Deletes.DROP), keep
+
+
+def _router(key_field: str) -> ConfigDef:
+    return ConfigDef(
+        (
+            option(
+                "topic.regex",
+                doc="Regular expression for the whole name of the topic.",
+                importance=LOW,
+                validator=regex,
+            ),
+            option("topic.replacement", doc="The logical topic; $1 stands for the first group.", importance=LOW),
+            option("key.enforce.uniqueness", Type.BOOLEAN, "true", "Whether keys get a field with their table.", LOW),
+            option("key.field.name", default=key_field, doc="The name of that field.", importance=LOW),
+            option("key.field.regex", doc="What of the topic goes into that field.", importance=LOW, validator=regex),
+            option("key.field.replacement", doc="The field's text, made of that.", importance=LOW),
+            option(
+                "schema.name.adjustment.mode",
+                default="none",
+                doc="Accepted: names of schemas matter not here.",
+                importance=LOW,
+            ),
+            *(option(name, Type.INT, "16", "Accepted: caches bound themselves here.", LOW) for name in _CACHE_SIZES),
+        )
+    )
+
+
+def _given(values: Values, *names: str) -> None:
+    """Debezium's classes define nothing as required, and then refuse to do without."""
+    missing = next((name for name in names if not values[name]), None)
+    if missing is not None:
+        raise ValueError(f"The '{missing}' value is invalid: A value is required")
+
+
+def _logical_router(values: Values) -> ByLogicalTableRouter:
+    _given(values, "topic.regex", "topic.replacement")
+    pattern, made = values["key.field.regex"] or "", values["key.field.replacement"] or ""
+    if pattern.strip() and not made.strip():
+        raise ValueError("key.field.replacement must be non-empty if key.field.regex is set.")
+    for expression, replacement in (
+        (values["topic.regex"], values["topic.replacement"]),
+        *([(pattern, made)] if pattern.strip() else ()),
+    ):
+        problem = check_replacement(compiled(expression), replacement)
+        if problem is not None:
+            raise ValueError(f"{replacement}: {problem}")
+    field = KeyField(values["key.field.name"], pattern.strip() and pattern, made)
+    return ByLogicalTableRouter(
+        values["topic.regex"], values["topic.replacement"], field if values["key.enforce.uniqueness"] else None
+    )
+
+
+_CHANGED = ConfigDef(
+    (
+        option("header.changed.name", doc="The header that lists changed columns.", importance=LOW),
+        option("header.unchanged.name", doc="The header that lists unchanged columns.", importance=LOW),
+    )
+)
+
+
+def _changed(values: Values) -> ExtractChangedRecordState:
+    return ExtractChangedRecordState(values["header.changed.name"], values["header.unchanged.name"])
+
+
+_HEADER_TO_VALUE = ConfigDef(
+    (
+        option("headers", Type.LIST, None, "Headers to make fields of.", HIGH),
+        option(
+            "fields", Type.LIST, None, "The fields' names, in the order of the headers; a dot goes into a struct.", HIGH
+        ),
+        option("operation", doc="move or copy.", importance=HIGH, validator=word("move", "copy")),
+    )
+)
+
+
+def _header_to_value(values: Values) -> HeaderToValue:
+    _given(values, "headers", "fields", "operation")
+    headers, fields = values["headers"], values["fields"]
+    if len(headers) != len(fields):
+        raise ValueError("'fields' config must have the same number of elements as 'headers' config.")
+    return HeaderToValue(headers, fields, move=values["operation"] == "move")
+
+
+_RULES = "source:<table>[:<field>], topic:<topic>[:<field>] or <name>:<field>"
+_TIME_ZONES = ConfigDef(
+    (
+        option("converted.timezone", doc="A zone, such as Europe/Rome or +02:00.", importance=HIGH),
+        option("include.list", Type.LIST, None, f"What is converted, each as {_RULES}.", HIGH),
+        option("exclude.list", Type.LIST, None, f"What is not converted, each as {_RULES}.", HIGH),
+    )
+)
+
+
+def _time_zones(values: Values) -> TimezoneConverter:
+    _given(values, "converted.timezone")
+    include, exclude = (Rules.parse(values[name] or ()) for name in ("include.list", "exclude.list"))
+    if values["include.list"] and values["exclude.list"]:
+        raise ValueError("Both include and exclude lists are specified. Please specify only one.")
+    return TimezoneConverter(
+        time_zone(values["converted.timezone"]),
+        include if values["include.list"] else None,
+        exclude if values["exclude.list"] else None,
+    )
+
+
+_KINDS = ("CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE")
+
+
+def _kinds(name: str, value: Any) -> None:
+    unknown = [kind for kind in parse_list(value or "") if kind not in _KINDS]
+    if unknown:
+        raise InvalidValue(
+            f"Invalid value {unknown[0]} for configuration {name}: String must be one of: {', '.join(_KINDS)}"
+        )
+
+
+_SCHEMA_CHANGES = ConfigDef(
+    (option("schema.change.event.exclude.list", doc=f"Of {', '.join(_KINDS)}.", importance=HIGH, validator=_kinds),)
+)
+
+
+def _schema_changes(values: Values) -> SchemaChangeEventFilter:
+    _given(values, "schema.change.event.exclude.list")
+    return SchemaChangeEventFilter(parse_list(values["schema.change.event.exclude.list"]))

@@ -1,0 +1,142 @@
+"""Records of one topic through a chain of transforms, and then to events like any others.
+
+What comes out of the chain may be of several topics, which name the tables; its place in Kafka stays that of the record
+that went in, so offsets, errors and dead letters are the original's.
+
+An ``ExtractNewRecordState`` in the chain drops what orders changes and what says where they come from. Since it runs
+here, nothing has to be lost: what the source block said goes with the record in headers, named as ``add.headers`` would
+name them, and is read there (``core/decode/flattened.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.converters.conversion import Conversion, Converter, Headers
+from headrace.converters.json_data import JsonData
+from headrace.core.decode.codec import Source
+from headrace.core.decode.decoded import Decoded
+from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.envelope_events import Errant, KafkaRecord
+from headrace.core.model.catalog import Catalog
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord, Stage
+from headrace.transforms.chain import Chain
+from headrace.transforms.headers import header_bytes
+from headrace.transforms.key_columns import KeyColumns
+from headrace.transforms.record import NOTHING, SinkRecord
+from headrace.transforms.unwrap import is_envelope
+
+
+@dataclass(frozen=True, slots=True)
+class _Transformed:
+    """A record after the chain, as decoders read it."""
+
+    index: int
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: SchemaAndValue | None
+    value: SchemaAndValue | None
+    headers: Sequence[tuple[str, bytes]]
+
+
+class TransformingDecoder:
+    """Decodes the records of one topic after ``chain``. Remembers schemas; one thread at a time."""
+
+    def __init__(
+        self,
+        topic: str,
+        options: EnvelopeOptions,
+        chain: Chain,
+        catalog: Catalog | None = None,
+        conversion: Conversion | None = None,
+    ) -> None:
+        self._topic, self._options, self._chain, self._catalog = topic, options, chain, catalog
+        self._prefix = options.added.headers_prefix
+        self._of_source = options.added.positions | set(Source.__struct_fields__)
+        given = Conversion() if conversion is None else conversion
+        self._keys: Converter = given.key or JsonData(options.key_schemas)
+        self._values: Converter = given.value or JsonData(options.value_schemas)
+        self._header_converter = given.header
+        self._key_columns = KeyColumns(options.key_fields)
+        self._decoders: dict[str, ConnectorDecoder] = {}
+
+    def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
+        """Decode records of one partition, in order of arrival. ``topics`` of the result are those of its pieces."""
+        out = Decoded(tells_too_little=not self._chain.keeps_cells)
+        transformed = [each for each in self._through_chain(records, out) if each is not None]
+        for topic, run in groupby(transformed, lambda each: each.topic):
+            self._decode_run(topic, list(run), out)
+        out.errant.sort(key=lambda each: each.index)
+        return out
+
+    def _through_chain(self, records: Sequence[KafkaRecord], out: Decoded) -> Iterator[_Transformed | None]:
+        for index, record in enumerate(records):
+            try:
+                transformed = self._transformed(index, record)
+            except BadRecord as error:
+                out.errant.append(Errant(index, error.stage or Stage.VALUE_CONVERTER, error))
+                continue
+            if transformed is None:
+                out.skipped += 1
+                out.dropped += [index] if record.value is not None else []  # a tombstone only repeats its delete
+            yield transformed
+
+    def _transformed(self, index: int, record: KafkaRecord) -> _Transformed | None:
+        key = self._data(record.key, record.headers, self._keys, Stage.KEY_CONVERTER)
+        value = self._data(record.value, record.headers, self._values, Stage.VALUE_CONVERTER)
+        place = (record.partition, record.offset, record.timestamp)
+        before = SinkRecord(self._topic, *place, key, value, tuple(record.headers), self._header_converter)
+        after = self._chain.apply(before)
+        if after is None:
+            return None
+        after = self._key_columns.completed(after)
+        told = self._told(before.value, after.value)
+        headers = [(name, header_bytes(each) or b"") for name, each in after.headers]
+        return _Transformed(index, after.topic, *place, _or_none(after.key), _or_none(after.value), [*told, *headers])
+
+    @staticmethod
+    def _data(document: Any, headers: Headers, converter: Converter, stage: Stage) -> SchemaAndValue:
+        if document is None:
+            return NOTHING
+        try:
+            return converter.to_connect_data(document, headers)
+        except BadRecord as error:
+            error.stage = stage
+            raise
+
+    def _told(self, before: SchemaAndValue, after: SchemaAndValue) -> Iterator[tuple[str, bytes]]:
+        """What an envelope said of its event, where the chain has made a row of it."""
+        if not _is_event(before) or _is_event(after):
+            return
+        yield f"{self._prefix}op", msgspec.json.encode(before.value.get("op"))
+        for name, value in (before.value.get("source") or {}).items():
+            if name in self._of_source and value is not None:
+                yield f"{self._prefix}source_{name}", msgspec.json.encode(value)
+
+    def _decode_run(self, topic: str, run: Sequence[_Transformed], out: Decoded) -> None:
+        if topic not in self._decoders:
+            self._decoders[topic] = ConnectorDecoder(self._topic, self._options, self._catalog)
+        decoded = self._decoders[topic].decode(run)
+        decoded.errant = [replace(each, index=run[each.index].index) for each in decoded.errant]
+        decoded.topics = [topic] * len(decoded.pieces)
+        out.add(decoded)
+
+
+def _is_event(data: SchemaAndValue) -> bool:
+    """Whether a value is a change event with its envelope, with a schema or without."""
+    if data.schema is not None or not isinstance(data.value, dict):
+        return is_envelope(data.schema) and data.value is not None
+    return "op" in data.value and "source" in data.value
+
+
+def _or_none(data: SchemaAndValue) -> SchemaAndValue | None:
+    return None if data.value is None else data

@@ -1,0 +1,86 @@
+"""Transforms of headers, and headers as bytes again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.transforms.fields import ReplaceField
+from headrace.transforms.literals import parse_literal
+from headrace.transforms.record import Header, Side, SinkRecord, unusable
+from headrace.transforms.structs import cell, plain_map, struct
+
+
+def header_bytes(value: bytes | SchemaAndValue | None) -> bytes | None:
+    """A header as bytes again, as SimpleHeaderConverter writes it."""
+    if not isinstance(value, SchemaAndValue):
+        return value
+    data = value.value
+    if data is None:
+        return None
+    if isinstance(data, bytes | str):
+        return data if isinstance(data, bytes) else data.encode()
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=_as_text).encode()
+
+
+def _as_text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+class InsertHeader:
+    """Adds a header with a fixed value to every record."""
+
+    def __init__(self, header: str, literal: str) -> None:
+        self._header, self._value = header, parse_literal(literal)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with the header."""
+        return record.with_header(self._header, self._value)
+
+
+class DropHeaders:
+    """Removes headers by their names."""
+
+    def __init__(self, headers: Sequence[str]) -> None:
+        self._headers = frozenset(headers)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record without the headers."""
+        return replace(record, headers=tuple(each for each in record.headers if each[0] not in self._headers))
+
+
+class HeaderFrom:
+    """Copies or moves fields of a key or value into headers."""
+
+    def __init__(
+        self, side: Side, fields: Sequence[str], headers: Sequence[str], *, move: bool, default: bool = True
+    ) -> None:
+        self._side, self._default = side, default
+        self._pairs = tuple(zip(fields, headers, strict=True))
+        self._purpose = f"header {'move' if move else 'copy'}"
+        self._removal = ReplaceField(side, fields, (), {}, default) if move else None
+
+    def __call__(self, record: SinkRecord) -> SinkRecord:
+        """The record with the headers."""
+        data = self._side.of(record)
+        added = self._of_map(data) if data.schema is None else self._of_struct(data)
+        changed = record if self._removal is None else self._removal(record)
+        return replace(changed, headers=(*record.headers, *added))
+
+    def _of_map(self, data: SchemaAndValue) -> list[Header]:
+        values = plain_map(data, self._purpose)
+        return [(header, SchemaAndValue(None, values.get(field))) for field, header in self._pairs]
+
+    def _of_struct(self, data: SchemaAndValue) -> list[Header]:
+        schema, values = struct(data, self._purpose)
+        members = {member.name: member for member in schema.fields}
+        added: list[Header] = []
+        for field, header in self._pairs:
+            if field not in members:
+                raise unusable(f"Unknown field: {field}")
+            member = members[field]
+            added.append((header, SchemaAndValue(member.schema, cell(values, member, default=self._default))))
+        return added

@@ -1,0 +1,165 @@
+"""Java's ``SimpleDateFormat`` in UTC: the letters that formats of timestamps are made of."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from headrace.transforms.record import unusable
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+_LETTERS = frozenset("yMdHhkKmsSaEDXZz")
+_ZONE = r"(?:Z|UTC|GMT|(?:GMT)?[+-]\d{2}(?::?\d{2})?)"
+
+
+class DateFormat:
+    """One pattern. Raises ValueError for a letter that is not among those it knows."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self._tokens = [_token(match) for match in _TOKEN.finditer(pattern)]
+        unknown = {letters[0] for letters, literal in self._tokens if not literal} - _LETTERS
+        if unknown or pattern.replace("''", "").count("'") % 2:
+            raise ValueError(f"Illegal pattern character '{min(unknown)}'" if unknown else "Unterminated quote")
+        self._parser: re.Pattern[str] | None = None
+
+    def format(self, milliseconds: int) -> str:
+        """The text of a time since 1970. Raises BadRecord for one beyond the year 9999."""
+        try:
+            when = EPOCH + timedelta(milliseconds=milliseconds)
+        except OverflowError as error:
+            raise unusable("a timestamp beyond the year 9999") from error
+        return "".join(letters if literal else _text(letters, when) for letters, literal in self._tokens)
+
+    def parse(self, text: str) -> int:
+        """Milliseconds since 1970. Raises BadRecord for a text of another form, without showing it."""
+        if self._parser is None:
+            self._parser = re.compile("".join(self._part(i) for i in range(len(self._tokens))))
+        match = self._parser.match(text)
+        if match is None:
+            raise unusable(f"Could not parse timestamp: value does not match pattern ({self.pattern})")
+        return _time({letters: match[f"t{i}"] for i, (letters, literal) in enumerate(self._tokens) if not literal})
+
+    def _part(self, place: int) -> str:
+        letters, literal = self._tokens[place]
+        if literal:
+            return re.escape(letters)
+        following = place + 1 < len(self._tokens) and not self._tokens[place + 1][1]
+        return f"(?P<t{place}>{_pattern(letters, followed_by_digits=following)})"
+
+
+def _token(match: re.Match[str]) -> tuple[str, bool]:
+    """Letters of one field, or literal text."""
+    quoted = match[1]
+    if quoted is not None:
+        return (quoted.replace("''", "'") or "'"), True
+    return match[0], match[2] is None
+
+
+def _pattern(letters: str, *, followed_by_digits: bool) -> str:
+    kind = letters[0]
+    if kind in "XZz":
+        return _ZONE
+    if kind == "a":
+        return "[AaPp][Mm]"
+    if kind == "E":
+        return "[A-Za-z]+"
+    if kind == "M" and len(letters) > 2:
+        return "[A-Za-z]+"
+    return rf"\d{{{len(letters)}}}" if followed_by_digits else r"-?\d+"
+
+
+def _text(letters: str, when: datetime) -> str:
+    kind, width = letters[0], len(letters)
+    if kind == "y":
+        return f"{when.year % 100:02}" if width == 2 else f"{when.year:0{width}}"
+    if kind == "M" and width > 2:
+        name = _MONTHS[when.month - 1]
+        return name[:3] if width == 3 else name
+    if kind == "E":
+        name = _DAYS[when.weekday()]
+        return name if width > 3 else name[:3]
+    if kind == "a":
+        return "AM" if when.hour < 12 else "PM"
+    if kind in "XZz":
+        return {"X": "Z", "Z": "+0000", "z": "UTC" if width < 4 else "Coordinated Universal Time"}[kind]
+    return f"{_number(kind, when):0{width}}"
+
+
+def _number(kind: str, when: datetime) -> int:
+    numbers = {
+        "M": when.month,
+        "d": when.day,
+        "H": when.hour,
+        "k": when.hour or 24,
+        "K": when.hour % 12,
+        "h": when.hour % 12 or 12,
+        "m": when.minute,
+        "s": when.second,
+        "S": when.microsecond // 1000,
+        "D": when.timetuple().tm_yday,
+    }
+    return numbers[kind]
+
+
+def _time(parts: dict[str, str]) -> int:
+    """The time that the fields say. Fields that are missing are those of 1970; too large ones go on counting."""
+    found = {letters[0]: (letters, text) for letters, text in parts.items()}
+    numbers = {kind: int(text) for kind, (_, text) in found.items() if text.lstrip("-").isdigit()}
+    year = numbers.get("y", 1970)
+    if "y" in found and len(found["y"][0]) == 2 and len(found["y"][1]) == 2:
+        year += 2000 if year < 46 else 1900
+    month = numbers.get("M", 1) if "M" in numbers or "M" not in found else _month(found["M"][1])
+    years, months = divmod(month - 1, 12)
+    day = datetime(year + years, months + 1, 1, tzinfo=UTC)
+    if "D" in numbers and "M" not in found:
+        day += timedelta(days=numbers["D"] - 1)
+    offset = next((_offset(text) for kind, (_, text) in found.items() if kind in "XZz"), timedelta())
+    day += timedelta(
+        days=numbers.get("d", 1) - 1,
+        hours=_hour(numbers, found),
+        minutes=numbers.get("m", 0),
+        seconds=numbers.get("s", 0),
+        milliseconds=numbers.get("S", 0),
+    )
+    return (day - offset - EPOCH) // timedelta(milliseconds=1)
+
+
+def _hour(numbers: dict[str, int], found: dict[str, tuple[str, str]]) -> int:
+    if "H" in numbers:
+        return numbers["H"]
+    if "k" in numbers:
+        return numbers["k"] % 24
+    hour = numbers["h"] % 12 if "h" in numbers else numbers.get("K", 0)
+    return hour + 12 if "a" in found and found["a"][1].upper() == "PM" else hour
+
+
+def _month(name: str) -> int:
+    place = next((i for i, month in enumerate(_MONTHS) if month.lower().startswith(name.lower()[:3])), None)
+    if place is None:
+        raise unusable("Could not parse timestamp: no month has such a name")
+    return place + 1
+
+
+def _offset(text: str) -> timedelta:
+    digits = re.sub(r"[^0-9]", "", text)
+    if not digits:
+        return timedelta()
+    span = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
+    return -span if "-" in text else span

@@ -1,0 +1,197 @@
+"""What ``SimpleHeaderConverter`` makes of a text: it guesses (``Values.parseString`` of Kafka Connect 4.3).
+
+``true``, ``false`` and ``null``; dates, times and timestamps of exactly their forms, in UTC; numbers, as the smallest
+integer that holds them exactly, else as a float, double or Decimal; lists and maps, in which texts stand in quotes.
+Anything else is text, as it is. One thing is other than there: what goes on behind a number or a list is text as well,
+where Kafka Connect leaves it out (``12:30`` is not 12).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from headrace.converters.json_data import unscaled_bytes
+from headrace.core.model.arrays import DECIMAL, days_from_civil
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.errors import BadRecord
+from headrace.core.model.schema import DEEPEST, Schema
+
+_LOGICAL = "org.apache.kafka.connect.data."
+_DATE = Schema("int32", name=f"{_LOGICAL}Date", version=1)
+_TIME = Schema("int32", name=f"{_LOGICAL}Time", version=1)
+_TIMESTAMP = Schema("int64", name=f"{_LOGICAL}Timestamp", version=1)
+_WORDS = {
+    "null": SchemaAndValue(None, None),
+    "true": SchemaAndValue(Schema("boolean"), True),
+    "false": SchemaAndValue(Schema("boolean"), False),
+}
+_INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+_NUMBERS = (*_INTEGERS, "float", "double")
+_TEXT = Schema("string")
+
+_DAY, _CLOCK = r"(\d{4})-(\d\d)-(\d\d)", r"(\d\d):(\d\d):(\d\d)\.(\d{3})Z"
+_MOMENT = re.compile(f"{_DAY}(?:T{_CLOCK})?|{_CLOCK}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|(?<=[+-])\.\d+)(?:[eE][+-]?\d{1,9})?")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_TOKEN = re.compile(f"{_DAY}T{_CLOCK}|{_CLOCK}" + r'|[^\[\]{},:"]*', re.ASCII)
+_SPACE = re.compile(r"\s*")
+
+T = TypeVar("T")
+
+
+class _NotSo(Exception):
+    """A text is no list or map after all."""
+
+
+def parse_literal(text: str) -> SchemaAndValue:
+    """A text as what it seems to be."""
+    plain = text.strip()
+    if plain in _WORDS:
+        return _WORDS[plain]
+    if plain[:1] in ("[", "{"):
+        try:
+            return _Structure(plain).whole()
+        except _NotSo:
+            return SchemaAndValue(_TEXT, text)
+    return _moment(plain) or _number(plain) or SchemaAndValue(_TEXT, text)
+
+
+def _moment(text: str) -> SchemaAndValue | None:
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    parts = [int(part) for part in found.groups() if part is not None]
+    if len(parts) == 3:
+        return SchemaAndValue(_DATE, _days(*parts))
+    if len(parts) == 4:
+        return SchemaAndValue(_TIME, _millis(*parts))
+    return SchemaAndValue(_TIMESTAMP, _days(*parts[:3]) * 86_400_000 + _millis(*parts[3:]))
+
+
+def _millis(hours: int, minutes: int, seconds: int, millis: int) -> int:
+    return ((hours * 60 + minutes) * 60 + seconds) * 1000 + millis
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Months and days beyond the calendar's go on in the next ones, as in Java."""
+    return days_from_civil(year + (month - 1) // 12, (month - 1) % 12 + 1, 1) + day - 1
+
+
+def _number(text: str) -> SchemaAndValue | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = Decimal(text)
+    if number.adjusted() < 19 and number == number.to_integral_value():
+        whole = int(number)
+        kind = next((name for name, bits in _INTEGERS.items() if -(1 << bits) <= whole < 1 << bits), None)
+        if kind is not None:
+            return SchemaAndValue(Schema(kind), whole)
+    exponent = int(number.as_tuple().exponent)
+    if exponent:
+        for kind, value in (("float", _float(float(number))), ("double", float(number))):
+            if math.isfinite(value):
+                return SchemaAndValue(Schema(kind), value)
+    schema = Schema("bytes", name=DECIMAL, version=1, parameters=(("scale", str(-exponent)),))
+    try:
+        return SchemaAndValue(schema, unscaled_bytes(number, -exponent))
+    except BadRecord:
+        return None  # thousands of digits
+
+
+def _float(number: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return math.inf
+
+
+class _Structure:
+    """A list or a map, read from its beginning."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+
+    def whole(self) -> SchemaAndValue:
+        """All of the text. Raises _NotSo."""
+        found = self._value(0)
+        if self._at < len(self._text):
+            raise _NotSo
+        return found
+
+    def _value(self, depth: int) -> SchemaAndValue:
+        if depth > DEEPEST:
+            raise _NotSo
+        if self._takes("["):
+            return self._list(depth)
+        if self._takes("{"):
+            return self._map(depth)
+        quoted = _QUOTED.match(self._text, self._at)
+        if quoted:
+            self._move(quoted.end())
+            return _moment(quoted[1]) or SchemaAndValue(_TEXT, quoted[1])
+        token = _TOKEN.match(self._text, self._at)
+        plain = token[0].strip() if token else ""
+        self._move(token.end() if token else self._at)
+        found = _WORDS.get(plain) or _moment(plain) or _number(plain)
+        if found is None:
+            raise _NotSo
+        return found
+
+    def _list(self, depth: int) -> SchemaAndValue:
+        found = list(self._until("]", lambda: self._value(depth + 1)))
+        schema = _common(each.schema for each in found)
+        return SchemaAndValue(Schema("array", items=schema), [_aligned(each, schema) for each in found])
+
+    def _map(self, depth: int) -> SchemaAndValue:
+        found = list(self._until("}", lambda: self._entry(depth + 1)))
+        keys = _common(key.schema for key, _ in found)
+        values = _common(value.schema for _, value in found)
+        pairs = [(_aligned(key, keys), _aligned(value, values)) for key, value in found]
+        by_text = keys is None or keys.type == "string"
+        return SchemaAndValue(Schema("map", keys=keys, values=values), dict(pairs) if by_text else pairs)
+
+    def _entry(self, depth: int) -> tuple[SchemaAndValue, SchemaAndValue]:
+        key = self._value(depth)
+        if key.value is None or isinstance(key.value, list | dict) or not self._takes(":"):
+            raise _NotSo
+        return key, self._value(depth)
+
+    def _until(self, end: str, read: Callable[[], T]) -> Iterable[T]:
+        while not self._takes(end):
+            yield read()
+            if not self._takes(",") and self._text[self._at : self._at + 1] != end:
+                raise _NotSo
+
+    def _takes(self, mark: str) -> bool:
+        found = self._text.startswith(mark, self._at)
+        if found:
+            self._move(self._at + len(mark))
+        return found
+
+    def _move(self, to: int) -> None:
+        """Go on behind white space."""
+        space = _SPACE.match(self._text, to)
+        self._at = space.end() if space else to
+
+
+def _common(schemas: Iterable[Schema | None]) -> Schema | None:
+    """The schema that fits all; None where there is none, or nothing to be fitted. A null does not fit any."""
+    given = set(schemas)
+    told = [schema for schema in given if schema is not None]
+    if told and None in given:
+        raise _NotSo
+    if len(told) < 2:
+        return told[0] if told else None
+    if any(schema.type not in _NUMBERS or schema.name for schema in told):
+        return None
+    return Schema(max((schema.type for schema in told), key=_NUMBERS.index))
+
+
+def _aligned(data: SchemaAndValue, schema: Schema | None) -> Any:
+    is_real = schema is not None and schema.type in ("float", "double")
+    return float(data.value) if is_real and isinstance(data.value, int) else data.value

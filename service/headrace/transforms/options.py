@@ -1,0 +1,105 @@
+"""How a class of transforms or predicates is described: its name, its options, and how one is made of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from headrace.core.connect.config_validators import InvalidValue, regex
+from headrace.transforms.record import Side
+
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+Values = Mapping[str, Any]
+Make = Callable[[Values], Any]
+"""Makes a transform or predicate. Raises ValueError, with Connect's words, for values that do not go together."""
+
+REPLACE_NULL = "replace.null.with.default"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginClass:
+    """A class. ``merges`` is set where it brings several source tables together, with keys that hold for all,
+
+    ``keeps_cells`` where it leaves the values of rows alone.
+    """
+
+    class_name: str
+    options: ConfigDef
+    make: Make
+    merges: bool = False
+    keeps_cells: bool = False
+
+    @property
+    def simple_name(self) -> str:
+        """The name without its package."""
+        return self.class_name.rpartition(".")[2]
+
+
+def option(
+    name: str,
+    kind: Type = Type.STRING,
+    default: Any = None,
+    doc: str = "",
+    importance: Importance = MEDIUM,
+    validator: Callable[[str, Any], None] | None = None,
+) -> ConfigKey:
+    """An option; ``default`` may be REQUIRED."""
+    return ConfigKey(name, kind, default, importance, doc, validator=validator)
+
+
+def required(name: str, kind: Type, doc: str, importance: Importance = HIGH, validator: Any = None) -> ConfigKey:
+    """An option without a default."""
+    return option(name, kind, REQUIRED, doc, importance, validator)
+
+
+def replace_null() -> ConfigKey:
+    """The option that most of Kafka's transforms have."""
+    return option(
+        REPLACE_NULL,
+        Type.BOOLEAN,
+        "true",
+        "Whether a null becomes the default of its field. Set it to false: with true a table differs from its source "
+        "where a column has a default and its value is null.",
+    )
+
+
+def sides(class_name: str, options: ConfigDef, make: Callable[[Side, Values], Any]) -> Iterator[PluginClass]:
+    """The two classes of a transform that works on keys or on values."""
+    for side in Side:
+        yield PluginClass(f"{class_name}${side}", options, partial(make, side))
+
+
+def a_regex(name: str, value: Any) -> None:
+    """A regular expression that must be there, with Java's words."""
+    if value is None:
+        raise InvalidValue(
+            f"Invalid value null for configuration {name}: Invalid regex: "
+            'Cannot invoke "String.isEmpty()" because "this.pattern" is null'
+        )
+    regex(name, value)
+
+
+def not_empty_list(name: str, value: Any) -> None:
+    """A list with entries, none of them empty or twice there."""
+    if not value:
+        raise InvalidValue(f"Configuration '{name}' must not be empty. Valid values include: any non-empty value")
+    if len(set(value)) != len(value):
+        raise InvalidValue(f"Configuration '{name}' values must not be duplicated.")
+    if not all(value):
+        raise InvalidValue(f"Configuration '{name}' values must not be empty.")
+
+
+def word(*choices: str) -> Callable[[str, Any], None]:
+    """One of a few words, spelled just so."""
+
+    def check(name: str, value: Any) -> None:
+        if value not in choices:
+            shown = "null" if value is None else value
+            raise InvalidValue(
+                f"Invalid value {shown} for configuration {name}: String must be one of: {', '.join(choices)}"
+            )
+
+    return check

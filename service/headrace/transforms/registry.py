@@ -1,0 +1,116 @@
+"""Which transforms and predicates there are, and how a configuration becomes a chain of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headrace.core.connect.config_def import parse_list
+from headrace.core.model.errors import ConfigError
+from headrace.transforms import apache, debezium, debezium_columns
+from headrace.transforms.chain import Chain, Link
+from headrace.transforms.options import REPLACE_NULL, PluginClass
+from headrace.transforms.record import Predicate
+
+
+def _by_name(classes: Iterable[PluginClass]) -> dict[str, PluginClass]:
+    return {each.class_name: each for each in sorted(classes, key=lambda each: each.class_name)}
+
+
+TRANSFORMS = _by_name((*apache.transforms(), *debezium.transforms(), *debezium_columns.transforms()))
+PREDICATES = _by_name(apache.predicate_classes())
+REFUSED = debezium.SCRIPTS | debezium.NOT_FOR_SINKS | debezium.OF_THE_JDBC_SINK
+"""Classes that a configuration may bring along and that are refused, with the next step."""
+
+_ENVELOPES = "Debezium's envelopes are read as they are: take it out"
+_ELSEWHERE = "classes of others are not here: apply it at the source connector, or use one of docs/transforms.md"
+_OF_OTHERS = {
+    "org.apache.iceberg.connect.transforms.DebeziumTransform": _ENVELOPES,
+    "io.tabular.iceberg.connect.transforms.DebeziumTransform": _ENVELOPES,
+    "org.apache.iceberg.connect.transforms.": _ELSEWHERE,
+    "io.tabular.iceberg.connect.transforms.": _ELSEWHERE,
+    "io.confluent.connect.transforms.": _ELSEWHERE,
+    "io.aiven.kafka.connect.transforms.": _ELSEWHERE,
+    "com.github.jcustenborder.kafka.connect.transform.": _ELSEWHERE,
+}
+"""The next step for classes of well-known collections, by how their names begin."""
+
+
+def refusal(name: str) -> str | None:
+    """Why a class is refused and what to do instead, None for a class that nobody has heard of."""
+    return REFUSED.get(name) or next((step for begin, step in _OF_OTHERS.items() if name.startswith(begin)), None)
+
+
+def find(name: str, known: Mapping[str, PluginClass]) -> PluginClass | None:
+    """The class of a full or simple name; of two with one simple name Kafka's own."""
+    simple = (each for each in reversed(known.values()) if each.simple_name == name)  # type: ignore[call-overload] # a dict
+    return known.get(name) or next(simple, None)
+
+
+def chain(properties: Mapping[str, str]) -> Chain:
+    """The chain that a connector's configuration describes. Raises ConfigError, naming the option."""
+    predicates = {alias: _predicate(alias, properties) for alias in aliases(properties, "predicates")}
+    links, classes = [], []
+    for alias in aliases(properties, "transforms"):
+        prefix = f"transforms.{alias}."
+        found = _class(properties, prefix, TRANSFORMS)
+        name = properties.get(f"{prefix}predicate")
+        if name is not None and name not in predicates:
+            raise ConfigError(f"{prefix}predicate: there is no predicate {name!r} in predicates", f"{prefix}predicate")
+        negate = properties.get(f"{prefix}negate", "false").strip().lower() == "true"
+        predicate = None if name is None else predicates[name]
+        links.append(Link(alias, found.class_name, _made(found, properties, prefix), predicate, negate))
+        classes.append(found)
+    merges, keeps_cells = any(each.merges for each in classes), all(each.keeps_cells for each in classes)
+    return Chain(tuple(links), merges, keeps_cells, _prefixes(properties))
+
+
+def _prefixes(properties: Mapping[str, str]) -> tuple[str, str] | None:
+    """What the (last) ExtractNewRecordState puts before the names of fields and headers that it adds."""
+    for alias in reversed(aliases(properties, "transforms")):
+        plugin = find(properties.get(f"transforms.{alias}.type", ""), TRANSFORMS)
+        if plugin is not None and "add.fields.prefix" in plugin.options:
+            of_fields, of_headers = (
+                properties.get(f"transforms.{alias}.add.{kind}.prefix", "__") for kind in ("fields", "headers")
+            )
+            return of_fields, of_headers
+    return None
+
+
+def aliases(properties: Mapping[str, str | None], kind: str) -> list[str]:
+    """The aliases of ``transforms`` or ``predicates``, each once."""
+    return list(dict.fromkeys(alias for alias in parse_list(properties.get(kind) or "") if alias))
+
+
+def nulls_become_defaults(properties: Mapping[str, str]) -> list[str]:
+    """The aliases of transforms that put a column's default in the place of its null: a table would differ."""
+    found = []
+    for alias in aliases(properties, "transforms"):
+        plugin = find(properties.get(f"transforms.{alias}.type", ""), TRANSFORMS)
+        chosen = properties.get(f"transforms.{alias}.{REPLACE_NULL}", "true").strip().lower()
+        if plugin is not None and REPLACE_NULL in plugin.options and chosen == "true":
+            found.append(alias)
+    return found
+
+
+def _predicate(alias: str, properties: Mapping[str, str]) -> Predicate:
+    prefix = f"predicates.{alias}."
+    made: Predicate = _made(_class(properties, prefix, PREDICATES), properties, prefix)
+    return made
+
+
+def _class(properties: Mapping[str, str], prefix: str, known: Mapping[str, PluginClass]) -> PluginClass:
+    name = properties.get(f"{prefix}type", "")
+    found = find(name, known)
+    if found is None:
+        reason = refusal(name) or "there is no such class"
+        raise ConfigError(f"{prefix}type: {name}: {reason}", f"{prefix}type")
+    return found
+
+
+def _made(plugin: PluginClass, properties: Mapping[str, str], prefix: str) -> Any:
+    given = {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
+    try:
+        return plugin.make(plugin.options.parse(given))
+    except ValueError as error:
+        raise ConfigError(f"{prefix}type: {plugin.simple_name}: {error}", f"{prefix}type") from error

@@ -1,0 +1,127 @@
+"""Structs and maps as transforms see them: what is required of a value, defaults, and schemas made from schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from cachetools import LRUCache
+
+from headrace.core.decode.json_types import json_type
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.schema import Field, Schema
+from headrace.transforms.record import unusable
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+DATE = "org.apache.kafka.connect.data.Date"
+TIME = "org.apache.kafka.connect.data.Time"
+TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
+
+OPTIONAL_STRING = Schema("string", optional=True)
+_SCHEMAS = 64  # a topic has a handful
+
+_JAVA_CLASSES = {
+    "boolean": "java.lang.Boolean",
+    "int8": "java.lang.Byte",
+    "int16": "java.lang.Short",
+    "int32": "java.lang.Integer",
+    "int64": "java.lang.Long",
+    "float": "java.lang.Float",
+    "double": "java.lang.Double",
+    "string": "java.lang.String",
+    "bytes": "byte array",
+    "array": "java.util.ArrayList",
+    "map": "java.util.HashMap",
+    "struct": "org.apache.kafka.connect.data.Struct",
+}
+_LOGICAL_CLASSES = {
+    DECIMAL: "java.math.BigDecimal",
+    **dict.fromkeys((DATE, TIME, TIMESTAMP), "java.util.Date"),
+}
+
+
+def schemaless_type(value: Any) -> str:
+    """The type that a schemaless value has for Connect."""
+    if isinstance(value, bool):
+        return "boolean"
+    kinds = ((int, "int64"), (float, "double"), (str, "string"), (bytes, "bytes"), (dict, "map"), (list, "array"))
+    return next((word for kind, word in kinds if isinstance(value, kind)), "unknown")
+
+
+def class_of(data: SchemaAndValue) -> str:
+    """The Java class of a value, as Connect's messages name it."""
+    if data.value is None:
+        return "null"
+    if data.schema is None:
+        return _JAVA_CLASSES.get(schemaless_type(data.value), "unknown")
+    return _LOGICAL_CLASSES.get(data.schema.name or "") or _JAVA_CLASSES[data.schema.type]
+
+
+def struct(data: SchemaAndValue, purpose: str) -> tuple[Schema, dict[str, Any]]:
+    """Schema and members of a struct. Raises BadRecord, with Connect's words, for anything else."""
+    if data.schema is None or data.schema.type != "struct" or data.value is None:
+        raise unusable(f"Only Struct objects supported for [{purpose}], found: {class_of(data)}")
+    return data.schema, data.value
+
+
+def struct_or_null(data: SchemaAndValue, purpose: str) -> dict[str, Any] | None:
+    """The members of a struct, None for null. Raises BadRecord for anything else."""
+    return None if data.value is None else struct(data, purpose)[1]
+
+
+def plain_map(data: SchemaAndValue, purpose: str) -> dict[str, Any]:
+    """The members of schemaless data. Raises BadRecord, with Connect's words, for anything else."""
+    if not isinstance(data.value, dict):
+        found = class_of(data)
+        raise unusable(f"Only Map objects supported in absence of schema for [{purpose}], found: {found}")
+    return data.value
+
+
+def default_of(schema: Schema) -> Any:
+    """The default of a schema as a value, None where there is none."""
+    if schema.default is None:
+        return None
+    return msgspec.convert({"v": schema.default}, dict[str, json_type(schema)], strict=False)["v"]  # type: ignore[misc] # built at run time
+
+
+def cell(values: dict[str, Any], member: Field, *, default: bool = True) -> Any:
+    """A member of a struct; its schema's default in place of a null, if that is wanted."""
+    value = values.get(member.name)
+    return default_of(member.schema) if value is None and default else value
+
+
+def cells(schema: Schema, values: dict[str, Any], *, default: bool = True) -> dict[str, Any]:
+    """All members of a struct."""
+    return {member.name: cell(values, member, default=default) for member in schema.fields}
+
+
+def remade(schema: Schema, fields: Iterable[Field]) -> Schema:
+    """A required struct schema with other fields: what Connect's ``copySchemaBasics`` leaves of the old one."""
+    return replace(schema, optional=False, default=None, fields=unique(fields))
+
+
+def unique(fields: Iterable[Field]) -> tuple[Field, ...]:
+    """The fields of a new schema. Raises BadRecord where two have one name."""
+    members = tuple(fields)
+    names = [member.name for member in members]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise unusable(f"Cannot create field because of field name duplication {twice}")
+    return members
+
+
+class SchemaMemo:
+    """Makes schemas from schemas, once for each: decoders know a schema again by its identity."""
+
+    def __init__(self, make: Callable[..., Schema]) -> None:
+        self._make = make
+        self._made: LRUCache[tuple[Any, ...], tuple[Schema, Schema]] = LRUCache(_SCHEMAS)
+
+    def __call__(self, schema: Schema, *others: Any) -> Schema:
+        """The schema made of ``schema`` and ``others``."""
+        key = (id(schema), *others)
+        if key not in self._made:
+            self._made[key] = (schema, self._make(schema, *others))  # holding the schema keeps its id its own
+        return self._made[key][1]

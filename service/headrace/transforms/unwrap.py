@@ -1,0 +1,218 @@
+"""``ExtractNewRecordState``: Debezium's envelopes become rows (``connect.md`` section 14.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from cachetools import LRUCache
+
+from headrace.core.model.connect_data import SchemaAndValue
+from headrace.core.model.schema import Field, Schema
+from headrace.transforms.fields import InsertField, ReplaceField
+from headrace.transforms.record import NOTHING, Side, SinkRecord, unusable
+from headrace.transforms.structs import SchemaMemo, remade
+
+DELETED = "__deleted"
+_TRANSACTION = ("id", "data_collection_order", "total_order")
+_ENVELOPE = ("op", "ts_ms", "ts_us", "ts_ns")
+
+
+def is_envelope(schema: Schema | None) -> bool:
+    """Whether a value is a Debezium change event: Debezium's transforms leave all others alone."""
+    return schema is not None and (schema.name or "").endswith(".Envelope")
+
+
+class Deletes(StrEnum):
+    """``delete.tombstone.handling.mode``: what becomes of a delete and of the tombstone behind it."""
+
+    DROP = "drop"
+    TOMBSTONE = "tombstone"
+    REWRITE = "rewrite"
+    REWRITE_WITH_TOMBSTONE = "rewrite-with-tombstone"
+    DELETE_TO_TOMBSTONE = "delete-to-tombstone"
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether rows say in a field of their own that they are deleted."""
+        return self in (Deletes.REWRITE, Deletes.REWRITE_WITH_TOMBSTONE)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldReference:
+    """A field of the envelope that is added to a row or its headers: ``op``, ``source.lsn``, ``table:renamed``."""
+
+    struct: str | None
+    field: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str, prefix: str) -> FieldReference:
+        """From one entry of ``add.fields`` or ``add.headers``. Raises ValueError for more than one new name."""
+        path, *renamed = text.strip().split(":")
+        if len(renamed) > 1:
+            raise ValueError(f"Unexpected field name: {text}")
+        struct, dot, field = path.partition(".")
+        if not dot:
+            struct, field = _home(path), path
+        name = renamed[0] if renamed else (f"{struct}_{field}" if dot else field)
+        return cls(struct or None, field, prefix + name)
+
+    def schema(self, envelope: Schema) -> Schema | None:
+        """The schema of the new field, None where the envelope has no such field."""
+        home = envelope.field(self.struct) if self.struct is not None else envelope
+        if home is None:
+            raise unusable(f"there is no {self.struct!r} in the change event that add.fields or add.headers names")
+        kind = home.field(self.field) or envelope.field(self.field)
+        return None if kind is None else replace(kind, optional=True, default=None)
+
+    def value(self, schema: Schema, values: dict[str, Any]) -> Any:
+        """The value of the field in an envelope."""
+        if self.struct is None:
+            return values.get(self.field)
+        home, members = schema.field(self.struct), values.get(self.struct)
+        if members is None:
+            return None
+        return (members if home is not None and home.field(self.field) else values).get(self.field)
+
+
+def _home(field: str) -> str:
+    """Where a field stands that is named without its struct; empty for the envelope itself."""
+    if field in _TRANSACTION:
+        return "transaction"
+    return "" if field in _ENVELOPE else "source"
+
+
+@dataclass(frozen=True, slots=True)
+class DropFields:
+    """``drop.fields.*``: the header that lists fields to leave out, and from where."""
+
+    header: str = ""
+    from_key: bool = False
+    keep_schema_compatible: bool = True
+
+
+class ExtractNewRecordState:
+    """Rows instead of envelopes. Truncates are dropped; what is no envelope passes as it is."""
+
+    def __init__(
+        self,
+        deletes: Deletes = Deletes.TOMBSTONE,
+        add_fields: Sequence[FieldReference] = (),
+        add_headers: Sequence[FieldReference] = (),
+        route_by_field: str = "",
+        drop_fields: DropFields | None = None,
+        default: bool = True,
+        *,
+        keep_tombstones: bool = False,
+    ) -> None:
+        self._deletes, self._route, self._keep_tombstones = deletes, route_by_field, keep_tombstones
+        self._add_fields, self._add_headers = tuple(add_fields), tuple(add_headers)
+        self._drop_fields = drop_fields or DropFields()
+        self._marks = {
+            deleted: InsertField(Side.VALUE, static=DELETED, static_value=str(deleted).lower(), default=default)
+            for deleted in (True, False)
+        }
+        self._rows: LRUCache[int, tuple[Schema, SchemaMemo]] = LRUCache(64)
+        self._removals: LRUCache[tuple[Side, tuple[str, ...]], ReplaceField] = LRUCache(64)
+
+    def __call__(self, record: SinkRecord) -> SinkRecord | None:
+        """The row's record, or None."""
+        if record.value.value is None:
+            return self._tombstone(record)
+        if not is_envelope(record.value.schema):
+            return record
+        envelope, values = record.value.schema, record.value.value
+        assert envelope is not None  # noqa: S101 - is_envelope has looked
+        if values.get("after") is None and values.get("before") is None:
+            return None  # a truncate
+        changed = self._with_headers(record, envelope, values)
+        if values.get("after") is None:
+            return self._delete(changed, envelope, values)
+        row = self._image("after", changed, envelope, values)
+        row = self._marks[False](row) if self._deletes.rewrites else row
+        return self._finished(row, envelope, values, values["after"])
+
+    def _tombstone(self, record: SinkRecord) -> SinkRecord | None:
+        if not self._keep_tombstones:
+            return None
+        operation = next((each for each in self._add_headers if each.field == "op"), None)
+        return record if operation is None else record.with_header(operation.name, _text("d"))
+
+    def _delete(self, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord | None:
+        if self._deletes is Deletes.DROP:
+            return None
+        if self._deletes is Deletes.DELETE_TO_TOMBSTONE:
+            return self._routed(replace(record, value=NOTHING), values["before"])
+        if not self._deletes.rewrites:
+            empty = SchemaAndValue(envelope.field("after"), None)
+            return self._routed(replace(record, value=empty), values["before"])
+        row = self._marks[True](self._image("before", record, envelope, values))
+        return self._finished(row, envelope, values, values["before"])
+
+    def _image(self, name: str, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
+        return replace(record, value=SchemaAndValue(envelope.field(name), values[name]))
+
+    def _finished(self, row: SinkRecord, envelope: Schema, values: dict[str, Any], image: dict[str, Any]) -> SinkRecord:
+        """The row under its topic, with the fields that are added and without those that are dropped."""
+        return self._without_dropped(self._routed(self._with_fields(row, envelope, values), image))
+
+    def _routed(self, record: SinkRecord, image: dict[str, Any]) -> SinkRecord:
+        topic = image.get(self._route) if self._route else None
+        if topic is not None and not isinstance(topic, str):
+            raise unusable(f"Field '{self._route}' is not a string, so it is no topic")
+        return record.with_topic(topic) if topic and topic.strip() else record
+
+    def _with_headers(self, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
+        for reference in self._add_headers:
+            kind = reference.schema(envelope)
+            if kind is not None:
+                record = record.with_header(reference.name, SchemaAndValue(kind, reference.value(envelope, values)))
+        return record
+
+    def _with_fields(self, row: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
+        if row.value.schema is None:
+            return row
+        added = {
+            reference.name: reference.value(envelope, values)
+            for reference in self._add_fields
+            if reference.schema(envelope) is not None
+        }
+        return replace(row, value=SchemaAndValue(self._memo(envelope)(row.value.schema), {**row.value.value, **added}))
+
+    def _memo(self, envelope: Schema) -> SchemaMemo:
+        """The row schemas that were made for one schema of envelopes, which is held so that its id stays its own."""
+        if id(envelope) not in self._rows:
+            self._rows[id(envelope)] = envelope, SchemaMemo(lambda schema: self._row_schema(schema, envelope))
+        return self._rows[id(envelope)][1]
+
+    def _row_schema(self, schema: Schema, envelope: Schema) -> Schema:
+        added = ((reference.name, reference.schema(envelope)) for reference in self._add_fields)
+        return remade(schema, (*schema.fields, *(Field(name, kind) for name, kind in added if kind is not None)))
+
+    def _without_dropped(self, record: SinkRecord) -> SinkRecord:
+        header = next((each for each in record.headers if each[0] == self._drop_fields.header), None)
+        names = None if header is None else record.header_value(header).value
+        if not names or not isinstance(names, list):
+            return record
+        if self._drop_fields.from_key and record.key.value is not None:
+            record = self._dropped(Side.KEY, record, names)
+        return self._dropped(Side.VALUE, record, names)
+
+    def _dropped(self, side: Side, record: SinkRecord, names: Sequence[str]) -> SinkRecord:
+        schema = side.of(record).schema
+        fields = () if schema is None else schema.fields
+        compatible = self._drop_fields.keep_schema_compatible
+        leaving = [m.name for m in fields if m.name in names and (m.schema.optional or not compatible)]
+        if not leaving:
+            return record
+        known = (side, tuple(leaving))
+        if known not in self._removals:
+            self._removals[known] = ReplaceField(side, leaving, (), {})
+        return self._removals[known](record)
+
+
+def _text(text: str) -> SchemaAndValue:
+    return SchemaAndValue(Schema("string"), text)
