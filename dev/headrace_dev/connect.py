@@ -1,4 +1,4 @@
-"""A Kafka Connect worker with Debezium's PostgreSQL connector, REST on 127.0.0.1 only (``reference/stack.md``)."""
+"""A Kafka Connect worker with Debezium's PostgreSQL connector, REST on 127.0.0.1 only (``stack.md`` section 5)."""
 
 from __future__ import annotations
 

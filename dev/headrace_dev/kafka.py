@@ -1,4 +1,4 @@
-"""A Kafka broker of one node in KRaft mode, on 127.0.0.1 only (``reference/stack.md``)."""
+"""A Kafka broker of one node in KRaft mode, on 127.0.0.1 only (``stack.md`` section 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL with logical decoding, on 127.0.0.1 only (``reference/stack.md``).
+"""A PostgreSQL with logical decoding, on 127.0.0.1 only (``stack.md`` section 4).
 
 Debian's server if it is installed, because it brings the contrib extensions; else the binaries of PyPI's pgserver,
 which need no root. The superuser ``postgres`` needs no password, everybody else does, so that a wrong one can be tried.

@@ -1,4 +1,4 @@
-"""Apicurio's schema registry, in memory: its own API and Confluent's, on 127.0.0.1 only (``reference/stack.md``)."""
+"""Apicurio's schema registry, in memory: its own API and Confluent's, on 127.0.0.1 only (``stack.md`` section 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker process: its parts, made from the configuration, started and stopped in the right order (``faust.md``).
+"""A worker process: its parts, started and stopped in the right order (``kafka-client.md`` section 4).
 
 Stop: readiness off, tasks finish the write in hand and leave their groups, feeds, server, Spark last. Should anything
 of that hang, a timer ends the process: what was not committed is read again.

@@ -182,7 +182,7 @@ def test_identity_index_beside_a_primary_key_is_known(
     assert not right.sends_wrong_keys
 
 
-# -- visibility (section 7.2) -----------------------------------------------------------------------------------------
+# -- visibility (``reselect.md`` section 7.2) -------------------------------------------------------------------------
 
 
 def test_transaction_of_another_server_is_noticed(options: ReselectOptions, open_source: Opener) -> None:

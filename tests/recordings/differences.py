@@ -1,8 +1,8 @@
 """Where a lake table may differ from the dump of its database: every cell by name, with what it holds and why.
 
-All of these arise before Headrace sees a record: Debezium or Connect cannot say the value (``reselect.md`` section 11,
-"Values"), or says none at all. A cell that is not named here must equal the dump. Most of them are PostgreSQL's; those
-of other sources stand at the end.
+All of these arise before Headrace sees a record: Debezium or Connect cannot say the value (``reselect.md`` section 11),
+or says none at all. A cell that is not named here must equal the dump. Most of them are PostgreSQL's; those of other
+sources stand at the end.
 
 ``WIRE`` holds with and without a database behind reselect, since only cells without a value are read again;
 ``UNRESOLVED`` holds only without one. ``TABLES`` are not compared at all, ``REFUSED`` rows must not be there.

@@ -1,4 +1,4 @@
-"""What a lake column must hold for a value of Oracle: from a dump's text to the exact value (``reselect.md`` 8.2)."""
+"""What a lake column must hold for a value of Oracle, from the text of a dump (``reselect.md`` section 8.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""S15, S16, N1, N2 and N4 on real servers: an answer counts only if it can contain what the event says (section 7.2).
+"""S15, S16, N1, N2 and N4 on real servers: an answer counts only if it can contain the event.
+
+See ``reselect.md`` section 7.2.
 
 Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for.
 """

@@ -1,4 +1,4 @@
-"""Cases told as the history of a row: events in, a database beside them, what stands at the end (section 6).
+"""Cases of ``reselect.md`` section 6 as the history of a row: events, a database beside them, the row at the end.
 
 Every test is named after its case; ``take_out.py`` shows that it fails without the rule it is for. ``P`` is the
 placeholder, "q" in a sentence is a query.

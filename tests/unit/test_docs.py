@@ -18,12 +18,17 @@ from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, lake_type, sql
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    page for folder in (".", "docs", "changelog.d", "helm/headrace") for page in (ROOT / folder).glob("*.md")
+    page
+    for folder in (".", "docs", "docs/design", "changelog.d", "helm/headrace")
+    for page in (ROOT / folder).glob("*.md")
 )
 MAKEFILE = (ROOT / "Makefile").read_text()
 FOREIGN = (
     "spark.",
     "enable.auto",
+    "auto.offset.",
+    "fetch.",
+    "max.partition.",
     "isolation.",
     "transaction.state.",
     "max.poll.",

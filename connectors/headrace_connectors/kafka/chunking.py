@@ -12,7 +12,7 @@ _SAMPLE = 16
 
 
 class ChunkNumbering:
-    """Numbers the chunks of one group member (``faust.md``, "The design", point 3).
+    """Numbers the chunks of one group member (``kafka-client.md`` section 2.3).
 
     ``epoch`` counts assignments from 1; within one, ``sequence`` counts chunks from 0 and each chunk of a partition
     begins where the one before it ended. The first one begins at its first record.

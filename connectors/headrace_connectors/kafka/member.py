@@ -1,6 +1,6 @@
 """One consumer group member on the consumer thread: polls, numbers chunks, follows rebalances, commits.
 
-The rules come from ``faust.md`` ("The design", points 3 to 7 and 10) and were measured on a real broker:
+The rules come from ``kafka-client.md`` sections 2.3 to 2.7 and 2.10 and were measured on a real broker:
 
 - Records, their epoch and the fetch position behind them are taken in one step of the event loop: ``getmany`` is never
   wrapped in a task or a time-out, since one that is cancelled has moved the position already.

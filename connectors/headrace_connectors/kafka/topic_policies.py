@@ -1,4 +1,4 @@
-"""Which topics Kafka compacts: those hide events, so nothing may be remembered of their rows (``reselect.md`` 3.4).
+"""Which topics Kafka compacts: these omit events, so their rows are not cached (``reselect.md`` section 3.4).
 
 Compaction may remove a delete, or the update that changed a value, before we read it; a cached value would then be
 served for ever. The brokers are asked once per topic, and again now and then. A topic whose policy is not known counts

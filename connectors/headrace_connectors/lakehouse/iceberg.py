@@ -1,4 +1,4 @@
-"""Iceberg: format version 3 with deletion vectors, or version 2 (``spark.md``). What only this format needs."""
+"""Iceberg: what only this format needs. Version 3 with deletion vectors, or version 2 (``spark.md`` section 2)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The SQL of a MERGE: the gates of ``Actions``, and which columns of the target a statement refers to. Pure.
 
 A statement refers to a target's column only if some row of the batch keeps its cell: reading the columns of a wide
-table costs three times as much (``spark.md``). One text serves all rows of the batch; boolean columns of the staged
-rows tell, row by row, which cells are kept or carried.
+table costs three times as much (``spark.md`` section 3). One text serves all rows of the batch; boolean columns of the
+staged rows specify, row by row, which cells are kept or carried.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A table's own Spark session: statements, rows handed over, and what a commit says about itself.
 
 Sessions are children of the worker's one session: temporary views and settings, and with them the snapshot properties
-of a commit, belong to one table (``spark.md``).
+of a commit, belong to one table (``spark.md`` section 5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One table of any format: made from the events' schema, merged into, truncated, kept small (``merge.md`` 5)."""
+"""One table of any format: created from the events' schema, merged, truncated, compacted (``merge.md`` section 5)."""
 
 from __future__ import annotations
 

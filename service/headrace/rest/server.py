@@ -1,7 +1,7 @@
 """The HTTP server of a worker: uvicorn inside the worker's own event loop, on a socket that is bound first.
 
-Bound first, because an error after live services have started would leave the process hanging (``faust.md``), and
-because port 0 must be known before the worker has a name.
+Bound first, because an error after live services have started would leave the process hanging (``kafka-client.md``
+section 4), and because port 0 must be known before the worker has a name.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def test_hostname_that_names_no_server(hostname: str) -> None:
 
 
 def test_answers_of_replicas_without_the_check_are_not_cached() -> None:
-    """Section 3.4: the cache stays off, whatever its switch says."""
+    """``reselect.md`` section 3.4: the cache stays off, whatever its switch says."""
     given = {"reselect.cache.enabled": "true", "reselect.read.from": "replica"}
     assert ReselectOptions.from_properties(given).caches
     assert not ReselectOptions.from_properties({**given, "reselect.visibility.check": "off"}).caches

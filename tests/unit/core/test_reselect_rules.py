@@ -1,4 +1,4 @@
-"""Which columns may be read again and cached (``reselect.md`` sections 3.2, 5.1 and 8.1)."""
+"""Which columns may be read again and cached (``reselect.md`` sections 3.4, 5.1 and 8.1)."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_maps_of_anything_but_text_are_never_the_placeholder(kind: pa.DataType) 
 
 
 def test_octets_that_are_not_text() -> None:
-    """``hex:ff00`` becomes U+FFFD U+0000 in texts, the octets in binary, signed numbers in lists (section 11)."""
+    """``hex:ff00`` becomes U+FFFD U+0000 in texts, the octets in binary, signed numbers in lists."""
     placeholder = Placeholder("hex:ff00")
     assert found(STRING, pa.array(["\ufffd\x00", "\ufffd"]), placeholder) == [0]
     assert found(JSON, pa.array(['{"\ufffd\\u0000":"\ufffd\\u0000"}']), placeholder) == [0]

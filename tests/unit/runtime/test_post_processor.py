@@ -157,7 +157,7 @@ def test_an_answer_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
 
 
 def test_row_that_is_gone_is_dropped_from_the_cache() -> None:
-    """Section 4.4: once the source has no such row, none of its cells is served any more."""
+    """Once the source has no such row, none of its cells is served any more (``reselect.md`` section 4.4)."""
     lake = Lake(database(), CACHE)
     lake.each(u(1, big="A", doc=None), u(1, big=P, doc=P), u(1, big=P, doc=None))
     assert lake.queries == 2
@@ -280,7 +280,7 @@ def test_columns_that_are_not_selected_are_neither_read_nor_cached() -> None:
 
 
 def test_a_compacted_topic_is_not_cached() -> None:
-    """Section 3.4: events of it may be missing, so the database is asked every time, whatever the switch says."""
+    """Its events may be missing, so every read goes to the database (``reselect.md`` section 3.4)."""
     options = ReselectOptions(null_values=False, cache_enabled=True)
     lake = Lake(database({"id": 1, "big": "A", "doc": "x"}), options, may_cache=lambda topic: topic != "orders")
     lake.each(c(1, big="A", doc="w"), u(1, big=P, doc="x"), u(1, big=P, doc="x"))
@@ -323,7 +323,7 @@ def test_states_of_decided_columns_vanish() -> None:
 
 
 def test_replica_identity_that_makes_wrong_keys_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Section 11: once a table, with the way out."""
+    """``reselect.md`` section 11: once a table, with the way out."""
     lake = Lake(database(row(1, "A")), replace(NO_CACHE, catalog_refresh_ms=0))
     assert lake.source is not None
     by_index = replace(catalog(), replica_identity="i", identity_index="docs_by_region")

@@ -51,7 +51,7 @@ def test_driver_code_around_the_servers_is_a_lost_connection() -> None:
     ],
 )
 def test_remedy(message: str, kind: type[HeadraceError]) -> None:
-    """Passing, settings, or refused (section 4.4); no message repeats what the server quotes."""
+    """Passing, settings, or refused (``reselect.md`` section 4.4); no message repeats what the server quotes."""
     found = translation(error(message))
     assert type(found) is kind
     assert "secret" not in str(found)

@@ -195,7 +195,7 @@ def test_long_columns_do_not_spoil_the_others() -> None:
 
 @pytest.mark.parametrize("code", ["ORA-00942", "ORA-00904", "ORA-01031"])
 def test_permanent_errors_are_refusals(server: OracleServer, code: str) -> None:
-    """Section 4.4: repeating them is of no use."""
+    """``reselect.md`` section 4.4: repeating them is of no use."""
     source = row_source(server)
     catalog = catalog_of(source)
     server.failures.append(("execute", f"{code}: nord is not to be shown"))
@@ -240,7 +240,7 @@ def test_connections_are_told(server: OracleServer) -> None:
 
 
 def test_dead_database_is_left_alone(server: OracleServer) -> None:
-    """Section 7.4: after some failures no connection is tried for a while."""
+    """``reselect.md`` section 7.4: after some failures no connection is tried for a while."""
     source = row_source(server)
     server.failures += [("connect", "DPY-6005: cannot connect to database")] * 9
     for _ in range(9):

@@ -32,7 +32,7 @@ FAR_BEHIND = 10_000
 
 CATCH_UP_LINGERS = 10
 """So many times its linger a batch may fill while more records wait in Kafka. Whoever is far behind gains more from a
-few large merges than from an early one: eight times the rows cost three times the CPU (``spark.md``)."""
+few large merges than from an early one: eight times the rows cost three times the CPU (``spark.md`` section 3)."""
 
 
 _FEW_HELD = 10_000

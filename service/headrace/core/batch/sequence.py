@@ -1,4 +1,4 @@
-"""The sequence check: chunks must arrive without a gap (``faust.md``, "The design", point 4).
+"""The sequence check: chunks must arrive without a gap (``kafka-client.md`` section 2.4).
 
 Whatever goes wrong between the consumer and the task (a dropped chunk, a restart behind our back) shows as a gap in the
 sequence or in a partition's offsets. Then nothing more is committed and the task fails, so that nothing is ever lost.

@@ -1,4 +1,4 @@
-"""A dead letter as the record that it was: Kafka Connect's context headers tell where it stood (``connect.md`` 9)."""
+"""A dead letter as the record that it was, by Kafka Connect's context headers (``connect.md`` section 9)."""
 
 from __future__ import annotations
 

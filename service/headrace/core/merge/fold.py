@@ -1,4 +1,4 @@
-"""The fold: many events become one action per key, column by column (``merge.md`` section 4, ``reselect.md`` 4.1).
+"""The fold: many events become one action per key (``merge.md`` section 4, ``reselect.md`` section 4.1).
 
 For each key and column the fold looks for the event that holds the cell. That search is done for all keys at once: with
 events ordered by key and arrival, "the last event up to here that says something" is a running maximum over indexes. No

@@ -170,7 +170,8 @@ class CatalogTable:
     def sends_wrong_keys(self) -> bool:
         """Whether PostgreSQL's log names deleted rows by other columns than the primary key, which the messages have.
 
-        Debezium then sends deletes of key 0 or '', and no delete for a row whose key changes (``reselect.md`` 11).
+        Debezium then sends deletes of key 0 or '', and no delete for a row whose key changes
+        (``reselect.md`` section 11).
         """
         return self.primary_key and self.identity_index is not None
 

@@ -1,8 +1,9 @@
 """The unavailable value placeholder: what a connector writes where it does not know an unchanged value.
 
 Debezium writes one configured text in a dozen forms, by the column's type and the handling modes (``reselect.md``
-section 2, measured in ``fixtures/postgres/placeholders.json``), and for other types a plain null. ``Placeholder.mask``
-finds the forms in a column of decoded values; ``hides_value`` says where a null may stand for an unchanged value.
+section 2, measured in ``tests/fixtures/postgres/placeholders.json``), and for other types a plain null.
+``Placeholder.mask`` finds the forms in a column of decoded values; ``hides_value`` says where a null may stand for an
+unchanged value.
 
 Columns are tested whole. Texts are compared only where their length is that of a form, so that a column without a
 placeholder costs one pass over its offsets.

@@ -1,7 +1,7 @@
 """What may be done with each column of a table: read again, cached, or neither.
 
-Made from the options, the database's catalog (when there is one) and the events' schemas; ``reselect.md`` sections 3.2
-(where the cache stays off), 5.1 (what is cacheable) and 8.1 (masked and truncated columns).
+Made from the options, the database's catalog (when there is one) and the events' schemas. ``reselect.md`` sections 3.4,
+5.1 and 8.1 say where the cache stays off, what is cacheable, and what becomes of masked and truncated columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes of rows that cannot be completed: which of them go to the dead letter queue (``reselect.md`` 3.4 and 4.4).
+"""Which changes of incomplete rows go to the dead letter queue (``reselect.md`` sections 3.4 and 4.4).
 
 A cell is open at the end of the fold only if every change since its row began leaves it out, or has no such column.
 So the changes that left it out go, all of them, and the batch is folded again without them: the row stands as it was

@@ -23,7 +23,7 @@ def named(name: str, config: Properties) -> dict[str, str | None]:
 
 
 def check_addressable(name: str) -> None:
-    """Connect creates connectors whose names no request can reach; here they are refused (``connect.md`` 22)."""
+    """Refuse names that no request can address; Connect accepts them (``connect.md`` section 20)."""
     if _UNADDRESSABLE & set(name) or name in (".", ".."):
         raise RestError(
             f"The name {name} cannot be addressed in a URL: it may not be . or .., nor contain / \\ or %", 400

@@ -1,4 +1,4 @@
-"""The worker: starts and stops what this process does, in the right order (``faust.md``, facts to build on).
+"""The worker: starts and stops what this process does, in the right order (``kafka-client.md`` section 4).
 
 It follows the config topic; which tasks are its own is ``cluster.py``'s business, what to do about a connector is
 ``worker_connector.py``'s, what a request may ask is ``herder.py``'s.

@@ -1,4 +1,4 @@
-"""One task under supervision: what Faust and asyncio do not do for us (``faust.md``, points 2 and 10).
+"""One task under supervision: what Faust and asyncio do not do for us (``kafka-client.md`` sections 2.2 and 2.10).
 
 A task that fails for a passing reason is started again with back-off and shows RESTARTING with its trace meanwhile; any
 other failure makes it FAILED until somebody restarts or reconfigures it. Nothing that a task raises gets any further.

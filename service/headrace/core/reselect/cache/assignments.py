@@ -1,7 +1,8 @@
-"""Whose partitions a column cache may serve: each assignment of a partition is a generation (``reselect.md`` 5.3, 5.4).
+"""Which partitions a column cache may serve (``reselect.md`` sections 5.3 and 5.4).
 
-A cell counts only in the generation that it was written in. The rows of a store that outlives the process are not
-dropped when a partition goes: they are parked, and count again for an assignment that goes on right where they stopped.
+Each assignment of a partition is a generation. A cell counts only in the generation that it was written in. The rows of
+a store that outlives the process are not dropped when a partition goes: they are parked, and count again for an
+assignment that goes on right where they stopped.
 """
 
 from __future__ import annotations
