@@ -24,7 +24,7 @@ RUN python -m venv --without-pip /opt/venv \
  && pip --python /opt/venv/bin/python install --require-hashes -r requirements/runtime.txt \
  && python -m venv /opt/build \
  && /opt/build/bin/pip install --require-hashes -r requirements/image.txt
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY service/ service/
 COPY connectors/ connectors/
 COPY dev/ dev/
@@ -36,7 +36,8 @@ RUN PYTHONPATH=dev:service:connectors:/opt/venv/lib/python3.11/site-packages /op
 
 FROM java
 LABEL org.opencontainers.image.title="Headrace" \
-      org.opencontainers.image.description="A Kafka Connect-compatible sink that keeps lakehouse tables equal to their source tables"
+      org.opencontainers.image.description="A Kafka Connect-compatible sink that keeps lakehouse tables equal to their source tables" \
+      org.opencontainers.image.licenses="Apache-2.0"
 # Any uid may run this (OpenShift assigns one, with the group root), so that group may write what the user may write.
 RUN groupadd --gid 10001 headrace \
  && useradd --uid 10001 --gid headrace --no-create-home --home-dir /var/lib/headrace --shell /usr/sbin/nologin headrace \

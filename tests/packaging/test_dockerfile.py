@@ -53,7 +53,9 @@ def test_the_build_stage_is_locked_as_development_is() -> None:
     assert {name: development.get(name) for name in locked("image.txt")} == locked("image.txt")
 
 
-@pytest.mark.parametrize("path", ["pyproject.toml", "README.md", "requirements", "service", "connectors", "dev"])
+@pytest.mark.parametrize(
+    "path", ["pyproject.toml", "README.md", "LICENSE", "NOTICE", "requirements", "service", "connectors", "dev"]
+)
 def test_what_the_build_copies_is_sent_to_it(path: str) -> None:
     """.dockerignore leaves out everything that it does not name."""
     assert f"!{path}" in (ROOT / ".dockerignore").read_text().splitlines()
