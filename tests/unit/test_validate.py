@@ -41,13 +41,13 @@ def test_a_valid_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_every_error_stands_at_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Another sink's key is told what it is called here; a misspelt one gets a suggestion."""
+    """The error for another sink's key names its equivalent; a misspelt one gets a suggestion."""
     path = written(tmp_path, {"name": "shop", "config": BAD})
     assert main(["validate", path, written(tmp_path, {"name": "shop", **GOOD}, "good.json")]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{path}: 3 error(s)"
     assert lines[1].startswith("  insert.mode: Invalid value update")
-    assert "Debezium's JDBC sink; here: nothing to set" in lines[2]
+    assert "Debezium's JDBC sink; here: not needed" in lines[2]
     assert lines[3].endswith("Did you mean 'topics'?")
     assert lines[4].endswith("good.json: valid")
 

@@ -22,7 +22,8 @@ _TABLES = group(
         "table.namespace",
         Type.STRING,
         "headrace",
-        "Namespace of the tables: lake.<namespace>.<name>. A folder of the warehouse, so without / and \\.",
+        "Namespace of the tables: lake.<namespace>.<name>. It is a folder of the warehouse and must not contain / "
+        "or \\.",
         _HIGH,
         namespace,
     ),
@@ -30,8 +31,8 @@ _TABLES = group(
         "collection.name.format",
         Type.STRING,
         "${topic}",
-        "Name of a topic's table, as in Debezium's JDBC sink: ${topic} (dots become underscores), ${source.name}, "
-        "${source.db}, ${source.schema}, ${source.table}.",
+        "Pattern for the name of a topic's table, as in Debezium's JDBC sink: ${topic} (dots become underscores), "
+        "${source.name}, ${source.db}, ${source.schema}, ${source.table}.",
         _HIGH,
     ),
     key(
@@ -46,44 +47,45 @@ _TABLES = group(
         "table.format.version",
         Type.INT,
         "3",
-        "Iceberg format version: 3 has deletion vectors, 2 is for engines that cannot read those yet.",
+        "Iceberg format version: 3 uses deletion vectors, 2 is for engines that cannot read them.",
         validator=between(2, 3),
     ),
     key(
         "table.partition.by",
         Type.STRING,
         "",
-        "How new tables are partitioned: column, years|months|days|hours(column), bucket(n, column), "
-        "truncate(n, column), separated by commas. Delta takes columns only.",
+        "Partitioning of new tables: column, years|months|days|hours(column), bucket(n, column), truncate(n, "
+        "column), separated by commas. Delta accepts columns only.",
     ),
     key(
         "table.sort.by",
         Type.STRING,
         "",
-        "Columns by which the files of new tables are sorted, each with ASC or DESC behind it if you like. Delta "
+        "Columns by which the files of new tables are sorted, each optionally followed by ASC or DESC. Delta "
         "clusters by them.",
     ),
     key(
         "table.adopt",
         Type.BOOLEAN,
         "false",
-        "Take over tables that are there and were not made by Headrace: its columns are added to them, their rows "
-        "stay, and every change applies to them. Otherwise such a table fails the task.",
+        "Whether to adopt existing tables that Headrace did not create: Headrace adds its columns, keeps the "
+        "rows, and applies every change. If false, such a table fails the task.",
     ),
     key(
         "table.missing",
         Type.STRING,
         "fail",
-        "What happens if a table that the connector has written is gone or older than the group's offsets: fail stops "
-        "the task before anything is written, since the records in between are not read again; recreate creates the "
-        "table again, or accepts it as it is, and continues at the group's offsets, for an intended restart.",
+        "What to do if a table that the connector has written does not exist any more, or is older than the "
+        "group's offsets. fail stops the task before anything is written, because the records in between are not "
+        "read again. recreate creates the table again, or accepts it as it is, and continues at the group's "
+        "offsets, for an intended restart.",
         validator=any_case("fail", "recreate"),
     ),
     key(
         "insert.mode",
         Type.STRING,
         "upsert",
-        "upsert keeps a table equal to its source; insert appends every event as a row of its own, and takes records "
+        "upsert keeps a table equal to its source. insert appends every event as a row, and accepts records "
         "without a key.",
         validator=any_case("upsert", "insert"),
     ),
@@ -91,49 +93,49 @@ _TABLES = group(
         "delete.mode",
         Type.STRING,
         "hard",
-        "hard removes a deleted row; soft keeps it as it was and sets __headrace_deleted, for readers to filter by.",
+        "hard removes a deleted row. soft keeps its cells and sets __headrace_deleted, by which readers filter.",
         validator=any_case("hard", "soft"),
     ),
     key(
         "primary.key.fields",
         Type.LIST,
         "",
-        "Columns that make up the row key, instead of those of the database's catalog or the record key.",
+        "Columns that form the row key, instead of the key columns of the database's catalog or the record key.",
     ),
     key(
         "field.include.list",
         Type.LIST,
         "",
-        "Only these columns (column, or topic:column) and those of the key get into the tables, as in Debezium's JDBC "
-        "sink.",
+        "Columns to write (column, or topic:column), as in Debezium's JDBC sink. Columns of the key are always "
+        "written.",
     ),
     key(
         "field.exclude.list",
         Type.LIST,
         "",
-        "These columns (column, or topic:column) do not get into the tables; those of the key do all the same.",
+        "Columns not to write (column, or topic:column). Columns of the key are always written.",
     ),
     key(
         "table.metadata.fields",
         Type.LIST,
         "",
-        "Metadata of the last change as columns, named as Debezium's ExtractNewRecordState does: op, source.name, "
-        "source.db, source.schema, source.table, source.txId, source.ts_us, source.ts_ms, each with :name behind it if "
-        "you like.",
+        "Metadata of the last change to write as columns, with the names of Debezium's ExtractNewRecordState: op, "
+        "source.name, source.db, source.schema, source.table, source.txId, source.ts_us, source.ts_ms, each "
+        "optionally followed by :name.",
     ),
-    key("table.metadata.prefix", Type.STRING, "__", "What the names of those columns begin with."),
+    key("table.metadata.prefix", Type.STRING, "__", "Prefix of the column names of table.metadata.fields."),
     key(
         "schema.evolution",
         Type.STRING,
         "basic",
-        "basic adds and widens columns as events bring them; none fails the task instead.",
+        "basic adds and widens columns as events require it. none fails the task instead.",
         validator=any_case("none", "basic"),
     ),
     key(
         "tombstone.retention.ms",
         Type.LONG,
         "604800000",
-        "How long a delete is remembered so that a late event of the row cannot bring it back.",
+        "Time for which a delete is kept in the ledger, so that a late event of the row cannot bring it back.",
         validator=at_least(0),
     ),
 )
@@ -143,22 +145,22 @@ _BATCHING = group(
         "batch.max.records",
         Type.INT,
         "500000",
-        "A table's batch is closed at this many events at the latest.",
+        "Number of events at which a table's batch is closed at the latest.",
         validator=at_least(1),
     ),
     key(
         "batch.max.bytes",
         Type.LONG,
         "67108864",
-        "A table's batch is closed at this many bytes of record values; bounds memory.",
+        "Bytes of record values at which a table's batch is closed. Bounds memory.",
         validator=at_least(1024),
     ),
     key(
         "batch.linger.ms",
         Type.LONG,
         "1000",
-        "Longest time that an event waits for its batch to fill while the writer is free; ten times as long while more "
-        "than 10,000 records wait in Kafka, because larger merges catch up sooner.",
+        "Longest time that an event waits for its batch to fill while the writer is idle. It is ten times as long "
+        "while more than 10,000 records wait in Kafka, because larger merges catch up sooner.",
         validator=at_least(0),
     ),
 )
@@ -168,37 +170,40 @@ _SOURCE = group(
         "ordering.field",
         Type.STRING,
         "",
-        "What orders the changes of sources whose positions Headrace does not know: a column (updated_at) or a field "
-        "of the source block (source.ts_us). Whole numbers, dates, timestamps and short texts do; number(field), "
-        "time(field) or text(field) says how texts are meant. Equal values go by source time, then by offset.",
+        "Field that orders the changes of sources whose positions Headrace does not know: a column (updated_at) "
+        "or a field of the source block (source.ts_us). It may contain whole numbers, dates, timestamps or short "
+        "texts; number(field), time(field) or text(field) declares how to read texts. Equal values are ordered by "
+        "source time, then by offset.",
     ),
     key(
         "source.position.epoch",
         Type.INT,
         "0",
-        "Raise it by one after a failover or restore that makes the source's positions start again.",
+        "Raise it by one after a failover or restore after which the source's positions start again.",
         validator=between(0, 99999),
     ),
     key(
         "source.position.regression.ms",
         Type.LONG,
         "3600000",
-        "An event whose position is lower than the stored one but whose source time is newer by more than this fails "
-        "the task: it looks like a source whose positions have started again.",
+        "An event whose position is lower than the stored one fails the task if its source time is newer by more "
+        "than this, because the source's positions seem to have started again.",
         validator=at_least(0),
     ),
     key(
         "unavailable.value.placeholder",
         Type.STRING,
         "__debezium_unavailable_value",
-        "What the source connector sends for a value that it does not know; must equal its setting (hex: is accepted).",
+        "Value that the source connector sends in place of a value that it does not know. It must equal the "
+        "source connector's setting (hex: is accepted).",
     ),
     key(
         "skipped.operations",
         Type.LIST,
         "t",
-        "The source connector's setting. Where it skips c, u or d, events are missing that would change what the cache "
-        "remembers, so the cache stays off; name them too where a transform at the source connector drops such events.",
+        "The source connector's setting. If it contains c, u or d, events are missing that would change cached "
+        "values, so the cache stays off. Also name operations whose events a transform at the source connector "
+        "drops.",
         _LOW,
     ),
     *(
@@ -206,7 +211,7 @@ _SOURCE = group(
             name,
             Type.STRING,
             words[0],
-            f"The source connector's setting ({', '.join(words)}); what event schemas do not show is read from it.",
+            f"The source connector's setting ({', '.join(words)}), for what event schemas do not show.",
             _LOW,
             any_case(*words),
         )
@@ -216,7 +221,7 @@ _SOURCE = group(
         "money.fraction.digits",
         Type.INT,
         "2",
-        "The source connector's setting: digits of PostgreSQL's money type.",
+        "The source connector's setting: fraction digits of PostgreSQL's money type.",
         _LOW,
         between(0, 38),
     ),
@@ -224,24 +229,24 @@ _SOURCE = group(
         "add.fields.prefix",
         Type.STRING,
         "__",
-        "Of records that ExtractNewRecordState has flattened: its setting. The fields that it adds (op, deleted, lsn, "
-        "source.lsn, ts_ms…) say what an event is; they are no columns of the table.",
+        "The prefix that ExtractNewRecordState at the source connector adds to fields. The fields that it adds "
+        "(op, deleted, lsn, source.lsn, ts_ms…) describe the event; they are no columns of the table.",
         _LOW,
     ),
     key(
         "add.headers.prefix",
         Type.STRING,
         "__",
-        "The same of the headers that it adds.",
+        "The prefix that ExtractNewRecordState at the source connector adds to headers.",
         _LOW,
     ),
     key(
         "lob.enabled",
         Type.BOOLEAN,
         "false",
-        "The Oracle connector's setting. Without it a null in a change may hide a LOB that did not change, so the "
-        "stored value is kept, and nothing of a LOB is cached. Any text or bytes column counts as a LOB unless "
-        "reselect.database.* or column.propagate.source.type at the source connector tells its type.",
+        "The Oracle connector's setting. If false, a null in a change may hide an unchanged LOB, so the stored "
+        "value is kept, and LOBs are not cached. Any text or bytes column counts as a LOB unless "
+        "reselect.database.* or column.propagate.source.type at the source connector provides its type.",
         _LOW,
     ),
 )
@@ -252,7 +257,7 @@ SINK_OPTIONS = _TABLES + _BATCHING + _SOURCE + POST_PROCESSORS + RESELECT_OPTION
 CONNECTOR_OPTIONS = FRAMEWORK_OPTIONS + SINK_OPTIONS
 
 LATER = {
-    "signal.data.collection": "signal tables come with a later release",
+    "signal.data.collection": "a later release adds signal tables",
 }
 """Keys that a later release brings: refused with that reason, never silently accepted."""
 

@@ -56,7 +56,7 @@ JSON_CONVERTER_KEYS = ConfigDef(
             Type.STRING,
             REQUIRED,
             Importance.LOW,
-            "Whether the converter serves keys, values or headers. Filled in from the place where it is configured.",
+            "Whether the converter reads keys, values or headers. Set by the option that names the converter.",
             validator=one_of("key", "value", "header"),
         ),
         ConfigKey(
@@ -64,8 +64,8 @@ JSON_CONVERTER_KEYS = ConfigDef(
             Type.BOOLEAN,
             "true",
             Importance.HIGH,
-            "Whether every document carries its schema, as Debezium writes it by default. With false the documents are "
-            "plain JSON, and types come from the table and from inference.",
+            "Whether every document contains its schema, as Debezium writes it by default. If false, the "
+            "documents are plain JSON, and types come from the table and from inference.",
             "Schemas",
             0,
             Width.MEDIUM,
@@ -76,8 +76,8 @@ JSON_CONVERTER_KEYS = ConfigDef(
             Type.INT,
             "1000",
             Importance.HIGH,
-            "Kafka Connect's bound on parsed schemas, accepted for its sake: a schema text that repeats byte for byte "
-            "is parsed once, and this converter bounds what it keeps by itself.",
+            "Accepted for compatibility with Kafka Connect, where it bounds the cache of parsed schemas. Headrace "
+            "parses a schema text that repeats byte for byte once, and bounds its cache itself.",
             "Schemas",
             1,
             Width.MEDIUM,
@@ -89,8 +89,8 @@ JSON_CONVERTER_KEYS = ConfigDef(
             Type.STRING,
             None,
             Importance.HIGH,
-            "The schema of all documents, which then carry none: JSON in the form that JsonConverter puts before a "
-            "document. Counts where schemas.enable is true.",
+            "The schema of all documents, which then contain none: JSON in the form that JsonConverter writes "
+            "before a document. Applies if schemas.enable is true.",
             "Schemas",
             2,
             Width.MEDIUM,
@@ -102,7 +102,7 @@ JSON_CONVERTER_KEYS = ConfigDef(
             Type.STRING,
             "BASE64",
             Importance.LOW,
-            "How decimals are written: BASE64 or NUMERIC. A sink reads both, whatever stands here.",
+            "How decimals are written: BASE64 or NUMERIC. A sink reads both, regardless of this value.",
             "Serialization",
             0,
             Width.MEDIUM,
@@ -134,7 +134,7 @@ STRING_CONVERTER_KEYS = _TYPE + ConfigDef(
             Type.STRING,
             "UTF-8",
             Importance.HIGH,
-            "The character set of the text, by its name in Java or Python.",
+            "Character set of the text, by its name in Java or Python.",
             None,
             -1,
             Width.MEDIUM,

@@ -19,64 +19,68 @@ _MADE = "<!-- Made from the code by `python -m headrace.config`; edit it there. 
 
 
 def configuration() -> str:
-    """All options of worker and connector, and what Kafka Connect's users will look for in vain."""
+    """All options of worker and connector, and Kafka Connect's options without an effect here."""
     parts = [
         "# Configuration\n",
         _MADE,
-        "Keys are Kafka Connect's and Debezium's where they have one. A key that is not listed here is refused, with a "
-        "suggestion; so are keys and values that belong to a later release.\n",
+        "Keys have the names of Kafka Connect and Debezium where those have such a key. A key that is not listed here "
+        "is refused, and the message suggests the right one. Keys and values that are not available yet are refused "
+        "as well.\n",
         "## Worker\n",
         "In `worker.properties`, or from the environment: `CONNECT_BOOTSTRAP_SERVERS` is `bootstrap.servers`. "
-        f"{_listed(worker_keys.PASS_THROUGH)} go on as they are to Kafka's clients, to Spark and to converters; "
-        f"{_listed(worker_keys.CLIENT_SECURITY)} hold for all of the worker's clients.\n",
+        f"{_listed(worker_keys.PASS_THROUGH)} are passed unchanged to Kafka's clients, to Spark and to converters. "
+        f"{_listed(worker_keys.CLIENT_SECURITY)} apply to all clients of the worker.\n",
         *_groups(worker_options.WORKER_OPTIONS),
-        "Settings of the storage topics, for when they are created, may stand behind "
-        f"{_listed(worker_keys.CREATED_TOPICS)}, such as `config.storage.min.insync.replicas`.\n",
+        f"With the prefixes {_listed(worker_keys.CREATED_TOPICS)}, topic settings apply to the storage topics when the "
+        "worker creates them, such as `config.storage.min.insync.replicas`.\n",
         "### Without effect\n",
-        "Accepted with a warning, so that a file of Kafka Connect can be moved over.\n",
+        "Accepted with a warning, so that a worker file of Kafka Connect can be used.\n",
         *_reasons(worker_keys.WITHOUT_EFFECT),
-        "### Not yet\n",
+        "### Not available yet\n",
         *_reasons(worker_keys.LATER),
         "## Connector\n",
-        "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties go under "
-        f"{_listed(connector.CLIENT_OVERRIDES)}. Reselect options may also stand under `post.processors.<name>.`. A "
-        "consumer's `request.timeout.ms` is never below its `rebalance.timeout.ms` and 5 s: a join takes so long.\n",
+        "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties have the prefixes "
+        f"{_listed(connector.CLIENT_OVERRIDES)}. Reselect options may have the prefix `post.processors.<name>.`. A "
+        "consumer's `request.timeout.ms` is at least its `rebalance.timeout.ms` plus 5 s, because a join may take that "
+        "long.\n",
         *_groups(FRAMEWORK_OPTIONS + connector.SINK_OPTIONS),
         *_converters(),
-        "### Not yet\n",
+        "### Not available yet\n",
         *_reasons(connector.LATER),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def migration() -> str:
-    """What the keys of other sinks are called here."""
+    """The keys of other sinks and their equivalents here."""
     parts = [
-        "# Moving a connector over\n",
+        "# Migrating a connector from another sink\n",
         _MADE,
-        "You have a sink connector that reads Debezium's topics and want its tables in the lake. Keep `topics` or "
-        "`topics.regex`, `tasks.max`, converters, `errors.*` and `consumer.override.*` as they are, and `transforms` "
-        "([transforms.md](transforms.md), which says which of them are not needed any more); set "
-        '`"connector.class": "LakehouseSink"`; replace what the tables below name. Give it a new `name`: under the old '
-        "one it would go on where the old sink's group stands, and miss what came before. Then let it be checked, "
-        "without a worker and without Kafka:\n",
+        "To move a sink connector that reads Debezium's topics to Headrace:\n",
+        "1. Keep `topics` or `topics.regex`, `tasks.max`, converters, `errors.*`, `consumer.override.*` and "
+        "`transforms` ([transforms.md](transforms.md) lists the transforms that are not needed).\n"
+        '2. Set `"connector.class": "LakehouseSink"`.\n'
+        "3. Replace the keys in the tables below.\n"
+        "4. Set a new `name`. Under the old name the connector would continue at the offsets of the old sink's group, "
+        "and miss the earlier records.\n"
+        "5. Validate the file, without a worker and without Kafka:\n",
         "```sh\nheadrace validate shop.json\n```\n",
-        "A key that is left over from the old sink is an error that says what it is called here.\n",
+        "A remaining key of the old sink is an error that names its equivalent.\n",
     ]
     for sink, keys in OTHER_SINKS.items():
-        parts += [f"## {sink}\n", "| there | here |", "|---|---|"]
+        parts += [f"## {sink}\n", "| key of the other sink | in Headrace |", "|---|---|"]
         parts += [f"| `{name}` | {here} |" for name, here in keys.items()] + [""]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def errors() -> str:
-    """The table of errors: what happens by itself, and what an operator does."""
+    """The table of errors: what Headrace does, and what an operator has to do."""
     rows = [
         f"| `{kind.__name__}` | {_yes(rule.retry)} | {_yes(rule.tolerable)} | {rule.http_status} | {rule.hint} |"
         for kind, rule in POLICY.items()
     ]
     head = ["| error | retried | tolerable | HTTP | what to do |", "|---|---|---|---|---|"]
-    text = "`errors.tolerance=all` skips tolerable errors. Anything that is not listed is treated as `Fatal`.\n"
+    text = "`errors.tolerance=all` skips tolerable errors. An error that is not listed is treated as `Fatal`.\n"
     return "\n".join(["# Errors\n", _MADE, text, *head, *rows, ""])
 
 
@@ -104,7 +108,7 @@ def _groups(options: ConfigDef) -> Iterator[str]:
 def _converters() -> Iterator[str]:
     """The classes by the options that they share."""
     yield "### Converters\n"
-    yield "Under `key.converter.` or `value.converter.`, of the worker or of a connector that names the converter.\n"
+    yield "With the prefix `key.converter.` or `value.converter.`, of a worker or connector that names the converter.\n"
     for options in dict.fromkeys(each for each in CONVERTERS.values() if len(each.keys) > 1):
         yield ", ".join(f"`{name}`" for name, its in CONVERTERS.items() if its is options) + ":\n"
         yield from _table(each for each in options.keys if each.name != "converter.type")  # never given

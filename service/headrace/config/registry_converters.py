@@ -17,10 +17,10 @@ APICURIO_PROTOBUF = "io.apicurio.registry.utils.converter.ProtobufConverter"
 TOPIC_NAME_STRATEGY = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
 NO_CONTEXTS = "io.confluent.kafka.serializers.context.NullContextNameStrategy"
 
-_READ_ONLY = "Says how documents are written; a sink reads them, whatever stands here."
-_JAVA = "Of Java key stores, which are refused."
-_OF_TLS = "Accepted for Kafka Connect's sake: the newest protocol that both sides know is spoken."
-_OF_READING = "Accepted for Kafka Connect's sake: documents are read the same way, whatever stands here."
+_READ_ONLY = "Configures how documents are written. It has no effect on a sink, which reads them."
+_OF_JAVA = "Belongs to a Java key store, which is refused."
+_OF_TLS = "Accepted for compatibility with Kafka Connect. Connections use the newest protocol that both sides support."
+_OF_READING = "Accepted for compatibility with Kafka Connect. This value does not change how documents are read."
 
 
 def _key(
@@ -61,67 +61,71 @@ def _no_contexts(name: str, value: Any) -> None:
 def _tls(prefix: str) -> tuple[ConfigKey, ...]:
     return (
         _key(f"{prefix}truststore.location", "PEM file of the certificate authorities to trust."),
-        _key(f"{prefix}truststore.certificates", "The same certificates in place, as PEM."),
-        _key(f"{prefix}truststore.type", "PEM is read.", default="PEM"),
+        _key(f"{prefix}truststore.certificates", "The same certificates as PEM text."),
+        _key(f"{prefix}truststore.type", "Format of the file: PEM.", default="PEM"),
         _key(
             f"{prefix}truststore.password",
-            "Of Java key stores, which are refused.",
+            _OF_JAVA,
             Type.PASSWORD,
             None,
             _no_java_store,
         ),
         _key(f"{prefix}keystore.location", "PEM file with the client's key and certificates."),
-        _key(f"{prefix}keystore.type", "PEM is read.", default="PEM"),
-        _key(
-            f"{prefix}keystore.password", "Of Java key stores, which are refused.", Type.PASSWORD, None, _no_java_store
-        ),
+        _key(f"{prefix}keystore.type", "Format of the file: PEM.", default="PEM"),
+        _key(f"{prefix}keystore.password", _OF_JAVA, Type.PASSWORD, None, _no_java_store),
         _key(f"{prefix}key.password", "Password of the client's key.", Type.PASSWORD),
         _key(
             f"{prefix}endpoint.identification.algorithm",
-            "https compares the registry's name with its certificate; empty does not.",
+            "https verifies the registry's name against its certificate; empty does not.",
             default="https",
         ),
-        _key(f"{prefix}keystore.key", "Refused: keystore.location.", Type.PASSWORD, None, _no_key_in_place),
-        _key(f"{prefix}keystore.certificate.chain", "The same.", Type.PASSWORD, None, _no_key_in_place),
+        _key(f"{prefix}keystore.key", "Refused; use keystore.location.", Type.PASSWORD, None, _no_key_in_place),
+        _key(
+            f"{prefix}keystore.certificate.chain",
+            "Refused; use keystore.location.",
+            Type.PASSWORD,
+            None,
+            _no_key_in_place,
+        ),
         *_without_effect(_OF_TLS, (f"{prefix}{name}" for name in ("protocol", "enabled.protocols", "cipher.suites"))),
     )
 
 
-_CACHE = (_key("schemas.cache.config", "How many schemas of a task are remembered.", Type.INT, "1000", at_least(1)),)
+_CACHE = (_key("schemas.cache.config", "Maximum number of cached schemas of a task.", Type.INT, "1000", at_least(1)),)
 _CONFLUENT = (
-    _key("schema.registry.url", "URLs of the registry, separated by commas; asked in turn.", Type.LIST, REQUIRED),
+    _key("schema.registry.url", "URLs of the registry, separated by commas; queried in turn.", Type.LIST, REQUIRED),
     _key(
         "basic.auth.credentials.source",
-        "Where user and password are: URL (in schema.registry.url) or USER_INFO.",
+        "Source of user and password: URL (in schema.registry.url) or USER_INFO.",
         default="URL",
         validator=any_case("URL", "USER_INFO"),
     ),
     _key("basic.auth.user.info", "user:password for USER_INFO.", Type.PASSWORD),
-    _key("schema.registry.basic.auth.user.info", "The same.", Type.PASSWORD),
+    _key("schema.registry.basic.auth.user.info", "The same as basic.auth.user.info.", Type.PASSWORD),
     _key(
         "bearer.auth.credentials.source",
         "STATIC_TOKEN sends bearer.auth.token.",
         validator=any_case("STATIC_TOKEN"),
     ),
-    _key("bearer.auth.token", "The token.", Type.PASSWORD),
-    _key("bearer.auth.logical.cluster", "The registry's cluster, which is sent with the token."),
-    _key("bearer.auth.identity.pool.id", "The identity pool, which is sent with the token."),
-    _key("proxy.host", "Host of an HTTP proxy before the registry."),
-    _key("proxy.port", "Its port.", Type.INT),
+    _key("bearer.auth.token", "Bearer token.", Type.PASSWORD),
+    _key("bearer.auth.logical.cluster", "Id of the registry's cluster, which is sent with the token."),
+    _key("bearer.auth.identity.pool.id", "Id of the identity pool, which is sent with the token."),
+    _key("proxy.host", "Host of an HTTP proxy for the registry."),
+    _key("proxy.port", "Port of that proxy.", Type.INT),
     *_tls("schema.registry.ssl."),
     *_CACHE,
     *(
         _key(
             f"{side}.subject.name.strategy",
-            f"By this one, schemas of {side}s are asked for within the subject of the topic's name and -{side}, so "
-            "that contexts and roles count. By any other, ids are asked for alone.",
+            f"With this strategy, schemas of {side}s are queried within the subject of the topic's name and -{side}, "
+            "so that contexts and roles apply. With any other, ids are queried without a subject.",
             default=TOPIC_NAME_STRATEGY,
         )
         for side in ("key", "value")
     ),
     _key(
         "context.name.strategy",
-        "Contexts by topic, which a Java class would name; a context stands at the end of schema.registry.url.",
+        "Contexts by topic need a Java class and are refused. Put a context at the end of schema.registry.url.",
         default=NO_CONTEXTS,
         validator=_no_contexts,
     ),
@@ -163,14 +167,14 @@ _JSON_SCHEMA = _without_effect(
     ),
 )
 PROTOBUF_OPTIONS = {
-    "enhanced.protobuf.schema.support": ("full_names", "false", "Names messages with their package."),
-    "int.for.enums": ("int_for_enums", "false", "Gives enums as their numbers and not as their names."),
-    "optional.for.nullables": ("optional_for_nullables", "false", "Only fields that say optional may be null."),
+    "enhanced.protobuf.schema.support": ("full_names", "false", "Includes the package in the names of messages."),
+    "int.for.enums": ("int_for_enums", "false", "Reads enums as their numbers instead of their names."),
+    "optional.for.nullables": ("optional_for_nullables", "false", "Only fields declared optional may be null."),
     "optional.for.proto2": ("optional_for_proto2", "true", "Whether fields of proto2 that are not set are null."),
     "wrapper.for.nullables": ("wrapper_for_nullables", "false", "Only messages and wrappers may be null."),
-    "wrapper.for.raw.primitives": ("wrapper_for_raw_primitives", "true", "Gives wrappers as the values in them."),
-    "generate.index.for.unions": ("index_for_unions", "true", "Puts the place of a oneof behind its name: choice_0."),
-    "flatten.unions": ("flatten_unions", "false", "Gives the members of a oneof as fields, not as a struct."),
+    "wrapper.for.raw.primitives": ("wrapper_for_raw_primitives", "true", "Reads wrappers as the values in them."),
+    "generate.index.for.unions": ("index_for_unions", "true", "Appends the index of a oneof to its name."),
+    "flatten.unions": ("flatten_unions", "false", "Reads the members of a oneof as fields instead of a struct."),
 }
 """Options of Confluent's ProtobufConverter by name: the field of ``ProtobufOptions``, default and documentation."""
 
@@ -197,11 +201,11 @@ _PROTOBUF = (
 _APICURIO = (
     _key("apicurio.registry.url", "URL of the registry with …/apis/registry/v2 or v3.", default=REQUIRED),
     _key("apicurio.registry.auth.username", "User for basic authentication."),
-    _key("apicurio.registry.auth.password", "Its password.", Type.PASSWORD),
+    _key("apicurio.registry.auth.password", "Password for basic authentication.", Type.PASSWORD),
     _key(
         "apicurio.registry.use-id",
-        "What the ids before documents count: contentId or globalId. If it is not set, ids of eight bytes are global "
-        "ids and those of four are content ids.",
+        "Kind of the ids before documents: contentId or globalId. If not set, ids of eight bytes are global ids, "
+        "and ids of four bytes are content ids.",
         validator=any_case("contentId", "globalId"),
     ),
     *_tls("apicurio.registry.request.ssl."),
@@ -223,7 +227,7 @@ _APICURIO = (
         ),
     ),
     *_without_effect(
-        "Not needed for reading: ids are found in headers or before the document, of four bytes or of eight.",
+        "Not needed for reading: Headrace finds ids in headers or before the document, with four or eight bytes.",
         (
             "apicurio.registry.headers.enabled",
             "apicurio.registry.id-handler",

@@ -20,8 +20,8 @@ _RESELECT = group(
         "reselect.columns.include.list",
         Type.STRING,
         "",
-        r"Regular expressions, separated by commas (\, is a comma), for the columns to reselect; matched against the "
-        "whole of schema.table:column. Not together with the exclude list.",
+        "Regular expressions, separated by commas (\\, is a comma), for the columns to reselect. Each must match "
+        "the whole of schema.table:column. Cannot be combined with the exclude list.",
     ),
     key(
         "reselect.columns.exclude.list",
@@ -33,132 +33,169 @@ _RESELECT = group(
         "reselect.unavailable.values",
         Type.BOOLEAN,
         "true",
-        "Whether placeholders are filled from the database; with false only by fold, cache and the stored row.",
+        "Whether to fill placeholders from the database. If false, only the fold, the cache and the stored row "
+        "fill them.",
     ),
     key(
         "reselect.null.values",
         Type.BOOLEAN,
         "true",
-        "Whether nulls are looked up as well. Debezium's default; costly without an include list.",
+        "Whether to look up nulls as well. This is Debezium's default, and is costly without an include list.",
     ),
     key(
         "reselect.use.event.key",
         Type.BOOLEAN,
         "false",
-        "Whether the database is asked by the fields of the message key. Otherwise by the primary key, which "
-        "message.key.columns at the source connector may have replaced in the message.",
+        "Whether to query the database by the fields of the message key instead of the primary key. "
+        "message.key.columns at the source connector may have replaced the primary key in the message.",
     ),
     key(
         "reselect.key.columns",
         Type.STRING,
         "",
-        "What identifies a row where the database has no key that says so, or another one: "
-        "schema.table:column,column;… with a regular expression before the colon, as Debezium's message.key.columns.",
+        "Columns that identify a row where the database declares no key, or a different one: "
+        "schema.table:column,column;… with a regular expression before the colon, as in Debezium's "
+        "message.key.columns.",
     ),
     key(
         "reselect.error.handling.mode",
         Type.STRING,
         "warn",
-        "What happens when a row cannot be read: warn keeps the stored cell, fail stops the task, dlq sends the "
-        "records that left the value out to the dead letter queue.",
+        "What to do if a row cannot be read: warn keeps the stored cell, fail stops the task, dlq sends the "
+        "records that omit the value to the dead letter queue.",
         validator=any_case("warn", "fail", "dlq"),
     ),
     key(
         "reselect.unresolved.insert.mode",
         Type.STRING,
         "auto",
-        "What becomes of a cell without value in a row that is not stored yet: null writes a null, auto only where "
-        "the database has shown that the row is gone, otherwise it stops the task like fail; dlq sends the records "
-        "that left the value out to the dead letter queue.",
+        "What to do with a cell without a value in a row that is not stored yet. null writes a null. auto writes "
+        "a null only if the database has shown that the row does not exist any more, and otherwise stops the "
+        "task. fail stops the task. dlq sends the records that omit the value to the dead letter queue.",
         validator=any_case("auto", "null", "fail", "dlq"),
     ),
     key(
         "reselect.unknown.null.mode",
         Type.STRING,
         "keep",
-        "Without a database: whether a null that may hide an unchanged value keeps the stored cell or is written. In a "
-        "history (insert.mode=insert), which reads no database, keep writes a null and lists the column in "
-        "__headrace_unavailable, and null writes a null that counts as real.",
+        "What to do without a database with a null that may hide an unchanged value: keep keeps the stored cell, "
+        "null writes the null. In a history (insert.mode=insert), which reads no database, keep writes a null and "
+        "lists the column in __headrace_unavailable, and null writes a null that counts as real.",
         validator=any_case("keep", "null"),
     ),
     key(
         "reselect.source.reads",
         Type.STRING,
         "all",
-        "all queries every missing cell, missing-rows only where no row is stored, none never.",
+        "all queries every missing cell, missing-rows only those of rows that are not stored, none queries nothing.",
         validator=any_case("all", "missing-rows", "none"),
     ),
     key(
         "reselect.read.from",
         Type.STRING,
         "primary",
-        "Which server answers: primary, or replica for a standby, which must prove that it has an event's transaction "
-        "before its answer counts; if it is too far behind, the primary is asked where hostname lists it.",
+        "Server to query: primary, or replica for a standby. A standby must prove that it has an event's "
+        "transaction before its answer counts. If it is too far behind, Headrace queries the primary, if hostname "
+        "lists it.",
         validator=any_case("primary", "replica"),
     ),
     key(
         "reselect.visibility.check",
         Type.STRING,
         "on",
-        "Whether an answer counts only if the event's transaction is visible to it; off for restored databases, whose "
-        "answers are not cached, replace no null of an event, and are no proof that a row is gone.",
+        "Whether an answer counts only if the event's transaction is visible to it. Use off for restored "
+        "databases: their answers are not cached, replace no null of an event, and do not prove that a row does "
+        "not exist any more.",
         validator=any_case("on", "off"),
     ),
     key(
         "reselect.visibility.timeout.ms",
         Type.LONG,
         "10000",
-        "How long to wait for a transaction to become visible on a server, before the next one is asked.",
+        "Time to wait for a transaction to become visible on a server, before the next server is queried.",
         validator=at_least(0),
     ),
-    key("reselect.batch.max.keys", Type.INT, "1000", "Rows of one SELECT.", _LOW, at_least(1)),
+    key("reselect.batch.max.keys", Type.INT, "1000", "Number of rows of one SELECT.", _LOW, at_least(1)),
     key(
         "reselect.batch.max.bytes",
         Type.LONG,
         "67108864",
-        "Bytes that one SELECT may bring; what rows brought before tells how many are asked for. A batch for which "
-        "more than four times as much is read is written in parts.",
+        "Bytes that one SELECT may return; the size of earlier rows determines how many rows it requests. A batch "
+        "for which reselect reads more than four times as much is written in parts.",
         _LOW,
         at_least(1024),
     ),
-    key("reselect.catalog.refresh.ms", Type.LONG, "60000", "How often the catalog is read again.", _LOW, at_least(0)),
+    key(
+        "reselect.catalog.refresh.ms",
+        Type.LONG,
+        "60000",
+        "Interval at which the catalog is read again.",
+        _LOW,
+        at_least(0),
+    ),
 )
 _CACHE = group(
     "Reselect Cache",
-    key("reselect.cache.enabled", Type.BOOLEAN, "false", "Whether column values are remembered between batches."),
+    key("reselect.cache.enabled", Type.BOOLEAN, "false", "Whether to cache column values between batches."),
     key(
         "reselect.cache.type",
         Type.STRING,
         "memory",
-        "Which cache: memory, rocksdb for keys that outgrow memory, or another plug-in. Debezium's class name of the "
-        "memory cache is accepted.",
+        "Cache implementation: memory, rocksdb for keys that do not fit into memory, or another plug-in. "
+        "Debezium's class name of the memory cache is accepted.",
     ),
     key(
         "reselect.cache.rocksdb.path",
         Type.STRING,
         "",
-        "Directory for the files of reselect.cache.type=rocksdb; each task has a directory of its own in it. What is "
-        "cached outlives a restart, if the task stopped in good order and goes on where it stopped.",
+        "Directory for the files of reselect.cache.type=rocksdb. Each task has its own directory in it. The cache "
+        "survives a restart if the task stopped in an orderly way and continues where it stopped.",
     ),
     key(
         "reselect.cache.rocksdb.cleanup",
         Type.BOOLEAN,
         "false",
-        "Whether these files are removed when the task stops.",
+        "Whether to remove these files when the task stops.",
         _LOW,
     ),
-    key("reselect.cache.max.size", Type.INT, "10000", "Rows to remember.", validator=at_least(1)),
+    key("reselect.cache.max.size", Type.INT, "10000", "Maximum number of cached rows.", validator=at_least(1)),
     key(
         "reselect.cache.ttl.ms",
         Type.LONG,
         "600000",
-        "How long a value counts; 0 is without end.",
+        "Time for which a cached value is valid; 0 means no limit.",
         validator=at_least(0),
     ),
-    key("reselect.cache.max.columns.per.row", Type.INT, "200", "Columns to remember per row.", _LOW, at_least(1)),
-    key("reselect.cache.max.bytes", Type.LONG, "268435456", "Bytes to remember in all.", validator=at_least(0)),
-    key("reselect.cache.max.value.bytes", Type.LONG, "8388608", "A larger value is not remembered.", _LOW, at_least(0)),
-    key("reselect.cache.table.max.bytes", Type.LONG, "0", "Bytes that one table may take; 0 is no limit.", _LOW),
+    key(
+        "reselect.cache.max.columns.per.row",
+        Type.INT,
+        "200",
+        "Maximum number of cached columns per row.",
+        _LOW,
+        at_least(1),
+    ),
+    key(
+        "reselect.cache.max.bytes",
+        Type.LONG,
+        "268435456",
+        "Maximum number of bytes of the cache.",
+        validator=at_least(0),
+    ),
+    key(
+        "reselect.cache.max.value.bytes",
+        Type.LONG,
+        "8388608",
+        "Size above which a value is not cached.",
+        _LOW,
+        at_least(0),
+    ),
+    key(
+        "reselect.cache.table.max.bytes",
+        Type.LONG,
+        "0",
+        "Maximum number of bytes that one table may occupy in the cache; 0 means no limit.",
+        _LOW,
+    ),
 )
 _DATABASE = group(
     "Reselect Database",
@@ -166,16 +203,17 @@ _DATABASE = group(
         "reselect.databases",
         Type.LIST,
         "",
-        "Names for several source databases. The options below then stand under reselect.database.<name>. for each, "
-        "and without a name for all of them. A table is read in the database whose dbname its events' source.db gives; "
-        "source.db and source.name under reselect.database.<name>. say what else to look for there.",
+        "Names of several source databases. The options below then follow reselect.database.<name>. for each "
+        "database; without a name they apply to all of them. A table is read in the database whose dbname equals "
+        "source.db of its events. source.db and source.name under reselect.database.<name>. set other values to "
+        "match.",
         validator=unique_entries,
     ),
     key(
         "reselect.database.type",
         Type.STRING,
         "postgresql",
-        "Which kind of database: postgresql or oracle.",
+        "Type of the database: postgresql or oracle.",
         _HIGH,
         any_case("postgresql", "oracle"),
     ),
@@ -183,22 +221,22 @@ _DATABASE = group(
         "reselect.database.hostname",
         Type.STRING,
         "",
-        "Host of the source database; empty turns reselect off. Several servers of one cluster are listed with commas, "
-        "each with a port of its own where it has one: replica:5433,primary.",
+        "Host of the source database; empty disables reselect. Several servers of one cluster are separated by "
+        "commas, each optionally with its own port: replica:5433,primary.",
         _HIGH,
     ),
     key(
         "reselect.database.port",
         Type.INT,
         "5432",
-        "Port of the source database; 1521 where the type is oracle and none is given.",
+        "Port of the source database; 1521 if the type is oracle and no port is set.",
         validator=between(1, 65535),
     ),
     key(
         "reselect.database.user",
         Type.STRING,
         "",
-        "User that may SELECT from the captured tables; of Oracle also FLASHBACK.",
+        "User with SELECT on the captured tables, on Oracle also with FLASHBACK.",
         _HIGH,
     ),
     key("reselect.database.password", Type.PASSWORD, None, "Password of that user.", _HIGH),
@@ -206,25 +244,25 @@ _DATABASE = group(
         "reselect.database.dbname",
         Type.STRING,
         "",
-        "Name of the database; of Oracle the service, that of the pluggable database.",
+        "Name of the database; for Oracle the service of the pluggable database.",
         _HIGH,
     ),
     key(
         "reselect.database.sslmode",
         Type.STRING,
         "prefer",
-        "How TLS is used, in libpq's words; Oracle uses it from require on.",
+        "TLS mode, with libpq's names. Oracle uses TLS from require on.",
         validator=any_case("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
     ),
-    key("reselect.database.sslrootcert", Type.STRING, "", "File with the certificate authorities to trust."),
+    key("reselect.database.sslrootcert", Type.STRING, "", "File with the trusted certificate authorities."),
     key("reselect.database.sslcert", Type.STRING, "", "File with the client's certificate."),
     key("reselect.database.sslkey", Type.STRING, "", "File with the key of that certificate."),
-    key("reselect.database.pool.max.size", Type.INT, "4", "Connections at most.", _LOW, at_least(1)),
+    key("reselect.database.pool.max.size", Type.INT, "4", "Maximum number of connections.", _LOW, at_least(1)),
     key(
         "reselect.database.query.timeout.ms",
         Type.LONG,
         "30000",
-        "How long one SELECT may take.",
+        "Maximum duration of one SELECT.",
         validator=at_least(1),
     ),
 )
@@ -236,8 +274,8 @@ POST_PROCESSORS = ConfigDef(
             Type.LIST,
             "",
             _MEDIUM,
-            "Debezium's way to name the reselect post processor; its options then stand under "
-            "post.processors.<name>. or <name>.",
+            "Debezium's way to name the reselect post processor. Its options then follow post.processors.<name>. "
+            "or <name>.",
             "Reselect",
             0,
             Width.LONG,
@@ -289,7 +327,7 @@ def named_databases(properties: Mapping[str, str | None]) -> ConfigDef:
 
 
 def _source_key(name: str) -> ConfigKey:
-    doc = "What the source block of the database's events says."
+    doc = "Value in the source block of the database's events."
     return ConfigKey(name, Type.STRING, "", _MEDIUM, doc, "Reselect Database", 0, Width.LONG, name)
 
 

@@ -1,7 +1,7 @@
 """The options of a connector's transforms and predicates, alias by alias, as Kafka Connect lists them.
 
 A transform's options appear once its class is known (``connect.md`` section 4). What Connect finds out only when a task
-starts (an undefined predicate, options that do not go together) is told at once: ``transform_problems``.
+starts (an undefined predicate, options that do not go together) is reported at once: ``transform_problems``.
 """
 
 from __future__ import annotations
@@ -30,9 +30,15 @@ _PREDICATED = (
         Type.STRING,
         None,
         Importance.MEDIUM,
-        "The alias of the predicate that says for which records the transform is.",
+        "Alias of the predicate that selects the records which the transform applies to.",
     ),
-    ConfigKey("negate", Type.BOOLEAN, "false", Importance.MEDIUM, "Whether it is for the other records instead."),
+    ConfigKey(
+        "negate",
+        Type.BOOLEAN,
+        "false",
+        Importance.MEDIUM,
+        "Whether the transform applies to the other records instead.",
+    ),
 )
 
 

@@ -11,12 +11,12 @@ CLIENT_SECURITY = ("security.", "sasl.", "ssl.")
 CREATED_TOPICS = ("config.storage.", "status.storage.")
 """Behind these, settings of the topics that the worker creates."""
 
-_OFFSETS = "a sink's offsets stand in its consumer group and in the table commits"
-_CLIENTS = "the worker's own clients keep to values of their own; consumer.* and producer.* are for those of tasks"
-_SYSTEM = "left to the operating system"
+_OFFSETS = "a sink's offsets are stored in its consumer group and in the table commits"
+_CLIENTS = "the worker's own clients use fixed values; consumer.* and producer.* configure those of tasks"
+_SYSTEM = "the operating system's value applies"
 _METRICS = "metrics are served on /metrics"
 _FLUSH = "offsets are committed after every table commit"
-_MEMBERS = "workers have a protocol of their own, and follow the config topic all the time"
+_MEMBERS = "workers use their own protocol, and read the config topic continuously"
 
 WITHOUT_EFFECT = {
     "plugin.path": "connectors are Python entry points",
@@ -26,21 +26,21 @@ WITHOUT_EFFECT = {
     "offset.flush.interval.ms": _FLUSH,
     "offset.flush.timeout.ms": _FLUSH,
     "internal.topics.automatic.creation.enable": "missing storage topics are created",
-    "internal.key.converter*": "Kafka Connect has given it up; what the worker stores is JSON",
-    "internal.value.converter*": "Kafka Connect has given it up; what the worker stores is JSON",
-    "scheduled.rebalance.max.delay.ms": "the tasks of a worker that is gone move at once",
+    "internal.key.converter*": "Kafka Connect has removed it; the worker stores JSON",
+    "internal.value.converter*": "Kafka Connect has removed it; the worker stores JSON",
+    "scheduled.rebalance.max.delay.ms": "the tasks of a worker that has left the group move at once",
     "connect.protocol": _MEMBERS,
     "worker.sync.timeout.ms": _MEMBERS,
     "worker.unsync.backoff.ms": _MEMBERS,
-    "inter.worker.*": "workers send on requests as they came; there are none of their own that would be signed",
-    "exactly.once.source.support": "there are no source connectors here",
-    "topic.creation.enable": "there are no source connectors here",
-    "listeners.https.*": "the REST API is served by http; an https address in listeners is refused",
+    "inter.worker.*": "workers forward requests unchanged, and sign none",
+    "exactly.once.source.support": "there are no source connectors",
+    "topic.creation.enable": "there are no source connectors",
+    "listeners.https.*": "the REST API is served over http; an https address in listeners is refused",
     "metric.reporters": _METRICS,
     "auto.include.jmx.reporter": _METRICS,
     "enable.metrics.push": _METRICS,
     "metrics.*": _METRICS,
-    "client.dns.lookup": "every address of a host is tried",
+    "client.dns.lookup": "the clients try every address of a host",
     "send.buffer.bytes": _SYSTEM,
     "receive.buffer.bytes": _SYSTEM,
     "security.providers": "it names Java classes",
@@ -57,7 +57,7 @@ WITHOUT_EFFECT = {
 """Keys that mean nothing here, * for any that begin so: accepted with a warning, so that a file can be moved over."""
 
 LATER = {
-    "rest.extension.classes": "REST extensions, and with them basic authentication, come with a later release",
+    "rest.extension.classes": "a later release adds REST extensions, and basic authentication with them",
 }
 """Keys that a later release brings: refused unless they are empty, because an operator who sets them relies on them."""
 

@@ -29,8 +29,8 @@ _IDENTITY = group(
         "session.timeout.ms",
         Type.INT,
         "10000",
-        "A worker that has not been heard of for so long is taken for dead, and its tasks move. Of the group of "
-        "workers; tasks have consumer.session.timeout.ms.",
+        "Time after which the coordinator removes a worker without heartbeats from the group of workers, and its "
+        "tasks move to other workers. Consumers of tasks have consumer.session.timeout.ms.",
         _LOW,
         at_least(1),
     ),
@@ -38,7 +38,8 @@ _IDENTITY = group(
         "heartbeat.interval.ms",
         Type.INT,
         "1000",
-        "How often a worker is heard of, and how soon it hears of a rebalance. Kafka Connect's default is 3000.",
+        "Interval of a worker's heartbeats. A worker detects a rebalance with a heartbeat. Kafka Connect's "
+        "default is 3000.",
         _LOW,
         at_least(1),
     ),
@@ -46,7 +47,7 @@ _IDENTITY = group(
         "rebalance.timeout.ms",
         Type.INT,
         "60000",
-        "A worker that has not joined a rebalance after so long is left out of it.",
+        "Time that a worker has to join a rebalance. A worker that does not join in time is removed from the group.",
         _LOW,
         at_least(1),
     ),
@@ -64,7 +65,7 @@ _STORAGE = group(
         "config.storage.replication.factor",
         Type.SHORT,
         "3",
-        "Copies of the config topic; -1 takes the broker's default.",
+        "Replication factor of the config topic; -1 uses the broker's default.",
         _LOW,
         at_least(-1),
     ),
@@ -73,20 +74,20 @@ _STORAGE = group(
         "status.storage.replication.factor",
         Type.SHORT,
         "3",
-        "Copies of the status topic; -1 takes the broker's default.",
+        "Replication factor of the status topic; -1 uses the broker's default.",
         _LOW,
         at_least(-1),
     ),
-    key("status.storage.partitions", Type.INT, "5", "Partitions of the status topic.", _LOW, at_least(1)),
+    key("status.storage.partitions", Type.INT, "5", "Number of partitions of the status topic.", _LOW, at_least(1)),
 )
 
 
 def _only_empty(name: str, value: Any) -> None:
-    """Connect can serve the loggers on addresses of their own; to serve them on the main one instead would surprise."""
+    """Connect can serve the loggers on separate addresses. Serving them on the main one instead is not what was set."""
     if value is not None and str(value).strip():
         raise InvalidValue(
-            f"Invalid value {value} for configuration {name}: /admin/loggers is served on listeners; leave the option "
-            "out, or leave it empty to switch the loggers off"
+            f"Invalid value {value} for configuration {name}: /admin/loggers is served on listeners; remove the "
+            "option, or leave it empty to disable the loggers"
         )
 
 
@@ -94,8 +95,8 @@ def _only_http(name: str, value: Any) -> None:
     """The listener that Connect's workers name to each other: here there is one."""
     if value not in (None, "", "http"):
         raise InvalidValue(
-            f"Invalid value {value} for configuration {name}: the only listener is http; say with "
-            "rest.advertised.host.name and rest.advertised.port where other workers reach this one"
+            f"Invalid value {value} for configuration {name}: the only listener is http; set "
+            "rest.advertised.host.name and rest.advertised.port to the address at which other workers reach this one"
         )
 
 
@@ -105,7 +106,8 @@ _REST = group(
         "listeners",
         Type.LIST,
         f"http://:{DEFAULT_PORT}",
-        "Address of the REST API: http://host:port. An empty host listens everywhere; port 0 takes a free one.",
+        "Address of the REST API: http://host:port. With an empty host the worker listens on all interfaces; port "
+        "0 uses a free port.",
         _HIGH,
     ),
     key(
@@ -118,14 +120,14 @@ _REST = group(
         "rest.advertised.port",
         Type.INT,
         None,
-        "Port that goes with rest.advertised.host.name.",
+        "Port that belongs to rest.advertised.host.name.",
         validator=between(1, 65535),
     ),
     key(
         "rest.advertised.listener",
         Type.STRING,
         None,
-        "Accepted for Kafka Connect's sake: http, the only listener.",
+        "Accepted for compatibility with Kafka Connect. The only listener is http.",
         _LOW,
         _only_http,
     ),
@@ -133,7 +135,7 @@ _REST = group(
         "admin.listeners",
         Type.STRING,
         None,
-        "Leave it out, and /admin/loggers is served with the rest; set it to nothing, and it is switched off.",
+        "If not set, /admin/loggers is served on listeners. If empty, it is disabled. Other values are refused.",
         _LOW,
         _only_empty,
     ),
@@ -141,22 +143,22 @@ _REST = group(
         "access.control.allow.origin",
         Type.LIST,
         "",
-        "Origins whose pages may use the API from a browser, * for any part of them. Empty: none.",
+        "Origins whose pages may call the API from a browser; * matches any part of an origin. Empty allows none.",
         _LOW,
     ),
     key(
         "access.control.allow.methods",
         Type.LIST,
         "",
-        "What such pages may send. Empty: GET, POST and HEAD.",
+        "Methods that such pages may use. Empty allows GET, POST and HEAD.",
         _LOW,
     ),
     key(
         "response.http.headers.config",
         Type.STRING,
         "",
-        "Headers of every answer, as 'action name:value', separated by commas: set or add, or setDate or addDate with "
-        "milliseconds from now.",
+        "Headers of every answer, as 'action name:value', separated by commas. The actions are set, add, setDate "
+        "and addDate. The value of the last two is milliseconds from now.",
         _LOW,
         response_headers,
     ),
@@ -164,16 +166,20 @@ _REST = group(
         "rest.request.timeout.ms",
         Type.LONG,
         "90000",
-        "After this time a request is answered with 500 Request timed out.",
+        "Time after which a request is answered with 500 Request timed out.",
         _LOW,
         at_least(1),
     ),
 )
 _CONVERTERS = group(
     "Converters",
-    key("key.converter", Type.CLASS, JSON_CONVERTER, "Converter of record keys where a connector names none.", _HIGH),
+    key("key.converter", Type.CLASS, JSON_CONVERTER, "Converter of record keys for connectors that name none.", _HIGH),
     key(
-        "value.converter", Type.CLASS, JSON_CONVERTER, "Converter of record values where a connector names none.", _HIGH
+        "value.converter",
+        Type.CLASS,
+        JSON_CONVERTER,
+        "Converter of record values for connectors that name none.",
+        _HIGH,
     ),
     key("header.converter", Type.CLASS, SIMPLE_HEADER_CONVERTER, "Converter of record headers.", _LOW),
 )
@@ -183,15 +189,15 @@ _LAKE = group(
         "warehouse",
         Type.STRING,
         "warehouse",
-        "Where the tables live: a local path for the embedded catalog 'lake', or an object-store URL together with "
-        "spark.sql.catalog.lake.* for another catalog.",
+        "Location of the tables: a local path for the embedded catalog 'lake', or an object-store URL together "
+        "with spark.sql.catalog.lake.* for another catalog.",
         _HIGH,
     ),
     key(
         "worker.threads",
         Type.INT,
         "8",
-        "Threads that decode records and write tables; a table that is written takes one all the while.",
+        "Number of threads that decode records and write tables. Each write occupies one thread until it ends.",
         validator=at_least(2),
     ),
 )
@@ -201,15 +207,15 @@ _TIMING = group(
         "task.shutdown.graceful.timeout.ms",
         Type.LONG,
         "60000",
-        "How long a task may take to finish the write in flight when it is stopped. Kafka Connect's default is 5000; "
-        "a table commit may need longer.",
+        "Time that a stopped task has to finish its current write. Kafka Connect's default is 5000; a table "
+        "commit may need longer.",
         validator=at_least(0),
     ),
     key(
         "task.start.timeout.ms",
         Type.LONG,
         "60000",
-        "A task that has not joined its consumer group after this time is started again with back-off.",
+        "Time after which a task that has not joined its consumer group is restarted with back-off.",
         _LOW,
         at_least(1),
     ),
@@ -217,14 +223,20 @@ _TIMING = group(
         "task.retry.backoff.max.ms",
         Type.LONG,
         "60000",
-        "Longest pause before a task that failed for a passing reason is started again.",
+        "Longest pause before a task is restarted after a retriable error.",
         _LOW,
         at_least(1),
     ),
 )
 _TRACKING = group(
     "Topic tracking",
-    key("topic.tracking.enable", Type.BOOLEAN, "true", "Whether GET /connectors/{name}/topics is kept up.", _LOW),
+    key(
+        "topic.tracking.enable",
+        Type.BOOLEAN,
+        "true",
+        "Whether to track the topics of connectors for GET /connectors/{name}/topics.",
+        _LOW,
+    ),
     key("topic.tracking.allow.reset", Type.BOOLEAN, "true", "Whether the list of topics may be reset.", _LOW),
 )
 _LOG = group(
@@ -233,7 +245,8 @@ _LOG = group(
         "log.format",
         Type.STRING,
         "text",
-        "Lines of text, or one JSON object per line (timestamp, level, logger, message, connector, task, exception).",
+        "text writes lines of text; json writes one JSON object per line (timestamp, level, logger, message, "
+        "connector, task, exception).",
         _LOW,
         any_case("text", "json"),
     ),
@@ -244,15 +257,16 @@ _POLICY = group(
         "connector.client.config.override.policy",
         Type.STRING,
         "All",
-        "What connectors may set as consumer.override.* and the like: All, None, Principal (security.protocol, "
-        "sasl.mechanism and sasl.jaas.config) or Allowlist.",
+        "Client properties that connectors may override (consumer.override.*, producer.override.*, "
+        "admin.override.*): All, None, Principal (security.protocol, sasl.mechanism and sasl.jaas.config) or "
+        "Allowlist.",
         validator=override_policy,
     ),
     key(
         "connector.client.config.override.allowlist",
         Type.LIST,
         "",
-        "With the Allowlist policy: the client properties that connectors may set, without their prefix.",
+        "Client properties that connectors may override with the Allowlist policy, without their prefix.",
     ),
 )
 
@@ -262,9 +276,9 @@ _SECRETS = group(
         "config.providers",
         Type.LIST,
         "",
-        "Names of config providers. config.providers.<name>.class is FileConfigProvider, DirectoryConfigProvider or "
-        "EnvVarConfigProvider; config.providers.<name>.param.allowed.paths (or .allowlist.pattern) bounds what it "
-        "reads. Values of worker and connectors may then refer to it: ${<name>:path:key}.",
+        "Names of config providers. config.providers.<name>.class is FileConfigProvider, DirectoryConfigProvider "
+        "or EnvVarConfigProvider. config.providers.<name>.param.allowed.paths (or .allowlist.pattern) limits what "
+        "the provider reads. Values of worker and connectors may then contain references: ${<name>:path:key}.",
     ),
 )
 

@@ -51,7 +51,7 @@ def test_the_advertised_listener_is_http() -> None:
     """There is no other."""
     for accepted in ("http", " ", ""):
         assert WorkerConfig({**DISTRIBUTED, "rest.advertised.listener": accepted})
-    with pytest.raises(ConfigError, match=r"say with rest\.advertised\.host\.name"):
+    with pytest.raises(ConfigError, match=r"set rest\.advertised\.host\.name"):
         WorkerConfig({**DISTRIBUTED, "rest.advertised.listener": "https"})
 
 

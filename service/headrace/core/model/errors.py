@@ -114,11 +114,11 @@ class Remedy:
 POLICY: dict[type[HeadraceError], Remedy] = {
     ConfigError: Remedy(False, False, 400, "correct the named option and send the configuration again"),
     BadRecord: Remedy(
-        False, True, 500, "mend the record at its source, or set errors.tolerance=all with a dead letter queue"
+        False, True, 500, "correct the record at its source, or set errors.tolerance=all with a dead letter queue"
     ),
-    Fenced: Remedy(True, False, 409, "nothing to do: the records are read again by the partition's new owner"),
-    Retriable: Remedy(True, False, 503, "nothing to do while it is retried; look at the system that the message names"),
-    RestError: Remedy(False, False, 500, "the message says what the request lacks"),
+    Fenced: Remedy(True, False, 409, "nothing: the partition's new owner reads the records again"),
+    Retriable: Remedy(True, False, 503, "nothing while it is retried; check the system that the message names"),
+    RestError: Remedy(False, False, 500, "correct the request; the message names the cause"),
     Fatal: Remedy(False, False, 500, "follow the message, then restart the task"),
 }
 

@@ -98,5 +98,5 @@ def _describe(errant: ErrantRecord) -> str:
     record = errant.record
     return (
         f"{record.topic}-{record.partition} at offset {record.offset}, stage {errant.stage}: {errant.error}. "
-        "Mend the record at its source, or set errors.tolerance=all with errors.deadletterqueue.topic.name"
+        "Correct the record at its source, or set errors.tolerance=all with errors.deadletterqueue.topic.name"
     )
