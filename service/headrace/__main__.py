@@ -27,11 +27,11 @@ from headrace.service import Service, exit_after
 log = logging.getLogger("headrace")
 
 _DESCRIPTION = """\
-Headrace reads change streams that Debezium writes to Kafka and keeps one lakehouse table per topic equal to its source
-table. It speaks Kafka Connect's REST API and understands its worker files.
+Headrace reads the change topics that Debezium writes to Kafka, and keeps one lakehouse table per topic equal to its
+source table. It serves Kafka Connect's REST API and reads Kafka Connect's worker files.
 """
 _EPILOG = """\
-a worker.properties to begin with:
+an example of worker.properties:
   bootstrap.servers=127.0.0.1:9092
   group.id=headrace
   config.storage.topic=headrace-configs
@@ -41,7 +41,7 @@ a worker.properties to begin with:
   listeners=http://127.0.0.1:8083
   warehouse=/var/lib/headrace/warehouse
 
-then, with the worker running:
+with the worker running:
   curl -X POST -H 'Content-Type: application/json' http://127.0.0.1:8083/connectors -d '
     {"name": "shop", "config": {"connector.class": "LakehouseSink", "topics.regex": "shop\\\\..*"}}'
   curl http://127.0.0.1:8083/connectors/shop/status
@@ -52,7 +52,7 @@ All options: docs/configuration.md.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker until it is told to stop, or one of the commands for operators. Returns the exit status.
+    """Run a worker until it receives a signal to stop, or one of the commands for operators. Returns the exit status.
 
     Of a worker: 0, or 1 with the reason in the log.
     """
@@ -84,7 +84,7 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _replay_dlq(options: argparse.Namespace) -> int:
-    """0 all taken, 1 some were not, 2 not done."""
+    """0 all applied, 1 some were not, 2 not done."""
     try:
         config = worker_config(options.worker, distributed=False)
         return replay_dlq.replay_dlq(config, options.connector, dry_run=options.dry_run, old=options.old)
@@ -137,29 +137,29 @@ def _parser() -> argparse.ArgumentParser:
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
     distributed = modes.add_parser(
         "connect-distributed",
-        help="keep configurations, target states and statuses in Kafka topics; connectors come by REST",
+        help="run a worker that keeps configurations and states in Kafka topics; create connectors over REST",
     )
     standalone = modes.add_parser(
         "connect-standalone",
-        help="keep them in memory; connectors come from the files named here",
+        help="run a worker that keeps configurations and states in memory; connectors come from files",
     )
     compare = modes.add_parser(
         "verify",
-        help="compare the source's tables with the lake's while changes flow, and mend what differs",
+        help="compare source tables with lake tables while both change, and repair differences",
         description=verify.DESCRIPTION,
         epilog=verify.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     check = modes.add_parser(
         "validate",
-        help="check connector files as the REST API does, without a worker and without Kafka",
+        help="validate connector files as the REST API does, without a worker and without Kafka",
         description=validate.DESCRIPTION,
         epilog=validate.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     again = modes.add_parser(
         "replay-dlq",
-        help="send a connector's dead letters through its gates again",
+        help="apply the dead letters of a connector again",
         description=replay_dlq.DESCRIPTION,
         epilog=replay_dlq.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -176,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         nargs="+",
         metavar="connector.json",
-        help='a connector: {"name": …, "config": {…}}, or its configuration alone with a name in it',
+        help='a connector: {"name": …, "config": {…}}, or a configuration that contains the name',
     )
     return parser
 

@@ -26,23 +26,23 @@ from headrace.runtime.worker import plugins
 from headrace.service import checked_connector
 
 DESCRIPTION = """\
-Sends a connector's dead letters through its gates again: transforms, decoding, reselect and merge, as the records that
-they were, at the coordinates that their headers tell (errors.deadletterqueue.context.headers.enable=true). Do it when
-what made them dead letters has been mended: a converter or transform option, a key, a missing column, a database.
+Sends a connector's dead letters through transforms, decoding, reselect and merge again, as the original records, with
+the topic, partition and offset in their headers (errors.deadletterqueue.context.headers.enable=true). Run it after you
+have corrected the cause: a converter or transform option, a key, a missing column, a database.
 
-Nothing is written to Kafka. A change that its table has overtaken changes nothing, a history takes each event once: the
-command can be run again at any time. The letters stay in their topic.
+The command writes nothing to Kafka. A change that is older than its row has no effect, and a history stores each event
+once, so the command can be repeated at any time. The letters stay in their topic.
 """
 EPILOG = """\
 examples:
-  headrace replay-dlq worker.properties shop.json --dry-run     # what is there, by topic and reason
+  headrace replay-dlq worker.properties shop.json --dry-run     # number of letters, by topic and reason
   headrace replay-dlq worker.properties shop.json
 
-A connector that runs is paused while its letters are written, and resumed, through the worker's REST interface as the
-worker file has it.
+The command pauses a running connector while it writes the letters, and resumes it, through the REST API at the worker
+file's listeners.
 
-exit status: 0 every letter was taken; 1 some could not be used again (they are named), or tell no coordinate; 2 could
-not be done (usage, configuration, a system that does not answer)
+exit status: 0 all letters applied; 1 some could not be used again (the output names them), or have no coordinate; 2
+could not run (usage, configuration, a system that does not answer)
 """
 QUEUE = "errors.deadletterqueue.topic.name"
 _NAMED = 20
@@ -57,12 +57,14 @@ class ReplayFeeds(Protocol):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("connector", type=Path, metavar="CONNECTOR.json", help="the connector, as it was created")
-    parser.add_argument("--dry-run", action="store_true", help="say what is there, write nothing")
+    parser.add_argument(
+        "connector", type=Path, metavar="CONNECTOR.json", help="file of the connector, as it was created"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="report the letters and write nothing")
     parser.add_argument(
         "--old",
         action="store_true",
-        help="also letters older than tombstone.retention.ms: a row that was deleted since may come back",
+        help="also apply letters older than tombstone.retention.ms; a row that was deleted since may come back",
     )
 
 

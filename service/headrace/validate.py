@@ -21,8 +21,8 @@ from headrace.runtime.worker.worker import worker_defaults
 from headrace.service import read_connector
 
 DESCRIPTION = """\
-Checks connector files with the rules of PUT /connector-plugins/{class}/config/validate, without a worker, without Kafka
-and without a database. Prints every error at the key that has it.
+Validates connector files with the rules of PUT /connector-plugins/{class}/config/validate, without a worker, without
+Kafka and without a database. Prints every error with its key.
 """
 EPILOG = """\
 examples:
@@ -30,8 +30,8 @@ examples:
   headrace validate --worker worker.properties connectors/*.json
   headrace validate --json shop.json | jq '.configs[].value | select(.errors != [])'
 
-A file holds the body of POST /connectors ({"name": …, "config": {…}}), a configuration alone, or properties. What a
-connector inherits (converters, the worker's group) comes from --worker; without it Kafka Connect's defaults hold.
+A file contains the body of POST /connectors ({"name": …, "config": {…}}), a configuration alone, or properties. What a
+connector inherits (converters, the worker's group) comes from --worker; without it Kafka Connect's defaults apply.
 Exit status: 0 all valid, 1 errors, 2 a file that cannot be read.
 Keys of Debezium's JDBC sink and of Apache Iceberg's sink: docs/migration.md.
 """
@@ -41,8 +41,12 @@ NO_WORKER = {"bootstrap.servers": "127.0.0.1:9092"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("connectors", type=Path, nargs="+", metavar="CONNECTOR.json", help="connector files to check")
-    parser.add_argument("--worker", type=Path, metavar="worker.properties", help="the worker that is to run them")
+    parser.add_argument(
+        "connectors", type=Path, nargs="+", metavar="CONNECTOR.json", help="connector files to validate"
+    )
+    parser.add_argument(
+        "--worker", type=Path, metavar="worker.properties", help="worker file of the worker that will run them"
+    )
     parser.add_argument("--json", action="store_true", help="print the REST API's answer, one document per file")
 
 

@@ -44,12 +44,12 @@ from headrace.runtime.worker import plugins
 from headrace.service import checked_connector
 
 DESCRIPTION = """\
-Compares the tables of a connector's source database with their tables in the lake, while both change, and prints which
-rows differ: table, key, columns, never a cell's value unless --show-values asks for it.
+Compares the tables of a connector's source database with their tables in the lake, while both change. Prints the rows
+that differ, with table, key and columns. Prints values of cells with --show-values only.
 
-Each side is read once. What differs then is looked at again until it is equal, or proven different: the lake must have
-passed the position at which the source was read. Proof needs the source connector to confirm its progress; without it
-(Debezium stopped, or no heartbeat on an idle database) the verdict says so after --wait seconds.
+The command reads each side once. It reads differing rows again until they are equal, or proven different: the lake must
+have passed the position at which the source was read. A proof requires that the source connector confirms its progress.
+If it does not (Debezium is stopped, or an idle database has no heartbeat), the output says so after --wait seconds.
 """
 EPILOG = """\
 examples:
@@ -57,12 +57,12 @@ examples:
   headrace verify worker.properties shop.json --table public.orders --show-values
   headrace verify worker.properties shop.json --table public.orders --repair
 
---repair reads exactly the rows that differ again and writes them as changes without a position, at the offset that the
-topic has now: whatever the connector applies later wins. It may run meanwhile; where its task always commits first, the
-connector is paused for the write and resumed, through the worker's REST interface as the worker file has it.
+--repair reads only the differing rows again and writes them as changes without a position, at the current offset of the
+topic: what the connector applies later wins. The connector may run at the same time. If its task always commits first,
+the command pauses the connector for the write and resumes it, through the REST API at the worker file's listeners.
 
-exit status: 0 equal, or all differences repaired; 1 differences; 2 could not be compared (usage, configuration, a
-system that does not answer)
+exit status: 0 equal, or all differences repaired; 1 differences; 2 could not compare (usage, configuration, a system
+that does not answer)
 """
 
 CLOCK = Clock(time.monotonic, time.sleep)
@@ -70,18 +70,24 @@ CLOCK = Clock(time.monotonic, time.sleep)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("connector", type=Path, metavar="CONNECTOR.json", help="the connector, as it was created")
+    parser.add_argument(
+        "connector", type=Path, metavar="CONNECTOR.json", help="file of the connector, as it was created"
+    )
     parser.add_argument(
         "--table",
         action="append",
         default=[],
         metavar="SCHEMA.TABLE",
-        help="compare only this source table (or topic); may be given several times",
+        help="compare only this source table (or topic); may be repeated",
     )
-    parser.add_argument("--repair", action="store_true", help="write the rows that differ again, then compare them")
-    parser.add_argument("--show-values", action="store_true", help="print the cells that differ as well")
+    parser.add_argument("--repair", action="store_true", help="write the differing rows again, then compare them")
+    parser.add_argument("--show-values", action="store_true", help="also print the values of differing cells")
     parser.add_argument(
-        "--wait", type=float, default=180.0, metavar="SECONDS", help="how long the lake may take to pass a position"
+        "--wait",
+        type=float,
+        default=180.0,
+        metavar="SECONDS",
+        help="time for the lake to pass a position (default: %(default)g)",
     )
 
 

@@ -1,4 +1,4 @@
-{{- /* What the worker's container is told and given. */ -}}
+{{- /* The worker's container: its arguments, environment and volumes. */ -}}
 
 {{- define "headrace.arguments" -}}
 - connect-{{ .Values.mode }}

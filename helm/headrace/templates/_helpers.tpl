@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* Release and chart name in one, without saying headrace twice. Names of objects end at 63 letters, ours add up to 11. */ -}}
+{{- /* Release and chart name, without repeating headrace. Names of objects have up to 63 letters; suffixes take up to 11. */ -}}
 {{- define "headrace.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
@@ -13,7 +13,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* What finds the workers' pods; the test's pod is none of them. */ -}}
+{{- /* Selector of the workers' pods, which excludes the test's pod. */ -}}
 {{- define "headrace.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "headrace.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -64,7 +64,7 @@ annotations:
 {{- default (include "headrace.fullname" .) .Values.persistence.existingClaim }}
 {{- end }}
 
-{{- /* The worker's options: ours by name of the release, then the values', which win. */ -}}
+{{- /* The worker's options: defaults from the release's name, then those of the values, which take precedence. */ -}}
 {{- define "headrace.workerOptions" -}}
 {{- $name := include "headrace.fullname" . -}}
 {{- $ours := dict "bootstrap.servers" .Values.kafka.bootstrapServers
@@ -80,7 +80,7 @@ annotations:
 {{- mergeOverwrite $ours (default dict .Values.worker.config) | toYaml }}
 {{- end }}
 
-{{- /* A value as a properties file holds it. YAML's numbers arrive as floats, and 67108864 must not become 6.7e+07. */ -}}
+{{- /* A value as text of a properties file. YAML's numbers arrive as floats, and 67108864 must not become 6.7e+07. */ -}}
 {{- define "headrace.propertyValue" -}}
 {{- $text := toString . -}}
 {{- if kindIs "slice" . }}{{ $text = join "," . }}{{ end -}}
@@ -101,7 +101,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{- /* Mistakes that the schema cannot see, reported before anything is installed. */ -}}
+{{- /* Errors that the schema cannot detect, reported before anything is installed. */ -}}
 {{- define "headrace.check" -}}
 {{- include "headrace.checkOptions" (list "worker.config" (default dict .Values.worker.config)) }}
 {{- range $name, $connector := .Values.connectors }}
@@ -112,16 +112,16 @@ annotations:
 {{- end }}
 {{- $files := or .Values.connectors .Values.existingConnectorsSecret }}
 {{- if and (eq .Values.mode "distributed") $files }}
-{{- fail "connectors from values need mode: standalone; in mode: distributed send them by REST (POST /connectors)" }}
+{{- fail "connectors from values need mode: standalone; in mode: distributed create them over REST (POST /connectors)" }}
 {{- end }}
 {{- if and (eq .Values.mode "standalone") (not $files) }}
 {{- fail "mode: standalone needs connectors: set connectors or existingConnectorsSecret" }}
 {{- end }}
 {{- if and .Values.existingConnectorsSecret (not .Values.existingConnectorsKeys) }}
-{{- fail "existingConnectorsKeys is required with existingConnectorsSecret: the keys that hold a connector each" }}
+{{- fail "existingConnectorsKeys is required with existingConnectorsSecret: the keys that contain one connector each" }}
 {{- end }}
 {{- if and (eq .Values.mode "standalone") (gt (int .Values.replicaCount) 1) }}
-{{- fail "replicaCount above 1 needs mode: distributed: standalone workers do not know of each other" }}
+{{- fail "replicaCount above 1 needs mode: distributed: standalone workers do not share tasks" }}
 {{- end }}
 {{- if and (gt (int .Values.replicaCount) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) }}
 {{- fail "replicaCount above 1 needs a warehouse that all workers reach: persistence.accessModes [ReadWriteMany], or another catalog" }}

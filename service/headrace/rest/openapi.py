@@ -118,17 +118,17 @@ def _query(**parameters: tuple[Json, str]) -> Mapping[str, tuple[Json, str]]:
 
 _INFO, _STATES = _ref("ConnectorInfo"), _ref("ConnectorStateInfo")
 _CONFIG = _ref("ConfigGiven")
-_DONE = "Accepted; the worker does it next"
-_INTERNAL = "Between workers of Kafka Connect; always refused here (400)"
+_DONE = "Accepted; the worker applies it asynchronously"
+_INTERNAL = "Internal request between workers of Kafka Connect; always refused (400)"
 _EXPANDED = _map(_object({}, {"info": _INFO, "status": _STATES}))
 
 OPERATIONS: Mapping[str, Operation] = {
     "get /": Operation(
-        "Who answers",
+        "Version and Kafka cluster id",
         {200: ("Versions and cluster", _object({"version": _TEXT, "commit": _TEXT, "kafka_cluster_id": _NULLABLE}))},
     ),
     "get /health": Operation(
-        "Is the worker ready? Failed connectors do not matter here",
+        "Readiness of the worker, independent of failed connectors",
         {
             status: (text, _object({"status": _TEXT, "message": _TEXT}))
             for status, text in ((200, "Ready"), (500, "Stuck"), (503, "Starting or stopping"))
@@ -138,43 +138,56 @@ OPERATIONS: Mapping[str, Operation] = {
     "get /connectors": Operation(
         "All connectors",
         {200: ("Names; with expand, a map of views by name", {"anyOf": [_list(_TEXT), _EXPANDED]})},
-        query=_query(expand=(_list({"enum": ["info", "status"]}), "Which views; may repeat")),
+        query=_query(expand=(_list({"enum": ["info", "status"]}), "Views to include; may be repeated")),
     ),
     "post /connectors": Operation("Create a connector", {201: ("Created", _INFO)}, body=_ref("CreateConnectorRequest")),
     "get /connectors/{name}": Operation(
         "A connector with its configuration and tasks", {200: ("The connector", _INFO)}
     ),
     "delete /connectors/{name}": Operation("Remove a connector; its group's offsets stay", {204: ("Removed", None)}),
-    "get /connectors/{name}/config": Operation("Its configuration, as given", {200: ("Values by key", _ref("Config"))}),
+    "get /connectors/{name}/config": Operation(
+        "Configuration of a connector, as submitted", {200: ("Values by key", _ref("Config"))}
+    ),
     "put /connectors/{name}/config": Operation(
-        "Replace its configuration, or create it", {200: ("Replaced", _INFO), 201: ("Created", _INFO)}, body=_CONFIG
+        "Replace the configuration of a connector, or create the connector",
+        {200: ("Replaced", _INFO), 201: ("Created", _INFO)},
+        body=_CONFIG,
     ),
     "patch /connectors/{name}/config": Operation(
-        "Change some keys; null removes one", {200: ("Changed", _INFO)}, body=_CONFIG
+        "Change some keys of the configuration; null removes a key", {200: ("Changed", _INFO)}, body=_CONFIG
     ),
     "get /connectors/{name}/topics": Operation(
-        "The topics that it has read", {200: ("By connector", _map(_object({"topics": _list(_TEXT)})))}
+        "Topics that a connector has read", {200: ("By connector", _map(_object({"topics": _list(_TEXT)})))}
     ),
-    "put /connectors/{name}/topics/reset": Operation("Start that list afresh", {202: ("Accepted", None)}),
-    "get /connectors/{name}/offsets": Operation("How far it is", {200: ("By partition", _ref("ConnectorOffsets"))}),
+    "put /connectors/{name}/topics/reset": Operation("Empty the list of topics", {202: ("Accepted", None)}),
+    "get /connectors/{name}/offsets": Operation(
+        "Committed offsets of a connector's group", {200: ("By partition", _ref("ConnectorOffsets"))}
+    ),
     "patch /connectors/{name}/offsets": Operation(
-        "Set offsets of a stopped connector; null removes one",
+        "Set offsets of a stopped connector; null removes an offset",
         {200: ("Altered", _MESSAGE)},
         body=_ref("ConnectorOffsets"),
     ),
     "delete /connectors/{name}/offsets": Operation(
         "Remove the offsets of a stopped connector", {200: ("Reset", _MESSAGE)}
     ),
-    "get /connectors/{name}/status": Operation("States of connector and tasks", {200: ("States", _STATES)}),
-    "put /connectors/{name}/pause": Operation("Pause: stays in its group", {202: (_DONE, None)}),
-    "put /connectors/{name}/resume": Operation("Run again", {202: (_DONE, None)}),
-    "put /connectors/{name}/stop": Operation("Stop: leaves its group, has no tasks", {204: (_DONE, None)}),
-    "post /connectors/{name}/restart": Operation(
-        "Restart the connector; with a flag its tasks as well",
-        {202: ("With a flag: what will restart", _STATES), 204: ("Without: the connector alone", None)},
-        query=_query(includeTasks=(_FLAG, "Also its tasks"), onlyFailed=(_FLAG, "Only what has failed")),
+    "get /connectors/{name}/status": Operation("States of a connector and its tasks", {200: ("States", _STATES)}),
+    "put /connectors/{name}/pause": Operation("Pause a connector; it stays in its group", {202: (_DONE, None)}),
+    "put /connectors/{name}/resume": Operation("Resume a paused or stopped connector", {202: (_DONE, None)}),
+    "put /connectors/{name}/stop": Operation(
+        "Stop a connector; it leaves its group and has no tasks", {204: (_DONE, None)}
     ),
-    "get /connectors/{name}/tasks": Operation("Its tasks' configurations", {200: ("Tasks", _list(_ref("TaskInfo")))}),
+    "post /connectors/{name}/restart": Operation(
+        "Restart a connector, with a flag also its tasks",
+        {202: ("With a flag: what will restart", _STATES), 204: ("Without: the connector alone", None)},
+        query=_query(
+            includeTasks=(_FLAG, "Whether to restart its tasks as well"),
+            onlyFailed=(_FLAG, "Whether to restart only what has failed"),
+        ),
+    ),
+    "get /connectors/{name}/tasks": Operation(
+        "Configurations of a connector's tasks", {200: ("Tasks", _list(_ref("TaskInfo")))}
+    ),
     "post /connectors/{name}/tasks": Operation(_INTERNAL, {}, body=_list(_CONFIG)),
     "put /connectors/{name}/fence": Operation(_INTERNAL, {}),
     "get /connectors/{name}/tasks/{task}/status": Operation("State of a task", {200: ("State", _ref("TaskState"))}),
@@ -182,23 +195,23 @@ OPERATIONS: Mapping[str, Operation] = {
     "get /connector-plugins": Operation(
         "Connector classes",
         {200: ("Plug-ins", _list(_ref("PluginInfo")))},
-        query=_query(connectorsOnly=(_FLAG, "false: converters and the like as well")),
+        query=_query(connectorsOnly=(_FLAG, "false also lists converters, transforms and predicates")),
     ),
     "get /connector-plugins/{plugin}/config": Operation(
         "The options of a plug-in",
         {200: ("Definitions", _list(_ref("ConfigKeyInfo")))},
-        query=_query(version=(_TEXT, "A range of versions, as Maven writes it")),
+        query=_query(version=(_TEXT, "Range of versions in Maven's syntax")),
     ),
     "put /connector-plugins/{plugin}/config/validate": Operation(
-        "Check a configuration", {200: ("Each option's value and errors", _ref("ConfigInfos"))}, body=_CONFIG
+        "Validate a configuration", {200: ("Each option's value and errors", _ref("ConfigInfos"))}, body=_CONFIG
     ),
     "get /admin/loggers": Operation("Levels of this worker's loggers", {200: ("By name", _map(_ref("LoggerLevel")))}),
     "get /admin/loggers/{name}": Operation("Level of a logger", {200: ("Level", _ref("LoggerLevel"))}),
     "put /admin/loggers/{name}": Operation(
-        "Set a logger and all below it",
+        "Set the level of a logger and of all loggers below it",
         {200: ("The loggers that changed", _list(_TEXT)), 204: ("Sent to all workers", None)},
         body=_object({"level": _LEVEL}),
-        query=_query(scope=({"enum": ["worker", "cluster"]}, "This worker, or all of them")),
+        query=_query(scope=({"enum": ["worker", "cluster"]}, "This worker, or all workers")),
     ),
 }
 
@@ -233,7 +246,7 @@ def _described(operation: Operation, path_parameters: Sequence[Json]) -> Json:
     return {
         "summary": operation.summary,
         "parameters": [*path_parameters, *query],
-        "responses": {**answers, "default": _answer("Any error", _ref("Error"))},
+        "responses": {**answers, "default": _answer("Error", _ref("Error"))},
         **body,
     }
 

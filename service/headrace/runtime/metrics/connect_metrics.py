@@ -24,16 +24,16 @@ _LABELS = ("connector", "task")
 _COUNTS: Mapping[str, str] = {
     "sink_task_sink_record_read_total": "Records read from Kafka",
     "sink_task_sink_record_send_total": "Records written to a table",
-    "sink_task_offset_commit_seq_no": "Offset commits tried",
-    "sink_task_offset_commit_completion_total": "Offset commits that went through",
-    "sink_task_offset_commit_skip_total": "Offset commits that came too late and were refused",
+    "sink_task_offset_commit_seq_no": "Attempted offset commits",
+    "sink_task_offset_commit_completion_total": "Successful offset commits",
+    "sink_task_offset_commit_skip_total": "Offset commits that the group refused because they came too late",
     "task_error_total_record_failures": "Records that could not be used",
-    "task_error_total_record_errors": "Errors with records",
-    "task_error_total_records_skipped": "Records left out because of errors",
-    "task_error_total_retries": "Steps that failed for a passing reason and were repeated",
-    "task_error_total_errors_logged": "Errors with records that were logged",
-    "task_error_deadletterqueue_produce_requests": "Records that were sent to the dead letter queue",
-    "task_error_deadletterqueue_produce_failures": "Records that the dead letter queue did not take",
+    "task_error_total_record_errors": "Errors in processing records",
+    "task_error_total_records_skipped": "Records skipped because of errors",
+    "task_error_total_retries": "Retries after retriable errors",
+    "task_error_total_errors_logged": "Logged errors in processing records",
+    "task_error_deadletterqueue_produce_requests": "Records sent to the dead letter queue",
+    "task_error_deadletterqueue_produce_failures": "Records that could not be written to the dead letter queue",
 }
 """What is counted, by name. Only ``_total`` at the end makes a counter for Prometheus, the others are gauges in JMX."""
 _RATES = ("sink_record_read", "sink_record_send", "offset_commit_completion", "offset_commit_skip")
@@ -122,24 +122,36 @@ class TaskSensors:
         now = self.clock()
         active = sum(records for waiting in self._open.values() for _, records in waiting)
         yield "sink_task_sink_record_active_count", "Records read whose offsets are not committed yet", active
-        yield "sink_task_partition_count", "Partitions of the task", self.partitions
+        yield "sink_task_partition_count", "Partitions assigned to the task", self.partitions
         if lag := self.lag():
             yield "sink_task_sink_record_lag_max", "Largest lag of the task's partitions", max(lag.values())
-        yield "sink_task_put_batch_avg_time_ms", "Time to write a batch, on average", self.put_ms.average(now)
-        yield "sink_task_put_batch_max_time_ms", "Time to write a batch, at most", self.put_ms.largest(now)
+        yield "sink_task_put_batch_avg_time_ms", "Average time to write a batch", self.put_ms.average(now)
+        yield "sink_task_put_batch_max_time_ms", "Longest time to write a batch", self.put_ms.largest(now)
         for name, recent in self._rates.items():
             yield f"sink_task_{name}_rate", f"{name} per second", recent.rate(now)
         if self.last_error:
-            yield "task_error_last_error_timestamp", "When the last error was, Unix time in ms", self.last_error
-        yield "connector_task_batch_size_avg", "Records in a batch, on average", self.batch.average(now)
-        yield "connector_task_batch_size_max", "Records in a batch, at most", self.batch.largest(now)
-        yield "connector_task_offset_commit_avg_time_ms", "Time of a commit, on average", self.commit_ms.average(now)
-        yield "connector_task_offset_commit_max_time_ms", "Time of a commit, at most", self.commit_ms.largest(now)
+            yield "task_error_last_error_timestamp", "Time of the last error, Unix time in ms", self.last_error
+        yield "connector_task_batch_size_avg", "Average records in a batch", self.batch.average(now)
+        yield "connector_task_batch_size_max", "Most records in a batch", self.batch.largest(now)
+        yield (
+            "connector_task_offset_commit_avg_time_ms",
+            "Average time of an offset commit",
+            self.commit_ms.average(now),
+        )
+        yield (
+            "connector_task_offset_commit_max_time_ms",
+            "Longest time of an offset commit",
+            self.commit_ms.largest(now),
+        )
         done = self.commit_done.average(now)
-        yield "connector_task_offset_commit_success_percentage", "Commits that went through, 0 to 1", done
-        yield "connector_task_offset_commit_failure_percentage", "Commits that did not, 0 to 1", 1 - done
-        yield "connector_task_running_ratio", "Share of its time in which the task ran", self._ratio(State.RUNNING, now)
-        yield "connector_task_pause_ratio", "Share of its time in which it was paused", self._ratio(State.PAUSED, now)
+        yield "connector_task_offset_commit_success_percentage", "Share of successful offset commits, 0 to 1", done
+        yield "connector_task_offset_commit_failure_percentage", "Share of failed offset commits, 0 to 1", 1 - done
+        yield (
+            "connector_task_running_ratio",
+            "Share of time in which the task was running",
+            self._ratio(State.RUNNING, now),
+        )
+        yield "connector_task_pause_ratio", "Share of time in which the task was paused", self._ratio(State.PAUSED, now)
 
     def _ratio(self, state: State, now: float) -> float:
         current = {} if self._state is None else {self._state: now - self._since}

@@ -32,23 +32,23 @@ _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 _FRESHNESS = (0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
 _ROWS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 250_000, 500_000)
 _RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
-    "cells": ("reselect_cells", ("state", "column"), "Cells seen as unchanged, unknown or null-triggered"),
-    "resolved": ("reselect_resolved", ("step", "column"), "Open cells by what decided them"),
-    "requests": ("reselect_cache_requests", ("result",), "Lookups in the column cache"),
-    "writes": ("reselect_cache_writes", ("origin", "result"), "Entries offered to the column cache"),
-    "drops": ("reselect_cache_drops", ("cause",), "Entries dropped from the column cache"),
-    "contradictions": ("reselect_contradictions", ("kind",), "Signs of events that never came"),
-    "flashback_fallbacks": ("reselect_flashback_fallbacks", ("code",), "Oracle reads that took the current state"),
+    "cells": ("reselect_cells", ("state", "column"), "Cells that are open after the fold, by state"),
+    "resolved": ("reselect_resolved", ("step", "column"), "Open cells by the step that decided them"),
+    "requests": ("reselect_cache_requests", ("result",), "Lookups in the column cache by result"),
+    "writes": ("reselect_cache_writes", ("origin", "result"), "Entries offered to the column cache by result"),
+    "drops": ("reselect_cache_drops", ("cause",), "Rows dropped from the column cache"),
+    "contradictions": ("reselect_contradictions", ("kind",), "Signs of missing events"),
+    "flashback_fallbacks": ("reselect_flashback_fallbacks", ("code",), "Oracle reads that used the current state"),
     "guard": ("reselect_placeholder_guard", (), "Batches stopped because a placeholder would have been written"),
     "source_equals_placeholder": (
         "reselect_source_equals_placeholder",
         (),
-        "Cells whose value at the source is the placeholder's text",
+        "Values at the source that equal the placeholder's text",
     ),
-    "rows_not_found": ("reselect_rows_not_found", (), "Rows that the source did not have any more"),
-    "bytes_read": ("reselect_bytes_read", (), "Bytes of the values that SELECTs brought"),
+    "rows_not_found": ("reselect_rows_not_found", (), "Rows that did not exist at the source any more"),
+    "bytes_read": ("reselect_bytes_read", (), "Bytes of the values that SELECTs returned"),
 }
-"""What reselect counts, by kind: metric, its own labels, and what it says."""
+"""What reselect counts, by kind: metric, its own labels, and its help text."""
 
 
 class Metrics:
@@ -65,7 +65,7 @@ class Metrics:
         self.registry.register(self._progress)
         self._table_metrics()
         self._reselect_metrics()
-        self._info = Gauge("headrace_info", "This worker's version", ["version"], registry=self.registry)
+        self._info = Gauge("headrace_info", "Version of the worker", ["version"], registry=self.registry)
         self._info.labels(__version__).set(1)
 
     def exposition(self) -> tuple[bytes, str]:
@@ -134,21 +134,28 @@ class Metrics:
         return Histogram(name, doc, labels, registry=self.registry, buckets=buckets)
 
     def _table_metrics(self) -> None:
-        self.events = self._counter("headrace_events", "Change events written", _TABLE)
+        self.events = self._counter("headrace_events", "Change events written to tables", _TABLE)
         self.skipped = self._counter("headrace_records_skipped", "Records that are no row changes", (*_TASK, "topic"))
         self.losses = self._counter(
             "headrace_source_losses",
-            "Values that the source's connector does not tell in full",
+            "Values that the source's connector does not send completely",
             (*_TASK, "topic", "kind"),
         )
-        self.batches = self._counter("headrace_batches", "Batches by what closed them", (*_TABLE, "trigger"))
+        self.batches = self._counter("headrace_batches", "Batches by the limit that closed them", (*_TABLE, "trigger"))
         self.batch_rows = self._histogram("headrace_batch_events", "Events per batch", _TABLE, _ROWS)
-        self.write = self._histogram("headrace_write_seconds", "From a batch to its durable rows", _TABLE, _SECONDS)
+        self.write = self._histogram(
+            "headrace_write_seconds", "Time from a closed batch to its durable rows", _TABLE, _SECONDS
+        )
         stages = (*_TABLE, "stage")
-        self.stage = self._counter("headrace_stage_seconds", "Where time goes", stages)
-        self.stage_cpu = self._counter("headrace_stage_cpu_seconds", "CPU time of the stages' own threads", stages)
+        self.stage = self._counter("headrace_stage_seconds", "Time of each stage", stages)
+        self.stage_cpu = self._counter(
+            "headrace_stage_cpu_seconds", "CPU time of each stage in its own threads", stages
+        )
         self.freshness = self._histogram(
-            "headrace_freshness_seconds", "Source commit to visible row, newest event of each batch", _TABLE, _FRESHNESS
+            "headrace_freshness_seconds",
+            "Time from source commit to visible row, newest event of each batch",
+            _TABLE,
+            _FRESHNESS,
         )
 
     def _reselect_metrics(self) -> None:
@@ -157,18 +164,27 @@ class Metrics:
             for kind, (name, labels, doc) in _RESELECT_COUNTERS.items()
         }
         self.queries = self._counter("reselect_queries", "SELECTs by result", (*_TABLE, "result"))
-        self.query_seconds = self._histogram("reselect_query_seconds", "Time of a SELECT", _TABLE, _SECONDS)
+        self.query_seconds = self._histogram("reselect_query_seconds", "Duration of a SELECT", _TABLE, _SECONDS)
         self.cache_rows = self._gauge("reselect_cache_rows", "Rows in a task's column cache", _TASK)
-        self.cache_bytes = self._gauge("reselect_cache_bytes", "Bytes in it, roughly", _TASK)
-        self.cache_poisoned = self._gauge("reselect_cache_poisoned_rows", "Rows of it that a failed write voids", _TASK)
-        self.cache_oldest = self._gauge("reselect_cache_oldest_seconds", "Age of its oldest entry, in memory", _TASK)
+        self.cache_bytes = self._gauge("reselect_cache_bytes", "Approximate bytes in a task's column cache", _TASK)
+        self.cache_poisoned = self._gauge(
+            "reselect_cache_poisoned_rows", "Cached rows that a failed write has invalidated", _TASK
+        )
+        self.cache_oldest = self._gauge(
+            "reselect_cache_oldest_seconds", "Age of the oldest entry in a memory cache", _TASK
+        )
         self.source_connections = self._gauge(
-            "reselect_connections", "Connections to source databases; servers that are left alone", (*_TASK, "state")
+            "reselect_connections",
+            "Connections to source databases; servers that are not queried for a while",
+            (*_TASK, "state"),
         )
         self.visibility_wait = self._histogram(
-            "reselect_visibility_wait_seconds", "Waiting for transactions to become visible", _TABLE, _SECONDS
+            "reselect_visibility_wait_seconds",
+            "Time spent waiting for transactions to become visible",
+            _TABLE,
+            _SECONDS,
         )
-        self.query_keys = self._histogram("reselect_keys_per_query", "Rows asked for by a SELECT", _TABLE, _ROWS)
+        self.query_keys = self._histogram("reselect_keys_per_query", "Rows requested by a SELECT", _TABLE, _ROWS)
 
 
 class TaskMetrics:

@@ -48,8 +48,8 @@ class StateCollector(Collector):
             if seen.worker_id == self._worker_id
         ]
         here = [name for name in names if self._connector(name) is not None]
-        yield _gauge("worker_connector_count", "Connectors", len(here))
-        yield _gauge("worker_task_count", "Tasks", len(tasks))
+        yield _gauge("worker_connector_count", "Connectors of this worker", len(here))
+        yield _gauge("worker_task_count", "Tasks of this worker", len(tasks))
         yield from self._startups.collect()
         yield self._connector_states(here)
         yield from self._connector_infos(here)

@@ -120,7 +120,9 @@ class ProgressCollector(Collector):
 
     def _lag(self) -> Metric:
         labels = (*_TASK, "topic", "partition")
-        family = GaugeMetricFamily("headrace_lag_records", "Records that are not committed", labels=labels)
+        family = GaugeMetricFamily(
+            "headrace_lag_records", "Records whose offsets the group has not committed", labels=labels
+        )
         for task, progress in self._tasks.items():
             for partition, records in progress.lag().items():
                 family.add_metric((*task, partition.topic, str(partition.partition)), records)
