@@ -290,7 +290,7 @@ def _no_queue(given: Mapping[str, str]) -> Iterator[str]:
     if given.get("errors.tolerance", "").strip() != "all" or not given.get(queue, "").strip():
         yield f"records go to the dead letter queue with errors.tolerance=all and {queue} only"
     if given.get("insert.mode", "").strip().lower() == "insert":
-        yield "a history takes every event as it is; use warn or fail, auto or null"
+        yield "a history stores every event as it is; use warn or fail, auto or null"
 
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -323,8 +323,8 @@ def _table_layout(given: Mapping[str, str]) -> None:
 def _table_kind(given: Mapping[str, str]) -> None:
     if given.get("insert.mode", "").lower() == "insert" and given.get("delete.mode", "").lower() == "soft":
         raise ConfigError(
-            "delete.mode=soft marks rows of tables that are merged into; with insert.mode=insert a delete is a row of "
-            "its own, so leave it out",
+            "delete.mode=soft marks rows of tables that are merged into. With insert.mode=insert a delete is "
+            "a row of its own: remove delete.mode",
             "delete.mode",
         )
 

@@ -101,7 +101,7 @@ def path_problem(raw_path: str) -> str | None:
         return "Bad Request: broken percent-encoding in the path"
     found = _AMBIGUOUS.search(raw_path)
     if found is not None:
-        return f"Ambiguous URI path: {found[0]!r} cannot stand in it"
+        return f"Ambiguous URI path: {found[0]!r} is not allowed in a path"
     try:
         unquote_to_bytes(raw_path).decode()
     except UnicodeDecodeError:
