@@ -7,7 +7,7 @@ Each port has a real version and a memory version (``headrace_connectors/memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -98,8 +98,25 @@ class FeedListener(Protocol):
         """The feed cannot go on."""
 
 
+class Agent(Protocol):
+    """Runs what one table of a task has to do, one call at a time, whenever it is woken."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    def wake(self) -> None:
+        """Call the body soon; once more if it runs already. Several calls before that count as one."""
+
+    async def stop(self) -> None:
+        """Cancel the call under way and make no other. Idempotent."""
+
+
+OpenAgent = Callable[[str, Callable[[], Awaitable[None]]], Agent]
+"""Makes an agent with a name and a body that never raises. It is not started yet."""
+
+
 class Feed(Protocol):
-    """The Kafka side of one sink task: a consumer group member whose chunks go through a Faust agent."""
+    """The Kafka side of one sink task: a consumer group member."""
 
     async def start(self, listener: FeedListener) -> None:
         """Join the group and begin to fetch. Raises ConfigError or Retriable with the cause (wrong password, port…)."""

@@ -148,9 +148,11 @@ class Service:
         )
 
     def _observe(self, connector: str, number: int) -> TaskMetrics:
-        """Metrics of a task; what it reads from and its notes go to its status."""
+        """Metrics of a task; what it reads from, its notes and its tables that do not run go to its status."""
         seen = partial(self.worker.topic_read, connector, number)
-        return self._metrics.task(connector, number, seen, partial(self.worker.statuses.note, connector, number))
+        note = partial(self.worker.statuses.note, connector, number)
+        tables = partial(self.worker.statuses.put_tables, connector, number)
+        return self._metrics.task(connector, number, seen, note, tables)
 
     def _advertised(self, host: str) -> tuple[str, int]:
         name = self._config.get_string("rest.advertised.host.name") or host or socket.gethostname()

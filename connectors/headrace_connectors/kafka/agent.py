@@ -1,9 +1,9 @@
-"""The Faust agents, one per connector task. The only file that imports faust.
+"""The Faust agents, one per table of a task. The only file that imports faust.
 
 Faust hosts the agents; it neither consumes nor acknowledges, since its own acknowledgements move offsets past events
-that were never written. A chunk goes as a plain value into a bounded channel, and an agent body that lets no exception
-out takes it from there: an agent that raises drops its chunk, is restarted and looks healthy. Agents are made with the
-``Agent`` class itself, because ``app.agent()`` keeps every task's objects alive for the life of the app.
+that were never written. An agent's channel holds one wake-up at most, and its body lets no exception out: an agent that
+raises drops its event, is restarted and looks healthy. Agents are made with the ``Agent`` class itself, because
+``app.agent()`` keeps every task's objects alive for the life of the app.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 import faust
 from faust.app.base import BootStrategy
 
-from headrace.ports import Chunk
+Body = Callable[[], Awaitable[None]]
 
-CHANNEL_CHUNKS = 4
-"""Chunks that wait between the consumer and the task: with the chunk size, the bound of memory for one task."""
-
-TakeChunk = Callable[[Chunk], Awaitable[None]]
+_START_SECONDS = 10.0
 
 
 class AgentsOnly(BootStrategy):
@@ -41,25 +38,33 @@ class FaustApp(faust.App):
         """Create no directories: tables, which Faust would keep there, are not used."""
 
 
-class ChunkAgent:
-    """One task's agent and its channel. ``take`` handles a chunk and never raises."""
+class TableAgent:
+    """One table's agent and its channel (``headrace.ports.Agent``)."""
 
-    def __init__(self, app: FaustApp, name: str, take: TakeChunk) -> None:
-        self._channel = app.channel(maxsize=CHANNEL_CHUNKS)
-        self._agent = faust.Agent(_body(take), app=app, name=name, channel=self._channel)
+    def __init__(self, app: FaustApp, name: str, body: Body) -> None:
+        self._channel = app.channel(maxsize=1)
+        self._agent = faust.Agent(_repeated(body), app=app, name=name, channel=self._channel)
+        self._stopped = False
 
     async def start(self) -> None:
-        """Begin to take chunks."""
+        """Begin to run the body. Returns when the agent listens: a channel drops what it gets before that."""
         await self._agent.start()
+        async with asyncio.timeout(_START_SECONDS):
+            while not self._channel._subscribers:  # noqa: ASYNC110 - Faust signals nothing when it begins to listen
+                await asyncio.sleep(0)
 
-    async def put(self, chunk: Chunk) -> None:
-        """Hand a chunk over; waits while the channel is full."""
-        await self._channel.put(chunk)
+    def wake(self) -> None:
+        """Run the body once more; a wake-up that waits already stands for this one."""
+        for subscriber in () if self._stopped else self._channel._subscribers:
+            if subscriber.queue.empty():
+                subscriber.queue.put_nowait(True)
 
     async def stop(self) -> None:
-        """Cancel the chunk in hand, drop the rest, and let go of the app."""
-        await self._agent.stop()
-        self._agent.beacon.detach(self._agent.beacon.parent)
+        """Cancel the body, and let go of the app. Idempotent."""
+        if not self._stopped:
+            self._stopped = True
+            await self._agent.stop()
+            self._agent.beacon.detach(self._agent.beacon.parent)
 
 
 class FaustHost:
@@ -77,11 +82,11 @@ class FaustHost:
         app.flow_control.resume()  # once, before the first channel: a suspended queue never gives anything out
         self._app = app
 
-    def agent(self, name: str, take: TakeChunk) -> ChunkAgent:
+    def agent(self, name: str, body: Body) -> TableAgent:
         """An agent that is not started yet."""
         if self._app is None:
             raise RuntimeError("the Faust host has not been started")
-        return ChunkAgent(self._app, name, take)
+        return TableAgent(self._app, name, body)
 
     async def stop(self) -> None:
         """Stop the app. Idempotent."""
@@ -92,9 +97,9 @@ class FaustHost:
             app.consumer._thread.thread_loop.close()
 
 
-def _body(take: TakeChunk) -> Callable[[AsyncIterable[Chunk]], Awaitable[None]]:
-    async def take_chunks(stream: AsyncIterable[Chunk]) -> None:
-        async for chunk in stream:
-            await take(chunk)
+def _repeated(body: Body) -> Callable[[AsyncIterable[bool]], Awaitable[None]]:
+    async def run(wake_ups: AsyncIterable[bool]) -> None:
+        async for _ in wake_ups:
+            await body()
 
-    return take_chunks
+    return run

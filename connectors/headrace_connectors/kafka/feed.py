@@ -1,8 +1,8 @@
-"""The Kafka feed of one sink task: a group member on the consumer thread, a Faust agent on the worker's loop.
+"""The Kafka feed of one sink task: a group member on the consumer thread, its listener on the worker's loop.
 
-``GroupMember`` fetches; chunks cross to the worker's loop into the agent's bounded channel, and the agent gives them to
-the task one by one. Calls of the listener never overlap: on a revoke, chunks that wait are dropped (they come again),
-the ``put`` in hand and ``revoked`` may finish within the revoke timeout, and are cancelled after it.
+``GroupMember`` fetches; chunks cross to the worker's loop one by one, each when the task has decoded the one before it.
+Calls of the listener never overlap: on a revoke, a chunk that waits is dropped (it is read again), the ``put`` in hand
+and ``revoked`` may finish within the revoke timeout, and are cancelled after it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from aiokafka.errors import KafkaError
 
 from headrace.core.model.errors import Fenced, Retriable
 from headrace.ports import Chunk, FeedListener, OffsetNote, TopicPartition
-from headrace_connectors.kafka.agent import FaustHost
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.member import GroupMember
@@ -36,16 +35,13 @@ class KafkaFeed:
 
     def __init__(
         self,
-        name: str,
         settings: ConsumerSettings,
-        host: FaustHost,
         consumers: ConsumerLoop,
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
         self._settings = settings
         self._consumers = consumers
         self._revoke_seconds = revoke_seconds
-        self._agent = host.agent(name, self._take)
         self._member = GroupMember(settings, _AcrossThreads(self))
         self._epoch: int | None = None
         self._putting: asyncio.Task[None] | None = None
@@ -58,7 +54,6 @@ class KafkaFeed:
         """Join the group and begin to fetch. Raises ConfigError, Fatal or Retriable with the cause; all is undone."""
         self._listener = listener
         self.loop = asyncio.get_running_loop()
-        await self._agent.start()
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self._consumers.call(self._join())
@@ -83,7 +78,6 @@ class KafkaFeed:
         for task in (self._putting, self._rebalancing):
             await _cancelled(task)
         await self._consumers.call(self._member.stop())
-        await self._agent.stop()
 
     def pause(self) -> None:
         """Stop fetching but stay in the group; what was fetched already is still put."""
@@ -123,9 +117,9 @@ class KafkaFeed:
         except KafkaError as error:
             raise translated(error, "joining the group") from error
 
-    async def _take(self, chunk: Chunk) -> None:
-        """The agent's body: put what belongs to this assignment, drop the rest; never raise."""
-        if chunk.epoch != self._epoch or self._failed:
+    async def deliver(self, chunk: Chunk) -> None:
+        """Put a chunk of the member if it belongs to this assignment, and drop it otherwise. Never raises."""
+        if self._stopped or chunk.epoch != self._epoch or self._failed:
             return
         self._putting = asyncio.ensure_future(self._listener.put(chunk))
         try:
@@ -135,11 +129,6 @@ class KafkaFeed:
             finished.cancel()
         if not finished.cancelled() and (error := finished.exception()) is not None:
             self.fail(error)
-
-    async def deliver(self, chunk: Chunk) -> None:
-        """A chunk from the member."""
-        if not self._stopped:
-            await self._agent.put(chunk)
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Let the task finish within the revoke timeout."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.ports import DeadLetterQueue, Divide, Feed, Record
-from headrace_connectors.kafka.agent import FaustHost
+from headrace_connectors.kafka.agent import Body, FaustHost, TableAgent
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.dead_letter_queue import TOPIC, KafkaDeadLetterQueue
 from headrace_connectors.kafka.dead_letters import read_topic
@@ -52,7 +52,11 @@ class KafkaFeeds:
         settings = consumer_settings(self._properties, connector, task, config)
         if divide is not None:
             settings = replace(settings, arguments={**settings.arguments, "value_deserializer": divide})
-        return KafkaFeed(f"{connector}-{task}", settings, self._host, self._consumers)
+        return KafkaFeed(settings, self._consumers)
+
+    def agent(self, name: str, body: Body) -> TableAgent:
+        """The agent of a table, hosted by Faust; not started yet."""
+        return self._host.agent(name, body)
 
     def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> CompactedTopics:
         """Tells of a topic of the connector whether Kafka compacts it. Raises ConfigError."""

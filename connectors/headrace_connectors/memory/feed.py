@@ -17,6 +17,7 @@ from headrace.core.connect.assignment import assign_topics
 from headrace.core.decode.json_types import Document, whole
 from headrace.core.model.errors import ConfigError, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, OffsetNote, Record, TopicPartition
+from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 
 CHUNK_RECORDS = 1_000
@@ -297,6 +298,10 @@ class MemoryFeeds:
         pattern = re.compile(config.get("topics.regex") or "|".join(map(re.escape, names)))
         group = config.get("consumer.override.group.id", f"connect-{connector}")
         return MemoryFeed(self._broker, group, f"{connector}-{task}", pattern, divide)
+
+    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> AsyncioAgent:
+        """The agent of a table."""
+        return AsyncioAgent(name, body)
 
     def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
         """Memory compacts nothing."""

@@ -82,6 +82,14 @@ _TABLES = group(
         validator=any_case("fail", "recreate"),
     ),
     key(
+        "errors.isolation",
+        Type.STRING,
+        "table",
+        "What a table that cannot be written, or a record of it that cannot be used, stops: table stops that table "
+        "alone, whose topics are not read until its task is restarted; task fails the task, as in Kafka Connect.",
+        validator=any_case("table", "task"),
+    ),
+    key(
         "insert.mode",
         Type.STRING,
         "upsert",

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.core.connect.config_def import ConfigInfo, ConfigInfos, ConfigKey, ConfigValue
 from headrace.core.connect.status import Status, notes_document
+from headrace.core.connect.table_status import tables_document
 from headrace.ports import TopicPartition
 from headrace.runtime.worker.herder import ConnectorInfo, ConnectorStateInfo
 from headrace.runtime.worker.loggers import LoggerLevel
@@ -32,13 +33,14 @@ def connector_state_info(info: ConnectorStateInfo) -> Json:
 
 
 def task_state(number: int, seen: Status) -> Json:
-    """A task's state, and what is not guaranteed for its topics where there is anything.
+    """A task's state, its tables that do not run, and what is not guaranteed for its topics where there is anything.
 
-    ``notes`` is Headrace's own. Clients pass over members that they do not know, as they did when Connect added
-    ``version`` (KIP-891); a ``trace`` would make consoles show a task that runs as one that has failed.
+    ``notes`` and ``tables`` are Headrace's own. Clients pass over members that they do not know, as they did when
+    Connect added ``version`` (KIP-891); a ``trace`` would make consoles show a task that runs as one that has failed.
     """
     notes = {"notes": notes_document(seen.notes)} if seen.notes else {}
-    return {"id": number, **_state(seen), **notes}
+    tables = {"tables": tables_document(seen.tables)} if seen.tables else {}
+    return {"id": number, **_state(seen), **notes, **tables}
 
 
 def task_infos(name: str, configs: Sequence[Mapping[str, str]]) -> list[Json]:

@@ -12,6 +12,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from headrace.core.connect.lifecycle import TableState
+
 Json = dict[str, Any]
 Answers = Mapping[int, tuple[str, Json | None]]
 
@@ -43,6 +45,12 @@ _SCALAR: Json = {"type": ["string", "number", "boolean", "null"]}
 _SEEN = {"state": _STATE, "worker_id": _TEXT}
 _MAYBE = {"version": _TEXT, "trace": _TEXT}
 _NOTES = _list(_object({"note": _TEXT, "where": _list(_TEXT)}))
+_TABLES = _list(
+    _object(
+        {"table": _TEXT, "state": {"type": "string", "enum": list(TableState)}, "trace": _TEXT, "since": _TEXT},
+        {"next_attempt": _TEXT},
+    )
+)
 _NULLABLE: Json = {"type": ["string", "null"]}
 _MESSAGE = _object({"message": _TEXT})
 SCHEMAS: Mapping[str, Json] = {
@@ -60,7 +68,7 @@ SCHEMAS: Mapping[str, Json] = {
     "ConnectorInfo": _object(
         {"name": _TEXT, "config": _ref("Config"), "tasks": _list(_ref("ConnectorTaskId")), "type": _TEXT}
     ),
-    "TaskState": _object({"id": _NUMBER, **_SEEN}, {**_MAYBE, "notes": _NOTES}),
+    "TaskState": _object({"id": _NUMBER, **_SEEN}, {**_MAYBE, "notes": _NOTES, "tables": _TABLES}),
     "ConnectorStateInfo": _object(
         {"name": _TEXT, "connector": _object(_SEEN, _MAYBE), "tasks": _list(_ref("TaskState")), "type": _TEXT}
     ),

@@ -5,12 +5,13 @@ Calls come from the loop, those of ``stage`` from threads as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from headrace.core.batch.batch import Batch, Unwritten
 from headrace.core.connect.lifecycle import State
+from headrace.core.connect.table_status import TableStatus
 from headrace.ports import TopicPartition
 
 
@@ -64,6 +65,9 @@ class Observer(Protocol):
 
     def left(self, tables: Collection[str]) -> None:
         """The topics of these tables belong to another task now."""
+
+    def tables(self, blocked: Sequence[TableStatus]) -> None:
+        """These tables are retried or have failed; the task's other tables run."""
 
 
 class StateObserver(Protocol):
@@ -120,6 +124,9 @@ class _Silent:
         pass
 
     def left(self, tables: Collection[str]) -> None:
+        pass
+
+    def tables(self, blocked: Sequence[TableStatus]) -> None:
         pass
 
 

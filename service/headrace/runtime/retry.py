@@ -11,15 +11,15 @@ from headrace.core.model.errors import remedy
 _INITIAL_SECONDS = 0.3
 
 
-def retrying(maximum_seconds: float, failed: Callable[[BaseException], None]) -> AsyncRetrying:
+def retrying(maximum_seconds: float, failed: Callable[[BaseException, float], None]) -> AsyncRetrying:
     """Repeats a call while POLICY says that its error passes; any other error gets out.
 
-    ``failed`` hears of each error before the pause that follows it, which is at most ``maximum_seconds``.
+    ``failed`` gets each error and the seconds of the pause that follows it, at most ``maximum_seconds``.
     """
 
     def before_sleep(state: RetryCallState) -> None:
         if state.outcome is not None and (error := state.outcome.exception()) is not None:
-            failed(error)
+            failed(error, state.next_action.sleep if state.next_action is not None else 0.0)
 
     return AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, Exception) and remedy(error).retry),

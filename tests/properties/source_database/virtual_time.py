@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime.task import batch_writer, committed_offsets, sink_task
+from headrace.runtime.task import batch_writer, committed_offsets, sink_task, table_lane
 
 START = 1_000.0
 _current = threading.local()
@@ -114,6 +114,6 @@ def virtual_time() -> Iterator[None]:
     """The modules that ask for the time get that of the loop that runs in their thread."""
     clock = SimpleNamespace(monotonic=_now, time=_now)
     with pytest.MonkeyPatch.context() as patched:
-        for module in (sink_task, batch_writer, committed_offsets):
+        for module in (sink_task, table_lane, batch_writer, committed_offsets):
             patched.setattr(module, "time", clock)
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from functools import lru_cache
 from threading import Event, Thread
@@ -18,6 +18,7 @@ from properties.source_database.virtual_time import Killed, NothingLeft, Virtual
 from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.ports import DeadLetterQueue, Divide, Feed, TableOptions
+from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace_connectors.memory import MemoryLakehouse
@@ -214,6 +215,10 @@ class _Feeds:
         """The feed of the life."""
         return ScriptedFeed(self._life, divide)
 
+    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> AsyncioAgent:
+        """Agents without Faust."""
+        return AsyncioAgent(name, body)
+
     def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Any:
         """No topic is."""
         return lambda topic: False
@@ -239,6 +244,7 @@ def _config(shared_topic: bool, schemas: bool, lobs: bool, sink: Any) -> SinkCon
         "name": "oracle",
         "topics.regex": "shop.*",
         "table.namespace": NAMESPACE,
+        "errors.isolation": "task",
         "key.converter": converter,
         "value.converter": converter,
         "key.converter.schemas.enable": str(schemas).lower(),

@@ -25,6 +25,7 @@ from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.sink_task import SinkTask, SinkTaskOptions
 from headrace.transforms.chain import Chain
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
@@ -64,6 +65,7 @@ class Harness:
         transforms: Chain | None = None,
         key_fields: tuple[str, ...] = (),
         recreate: bool = False,
+        isolated: bool = False,
         conversion: Conversion | None = None,
         **logged: Any,
     ) -> SinkTask:
@@ -80,12 +82,14 @@ class Harness:
             fields=fields or FieldSelection(),
             transforms=transforms or Chain(),
             tolerate_errors=tolerate,
+            isolate_tables=isolated,
             **logged,
         )
         feed = MemoryFeeds(self.broker).open("items", number, {"topics.regex": "shop.*"})
         return SinkTask(
             options,
             feed,
+            AsyncioAgent,
             self.lakehouse,
             processor or ReselectColumnsPostProcessor(ReselectOptions()),
             self.dead_letters,

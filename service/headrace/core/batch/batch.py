@@ -8,7 +8,7 @@ A plain object: the sink task asks it from one thread and passes the time in (se
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -145,6 +145,7 @@ class BatchManager:
         self._offsets = OffsetTracker()
         self._behind: dict[Hashable, int] = {}
         self._echoes = Echoes()
+        self._failed: set[str] = set()
         self._next_id = 0
 
     def add(
@@ -162,9 +163,20 @@ class BatchManager:
         origin.ticket = self._offsets.begin(partition, end, origin.parts)
         for table, item in items:
             self._queues.setdefault(table, _Queue()).push(item)
-        for table in {table for table, _ in pieces}:
+        for table in {table for table, _ in pieces} - self._failed:
             self._queues.setdefault(table, _Queue())
             self._bound(table)
+
+    def block(self, partition: Hashable, end: int) -> None:
+        """Note a chunk whose changes nobody can write: no offset of its partition passes it in this assignment."""
+        self._offsets.begin(partition, end, 1)
+
+    def fail(self, table: str) -> None:
+        """Discard what waits for a table, and what comes for it from now on: no offset passes any of it."""
+        self._failed.add(table)
+        self._queues.pop(table, None)
+        self._held.pop(table, None)
+        self._open = {number: batch for number, batch in self._open.items() if batch.table != table}
 
     def next(self, table: str, now: float, *, flush: bool = False) -> Batch | None:
         """The next batch of a table whose writer is free, or None while it is better to wait (see ``due``).
@@ -220,7 +232,13 @@ class BatchManager:
     @property
     def idle(self) -> bool:
         """Whether no batch is open and nothing waits but for the other half of a key change."""
-        return not self._open and not any(self._ready(table, queue) for table, queue in self._queues.items())
+        return self.is_idle()
+
+    def is_idle(self, without: Collection[str] = ()) -> bool:
+        """The same of all tables but those ``without``."""
+        return not any(batch.table not in without for batch in self._open.values()) and not any(
+            table not in without and self._ready(table, queue) for table, queue in self._queues.items()
+        )
 
     def waiting(self, table: str) -> tuple[int, int]:
         """Events and bytes that wait for a table's writer."""
@@ -238,7 +256,7 @@ class BatchManager:
         return found | {each.table: Unwritten(each.opened_at, each.source_time) for each in self._open.values()}
 
     def reset(self) -> None:
-        """Forget everything that is not complete: a new assignment reads it again."""
+        """Discard everything that is not complete: a new assignment reads it again. Failed tables stay failed."""
         self._queues.clear()
         self._open.clear()
         self._behind.clear()
@@ -250,6 +268,9 @@ class BatchManager:
 
     def _items(self, table: str, origin: Origin, piece: Piece) -> Iterator[_Waiting]:
         """What a piece of a chunk adds to its table's queue."""
+        if table in self._failed:
+            origin.parts += 1
+            return
         if not isinstance(piece, Changes):
             origin.parts += 1
             yield _Waiting(piece, origin, piece_size(piece))

@@ -41,9 +41,9 @@ class RestartRequest:
         """Whether an instance that is in ``state`` is to be restarted."""
         return not self.only_failed or state is State.FAILED
 
-    def takes_task(self, state: State) -> bool:
-        """Whether a task that is in ``state`` is to be restarted."""
-        return self.include_tasks and self.takes(state)
+    def takes_task(self, state: State, *, failed_tables: bool = False) -> bool:
+        """Whether a task that is in ``state`` is to be restarted; one with failed tables counts as failed."""
+        return self.include_tasks and (failed_tables or self.takes(state))
 
 
 class ClusterConfigState:

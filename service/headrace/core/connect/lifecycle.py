@@ -1,4 +1,4 @@
-"""The life cycle of connectors and tasks as tables (``connect.md`` section 3).
+"""The life cycle of connectors, tasks and lake tables as tables (``connect.md`` section 3).
 
 Rules of this file: what is *wanted* (``TargetState``, stored with the configs) is kept apart from what is *seen*
 (``State``, stored with the statuses). A state changes only by ``next_state``; an event that a table does not list for a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeVar
 
 
 class TargetState(StrEnum):
@@ -109,7 +110,50 @@ CONNECTOR: Table = dict.fromkeys((state for state in State if state is not State
 """A connector instance obeys every event from every state; a failed one can be stopped and resumed."""
 
 
-def next_state(table: Table, state: State, event: Event) -> State:
+class TableState(StrEnum):
+    """The state of the lane that writes one lake table of a task; the task itself is RUNNING or PAUSED meanwhile."""
+
+    RUNNING = "RUNNING"
+    RETRYING = "RETRYING"
+    """A write failed for a passing reason and is repeated."""
+    FAILED = "FAILED"
+    """The table needs an operator; its topics are not read, and their offsets stay."""
+
+
+class TableEvent(StrEnum):
+    """What happens to the lane of a table."""
+
+    RETRY = "retry"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    RESTART = "restart"
+
+
+LAKE_TABLE: Mapping[TableState, Mapping[TableEvent, TableState]] = {
+    TableState.RUNNING: {
+        TableEvent.RETRY: TableState.RETRYING,
+        TableEvent.SUCCEED: TableState.RUNNING,
+        TableEvent.FAIL: TableState.FAILED,
+        TableEvent.RESTART: TableState.RUNNING,
+    },
+    TableState.RETRYING: {
+        TableEvent.RETRY: TableState.RETRYING,
+        TableEvent.SUCCEED: TableState.RUNNING,
+        TableEvent.FAIL: TableState.FAILED,
+        TableEvent.RESTART: TableState.RUNNING,
+    },
+    # The write that was under way when the table failed does not bring it back.
+    TableState.FAILED: {
+        TableEvent.FAIL: TableState.FAILED,
+        TableEvent.RESTART: TableState.RUNNING,
+    },
+}
+
+_State = TypeVar("_State", bound=StrEnum)
+_Event = TypeVar("_Event", bound=StrEnum)
+
+
+def next_state(table: Mapping[_State, Mapping[_Event, _State]], state: _State, event: _Event) -> _State:
     """The state after ``event``. Raises ValueError when the table has no such step."""
     try:
         return table[state][event]

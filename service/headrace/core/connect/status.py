@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.core.connect.lifecycle import State
+from headrace.core.connect.lifecycle import State, TableState
+from headrace.core.connect.table_status import TableStatus, table_statuses, tables_document
 from headrace.core.model.notes import Notes
 
 _CONNECTOR, _TASK, _TOPIC = "status-connector-", "status-task-", "status-topic-"
-_NOTES = "status-notes-"
+_NOTES, _TABLES = "status-notes-", "status-tables-"
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """What a worker saw of a connector or task, and why it failed (``trace``, Connect-shaped).
 
-    ``notes``, of tasks only, are stored beside it: they outlive a change of the state.
+    ``notes`` and ``tables``, of tasks only, are stored beside it: they outlive a change of the state. ``tables`` has
+    those that do not run.
     """
 
     state: State
@@ -27,6 +29,12 @@ class Status:
     version: str | None = None
     trace: str | None = None
     notes: Notes = field(default_factory=dict)
+    tables: tuple[TableStatus, ...] = ()
+
+    @property
+    def has_failed_tables(self) -> bool:
+        """Whether a table of the task has failed."""
+        return any(each.state is TableState.FAILED for each in self.tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +50,14 @@ class TopicStatus:
 class StatusState:
     """The state that a status log adds up to. ``apply`` its records in order."""
 
-    __slots__ = ("connectors", "notes", "tasks", "topics")
+    __slots__ = ("connectors", "notes", "tables", "tasks", "topics")
 
     def __init__(self) -> None:
         self.connectors: dict[str, Status] = {}
         self.tasks: dict[tuple[str, int], Status] = {}
         self.topics: dict[tuple[str, str], TopicStatus] = {}
         self.notes: dict[tuple[str, int], Notes] = {}
+        self.tables: dict[tuple[str, int], tuple[TableStatus, ...]] = {}
 
     def apply(self, key: str, value: bytes | None) -> None:
         """Take in a record; unknown keys are somebody else's."""
@@ -59,6 +68,9 @@ class StatusState:
             _set(self.tasks, _task_of(key.removeprefix(_TASK)), _status(document))
         elif key.startswith(_NOTES):
             _set(self.notes, _task_of(key.removeprefix(_NOTES)), _notes(document))
+        elif key.startswith(_TABLES):
+            blocked = None if document is None else table_statuses(document["tables"])
+            _set(self.tables, _task_of(key.removeprefix(_TABLES)), blocked)
         elif key.startswith(_TOPIC):
             topic, _, connector = key.removeprefix(_TOPIC).partition(":connector-")
             _set(self.topics, (connector, topic), _topic_status(document))
@@ -77,6 +89,11 @@ def task_key(name: str, number: int) -> str:
 def notes_key(name: str, number: int) -> str:
     """The key of a task's notes; Kafka Connect has no such record and passes it over."""
     return f"{_NOTES}{name}-{number}"
+
+
+def tables_key(name: str, number: int) -> str:
+    """The key of the states of a task's tables; Kafka Connect has no such record and passes it over."""
+    return f"{_TABLES}{name}-{number}"
 
 
 def topic_key(name: str, topic: str) -> str:
@@ -110,6 +127,11 @@ def decode_status(value: bytes) -> Status:
 def encode_notes(notes: Notes) -> bytes | None:
     """The value of a task's notes; without any the record is removed."""
     return _encode({"notes": notes_document(notes)}) if notes else None
+
+
+def encode_tables(tables: Sequence[TableStatus]) -> bytes | None:
+    """The value of the states of a task's tables; without any the record is removed."""
+    return _encode({"tables": tables_document(tables)}) if tables else None
 
 
 def notes_document(notes: Notes) -> list[Mapping[str, Any]]:

@@ -19,6 +19,10 @@ class TableTopics:
         """The topics of these tables."""
         return {topic for table in tables for topic in self._topics.get(table, ())}
 
+    def tables(self, topic: str) -> list[str]:
+        """The tables that a topic has brought changes of."""
+        return [table for table, topics in self._topics.items() if topic in topics]
+
     def keep(self, topics: Collection[str]) -> list[str]:
         """Keep the tables that have one of ``topics``, and return the others, which no topic brings any more."""
         left = [table for table, own in self._topics.items() if own.isdisjoint(topics)]

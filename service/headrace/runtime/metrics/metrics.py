@@ -16,6 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from headrace import __version__
 from headrace.core.batch.batch import Batch, Unwritten, newest_source_time
 from headrace.core.connect.lifecycle import State
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.events import Barrier, TableId
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.ports import Connections, TopicPartition
@@ -78,10 +79,14 @@ class Metrics:
         number: int,
         topic_seen: Callable[[str], None],
         noted: Callable[[str, str], None] = lambda text, place: None,
+        tables: Callable[[Sequence[TableStatus]], None] = lambda blocked: None,
     ) -> TaskMetrics:
-        """What observes one run of a task; ``topic_seen`` hears of the topic of each chunk, ``noted`` of each note."""
+        """What observes one run of a task.
+
+        ``topic_seen`` gets the topic of each chunk, ``noted`` each note, ``tables`` the tables that do not run.
+        """
         sensors, progress = self._tasks.task(connector, number), self._progress.begin(connector, str(number))
-        return TaskMetrics(self, (connector, str(number)), sensors, progress, topic_seen, noted)
+        return TaskMetrics(self, (connector, str(number)), sensors, progress, topic_seen, noted, tables)
 
     def reselects(self, connector: str, number: int) -> ReselectTaskMetrics:
         """What counts the reselects of a task."""
@@ -198,6 +203,7 @@ class TaskMetrics:
         progress: TaskProgress,
         topic_seen: Callable[[str], None],
         noted: Callable[[str, str], None],
+        tables: Callable[[Sequence[TableStatus]], None],
     ) -> None:
         self._metrics = metrics
         self._labels = labels
@@ -205,6 +211,7 @@ class TaskMetrics:
         self._progress = progress
         self._topic_seen = topic_seen
         self._noted = noted
+        self._tables = tables
 
     @contextmanager
     def stage(self, table: str, stage: str) -> Iterator[None]:
@@ -290,6 +297,11 @@ class TaskMetrics:
     def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
         """What waits to be written."""
         self._progress.unwritten(tables)
+
+    def tables(self, blocked: Sequence[TableStatus]) -> None:
+        """These tables do not run."""
+        self._progress.blocked = {each.table: each.state for each in blocked}
+        self._tables(blocked)
 
     def left(self, tables: Collection[str]) -> None:
         """Tables that belong to another task."""

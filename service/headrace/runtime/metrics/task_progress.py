@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from headrace.core.batch.batch import Unwritten
+from headrace.core.connect.lifecycle import TableState
 from headrace.ports import TopicPartition
 
 _TASK = ("connector", "task")
@@ -44,11 +45,13 @@ class TableProgress:
 class TaskProgress:
     """One run of a task; it is written and read on the worker's event loop.
 
-    ``inherited``: the tables are those of the run before, which tell how late they are until this one reads.
+    ``blocked`` has the states of the tables that do not run. ``inherited``: the tables are those of the run before,
+    which tell how late they are until this one reads.
     """
 
     lag: Lag = no_lag
     tables: dict[str, TableProgress] = field(default_factory=dict)
+    blocked: Mapping[str, TableState] = field(default_factory=dict)
     inherited: bool = False
 
     def assigned(self) -> None:
@@ -117,6 +120,17 @@ class ProgressCollector(Collector):
             "Since when the oldest event that is not durable has been read; 0 if there is none",
             lambda table: 0.0 if table.unwritten is None else max(clock - table.unwritten.since, 0.0),
         )
+
+        yield self._states()
+
+    def _states(self) -> Metric:
+        family = GaugeMetricFamily(
+            "headrace_table_state", "1 for the state that the table is in", labels=(*_TABLE, "state")
+        )
+        for task, progress in self._tasks.items():
+            for table in {**progress.tables, **progress.blocked}:
+                family.add_metric((*task, table, progress.blocked.get(table, TableState.RUNNING)), 1)
+        return family
 
     def _lag(self) -> Metric:
         labels = (*_TASK, "topic", "partition")

@@ -54,6 +54,10 @@ class Pipelines:
             self._open[table] = self._opened(*table)
         return self._open[table]
 
+    def discard(self, table: str) -> None:
+        """Open a table anew with its next batch."""
+        self._open = {key: each for key, each in self._open.items() if key[0] != table}
+
     def assigned(self) -> None:
         """Tell all of them that another assignment begins."""
         for each in self._open.values():

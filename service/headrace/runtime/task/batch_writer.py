@@ -1,4 +1,4 @@
-"""Writes a task's batches: again while what fails may pass, and not where another worker owns them by now."""
+"""Writes a task's batches, unless another worker owns their partitions by now."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-
-from tenacity import stop_after_delay
 
 from headrace.core.batch.batch import Batch, Piece
 from headrace.core.batch.division import TooLarge, divided
@@ -20,14 +17,10 @@ from headrace.core.reselect.unresolved import LeftOut
 from headrace.ports import Commit, OffsetNote, TopicPartition
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.pipelines import OpenTable, Pipelines
-from headrace.runtime.retry import retrying
 from headrace.runtime.task.committed_offsets import CommittedOffsets, InThread
 from headrace.runtime.task.written_tables import WrittenTables
 
 log = logging.getLogger(__name__)
-
-WRITE_PATIENCE = 15.0
-"""Seconds for which a write that fails for a passing reason is repeated before the task itself is started again."""
 
 
 class BatchWriter:
@@ -58,17 +51,24 @@ class BatchWriter:
         self._tables.begin(committed)
 
     async def write(self, batch: Batch) -> Sequence[LeftOut] | None:
-        """Make a batch durable; the changes that were left out. None where the batch is left to another worker."""
-        retry = retrying(WRITE_PATIENCE / 3, partial(self._failed, batch))
+        """Make a batch durable; the changes that were left out. None where the batch is left to another worker.
+
+        After an error that passes call it again with the same batch.
+        """
         started = time.monotonic()
         table = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
-        patient = retry.copy(stop=stop_after_delay(WRITE_PATIENCE))
-        left_out: Sequence[LeftOut] | None = await patient(self._write_once, table, batch)
+        left_out = await self._write(table, batch)
         if left_out is not None:
             self._observer.written(batch, time.monotonic() - started, time.time())
         return left_out
 
-    async def _write_once(self, table: OpenTable, batch: Batch) -> Sequence[LeftOut] | None:
+    def failed(self, reopen: bool, table: str) -> None:
+        """A write failed for a passing reason; ``reopen`` the table where that has gone on for long."""
+        self._observer.retried()
+        if reopen:
+            self._pipelines.discard(table)
+
+    async def _write(self, table: OpenTable, batch: Batch) -> Sequence[LeftOut] | None:
         name, lake, pipeline = table
         await self._in_thread(self._tables.check, name, lake, self._tables.required(name))
         # What the table is known to have goes with the commit: nothing else may tell it any more.
@@ -97,10 +97,6 @@ class BatchWriter:
             log.warning("%s: %s is left to another worker: %s", self._connector, batch.table, error)
             return False
         return True
-
-    def _failed(self, batch: Batch, error: BaseException) -> None:
-        self._observer.retried()
-        log.warning("%s: writing %s failed and is repeated: %s", self._connector, batch.table, error)
 
 
 def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:

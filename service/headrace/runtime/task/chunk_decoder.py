@@ -100,7 +100,7 @@ class ChunkDecoder:
         log.warning("%s: %s: %s", self._connector, place, note.text)
         self._observer.noted(note.text, place)
 
-    def _failed(self, partition: TopicPartition, error: BaseException) -> None:
+    def _failed(self, partition: TopicPartition, error: BaseException, pause: float) -> None:
         self._observer.retried()
         log.warning("%s: decoding %s-%d failed and is repeated: %s", self._connector, *partition, error)
 

@@ -7,7 +7,7 @@ has overtaken changes nothing, and a history takes each event once, however ofte
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +26,7 @@ from headrace.ports import (
     Record,
     TopicPartition,
 )
+from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.conversions import OpenRegistry, no_registries
 from headrace.runtime.task.sink_task import SinkTaskOptions
 from headrace.runtime.task.task_factory import OpenRowSource, SinkTaskFactory
@@ -164,6 +165,10 @@ class _ReplayFeeds:
         """The feed of letters."""
         return self.feed
 
+    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> AsyncioAgent:
+        """The agent of a table; a single run needs no Faust."""
+        return AsyncioAgent(name, body)
+
     def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
         """Events between the letters are not seen, as if compacted away: nothing may be remembered of rows."""
         return lambda topic: True
@@ -220,4 +225,4 @@ async def replay(
 
 def _as_replay(options: SinkTaskOptions) -> SinkTaskOptions:
     """Its commits say nothing of offsets, and one letter that cannot be used keeps no other from its table."""
-    return replace(options, group="", tolerate_errors=True, log_errors=False)
+    return replace(options, group="", tolerate_errors=True, isolate_tables=False, log_errors=False)

@@ -1,12 +1,12 @@
 """The way of a record, from a chunk of Kafka records to the commit of its offset.
 
-    put      check the sequence -> decode (thread) -> bad records to the dead letter queue -> into the batch manager
-    _drain   per table: next batch -> BatchWriter -> TablePipeline.write (thread): fold, reselect, merge -> complete it;
-             changes of rows that could not be completed to the dead letter queue
-    _commit  the group's offsets, over chunks of which every table is durable
+    put        check the sequence -> decode (thread) -> bad records to the dead letter queue -> into the batch manager
+    TableLane  per table, an agent: next batch -> BatchWriter -> TablePipeline.write (thread): fold, reselect, merge
+    _written   changes of rows that could not be completed to the dead letter queue -> complete the batch -> commit the
+               group's offsets, over chunks of which every table is durable
 
 All methods run on the worker's event loop; decode and write run in threads and never on it. Reading is throttled, topic
-by topic, when a table's queue holds a full batch that its writer has not taken yet.
+by topic, when a table's queue holds a full batch that its writer has not taken yet, and where a table has failed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from typing import Any, TypeVar
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import Batch, BatchManager, BatchPolicy, Piece
 from headrace.core.batch.sequence import ChunkSequence
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.model.column_defaults import ColumnDefaults
-from headrace.core.model.errors import Stage
-from headrace.core.model.events import Truncate
+from headrace.core.model.errors import ConfigError, Stage, remedy
+from headrace.core.model.events import TableId, Truncate
 from headrace.core.reselect.unresolved import LeftOut
 from headrace.core.tables.field_selection import FieldSelection
 from headrace.core.tables.naming import TableNaming
@@ -42,6 +44,7 @@ from headrace.ports import (
     DeadLetterQueue,
     Feed,
     Lakehouse,
+    OpenAgent,
     TableOptions,
     TopicPartition,
 )
@@ -54,6 +57,7 @@ from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.errant_reporter import ErrantReporter
 from headrace.runtime.task.kept_records import KeptRecords
+from headrace.runtime.task.table_lane import LaneOwner, TableLane
 from headrace.runtime.task.write_gate import WriteGate
 from headrace.runtime.task.written_tables import WrittenTables
 from headrace.transforms.chain import Chain
@@ -84,6 +88,7 @@ class SinkTaskOptions:
     dead_letters_unresolved: bool = False
     transforms: Chain = field(default_factory=Chain)
     tolerate_errors: bool = False
+    isolate_tables: bool = True
     log_errors: bool = False
     log_messages: bool = False
     converters: Mapping[Stage, str] = field(default_factory=dict)
@@ -96,6 +101,7 @@ class SinkTask:
         self,
         options: SinkTaskOptions,
         feed: Feed,
+        open_agent: OpenAgent,
         lakehouse: Lakehouse,
         post_processor: ReselectColumnsPostProcessor,
         dead_letter_queue: DeadLetterQueue | None,
@@ -140,10 +146,9 @@ class SinkTask:
             shared=options.tables.history or bool(options.envelope.key_fields) or options.transforms.merges,
             merged=options.transforms.merges,
         )
-        self._drains: dict[str, asyncio.Task[None]] = {}
-        self._wake: dict[str, asyncio.Event] = {}
+        self._lanes: dict[str, TableLane] = {}
         self._offsets = CommittedOffsets(options.connector, feed, post_processor.settled, observer, self._in_thread)
-        self._writer = BatchWriter(
+        writer = self._writer = BatchWriter(
             options.connector,
             options.group,
             self._pipelines,
@@ -156,6 +161,21 @@ class SinkTask:
         self._kept = KeptRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
         self._gate = WriteGate()
+        self._lane_owner = LaneOwner(
+            options.connector,
+            options.isolate_tables,
+            self._batches,
+            writer,
+            self._gate,
+            open_agent,
+            epoch=lambda: self._sequence.epoch,
+            flush=lambda: self._flush,
+            writes=self._throttle,
+            written=self._written,
+            idle=self._note_idle,
+            failed=self._table_failed,
+            changed=self._report_tables,
+        )
         self._idle = asyncio.Event()
         self._flush = False
         self._failed = False
@@ -167,6 +187,7 @@ class SinkTask:
         await self._in_thread(self._lakehouse.check)
         await self._in_thread(self._post_processor.check)
         self._observer.lag(self._feed.lag)
+        self._report_tables()
         await self._feed.start(self)
         self._committer = asyncio.create_task(self._commit_regularly(), name=f"{self._options.connector} offsets")
 
@@ -196,9 +217,10 @@ class SinkTask:
         """Wait for the writes in flight and begin no other. The gate is closed."""
         await self._gate.quiet()
         await self._offsets.quiet()  # a commit that is cancelled on its way may arrive behind the last one
-        for task in (*self._drains.values(), *([self._committer] if self._committer else [])):
-            task.cancel()
-        await asyncio.gather(*self._drains.values(), return_exceptions=True)
+        if self._committer is not None:
+            self._committer.cancel()
+        lanes, self._lanes = self._lanes, {}
+        await asyncio.gather(*(lane.stop() for lane in lanes.values()))
 
     async def pause(self) -> None:
         """Stop reading but stay in the group; what was read is still written and committed, and nothing afterwards.
@@ -207,7 +229,7 @@ class SinkTask:
         """
         self._feed.pause()
         self._flush = True
-        while not (self._failed or self._batches.idle):
+        while not self._is_idle:
             self._wake_all()
             self._idle.clear()
             await self._idle.wait()
@@ -236,8 +258,12 @@ class SinkTask:
     async def put(self, chunk: Chunk) -> None:
         """Decode a chunk and hand its changes to the batch manager."""
         try:
-            if self._sequence.admit(chunk.epoch, chunk.sequence, chunk.partition, chunk.begin, chunk.end):
-                await self._resume(chunk)
+            if not self._sequence.admit(chunk.epoch, chunk.sequence, chunk.partition, chunk.begin, chunk.end):
+                return
+            await self._resume(chunk)
+            if chunk.partition.topic in self._failed_topics:
+                self._batches.block(chunk.partition, chunk.end)
+            else:
                 await self._take(chunk)
         except Exception as error:
             self.failed(error)
@@ -248,18 +274,22 @@ class SinkTask:
             await self._in_thread(self._post_processor.resumed, *chunk.partition, chunk.begin)
 
     async def _take(self, chunk: Chunk) -> None:
-        decoded = await self._decoder.decode(chunk)
-        await self._errants.report(chunk.records, decoded.errant)
-        self._decoder.heed(chunk, decoded)
-        if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
+        try:
+            decoded = await self._decoder.decode(chunk)
+            await self._errants.report(chunk.records, decoded.errant)
+            self._decoder.heed(chunk, decoded)
+            if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
+                return
+            self._kept.keep(chunk)
+            pieces = [(self._table_name(topic, chunk, piece), piece) for topic, piece in _topics(chunk, decoded)]
+            pieces += self._new_columns(chunk.partition.topic, decoded)
+        except Exception as error:
+            self._topic_failed(chunk, error)
             return
         self._observer.taken(chunk.partition, chunk.end, len(chunk.records))
-        self._kept.keep(chunk)
-        pieces = [(self._table_name(topic, chunk, piece), piece) for topic, piece in _topics(chunk, decoded)]
-        pieces += self._new_columns(chunk.partition.topic, decoded)
         self._batches.add(chunk.partition, chunk.end, pieces, time.monotonic(), chunk.behind)
         for table in {name for name, _ in pieces}:
-            self._awake(table)
+            (await self._lane(table)).wake()
         self._moved(self._batches.settled())
         self._throttle()
 
@@ -282,11 +312,15 @@ class SinkTask:
         self._offsets.clear()
         self._kept.clear()
         self._assigned = Counter(partition.topic for partition in partitions)
-        self._observer.left(self._topics.keep(self._assigned))
+        left = self._topics.keep(self._assigned)
+        self._observer.left(left)
+        await asyncio.gather(*(self._lanes.pop(table).stop() for table in left if table in self._lanes))
+        self._report_tables()
         self._post_processor.assigned(partitions)
         self._pipelines.assigned()
         self._writer.assigned(self._feed.committed())
         self._observer.assigned(partitions)
+        self._throttle()
         self._gate.open()
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 
@@ -315,58 +349,75 @@ class SinkTask:
             self._note_idle()
             self._on_failure(error)
 
-    # -- one table's writer --------------------------------------------------------------------------------------------
+    # -- tables --------------------------------------------------------------------------------------------------------
 
-    def _awake(self, table: str) -> None:
-        self._wake.setdefault(table, asyncio.Event()).set()
-        if table not in self._drains:
-            self._drains[table] = asyncio.create_task(self._drain(table), name=f"{self._options.connector} {table}")
+    async def _lane(self, table: str) -> TableLane:
+        """The lane of a table, which its first changes open."""
+        if table not in self._lanes:
+            lane = self._lanes[table] = TableLane(table, self._lane_owner)
+            await lane.start()
+        return self._lanes[table]
 
     def _wake_all(self) -> None:
-        for wake in self._wake.values():
-            wake.set()
+        for lane in self._lanes.values():
+            lane.wake()
 
-    async def _drain(self, table: str) -> None:
-        """Write the table's batches one after the other, each as soon as the writer is free and the batch is due."""
-        try:
-            while not self._failed:
-                batch = self._next(table)
-                if batch is None:
-                    await self._wait(table)
-                else:
-                    await self._write(batch)
-        except Exception as error:
+    @property
+    def _failed_topics(self) -> set[str]:
+        """The topics of tables that have failed: nobody could write what they bring."""
+        return self._topics.of(name for name, lane in self._lanes.items() if lane.state is TableState.FAILED)
+
+    def _topic_failed(self, chunk: Chunk, error: Exception) -> None:
+        """A chunk cannot be decoded or assigned to a table: the tables of its topic fail."""
+        if remedy(error).retry or not self._options.isolate_tables:
+            raise error
+        topic = chunk.partition.topic
+        self._batches.block(chunk.partition, chunk.end)
+        for table in self._topics.tables(topic) or [self._table_of(topic)]:
+            self._topics.add(table, topic)
+            self._lanes.setdefault(table, TableLane(table, self._lane_owner))
+            self._table_failed(table, error)
+
+    def _table_failed(self, table: str, error: Exception) -> None:
+        """Fail one table, and the task once no topic is left, or at once with ``errors.isolation=task``."""
+        if not self._options.isolate_tables or remedy(error).retry:
+            self.failed(error)
+            return
+        self._lanes[table].fail(error)
+        self._batches.fail(table)
+        self._throttle()
+        self._observer.unwritten(self._batches.unwritten())
+        self._note_idle()
+        if self._failed_topics >= set(self._assigned):
             self.failed(error)
 
-    def _next(self, table: str) -> Batch | None:
-        return self._batches.next(table, time.monotonic(), flush=self._flush) if self._gate.is_open else None
-
-    async def _wait(self, table: str) -> None:
-        """Until something arrives for the table, or its queue is due by age."""
-        wake, due = self._wake[table], self._batches.due(table) if self._gate.is_open else None
-        wake.clear()
+    def _table_of(self, topic: str) -> str:
+        """What a table would be called of which the topic has shown no change yet."""
         try:
-            async with asyncio.timeout(None if due is None else max(due - time.monotonic(), 0.0)):
-                await wake.wait()
-        except TimeoutError:
-            return
+            return self._options.naming.name(topic, TableId("", "", "", topic))
+        except ConfigError:  # its name depends on the source table, which nobody knows
+            return topic
 
-    async def _write(self, batch: Batch) -> None:
-        epoch = self._sequence.epoch
-        with self._gate.writing():
-            self._throttle()
-            left_out = await self._writer.write(batch)
-            if left_out is not None:
-                await self._written(batch, left_out, epoch)
-            elif epoch == self._sequence.epoch:
-                self._gate.close()  # until the next assignment
-        self._note_idle()
+    def _report_tables(self) -> None:
+        self._observer.tables(self.tables())
+
+    def tables(self) -> Sequence[TableStatus]:
+        """The tables that do not run."""
+        return [lane.status for lane in self._lanes.values() if lane.status is not None]
 
     async def _written(self, batch: Batch, left_out: Sequence[LeftOut], epoch: int) -> None:
-        if epoch == self._sequence.epoch:  # otherwise fenced: the new owner writes it again, without effect
-            await self._report_left_out(left_out)
-            self._moved(self._batches.complete(batch.id))
-            await self._offsets.commit()
+        """A batch is durable: its offsets may be committed. What fails here concerns the whole task."""
+        try:
+            is_current = (
+                epoch == self._sequence.epoch
+            )  # otherwise fenced: the new owner writes it again, without effect
+            if is_current and self._lanes[batch.table].state is not TableState.FAILED:
+                await self._report_left_out(left_out)
+                self._moved(self._batches.complete(batch.id))
+                await self._offsets.commit()
+        except Exception as error:
+            self.failed(error)
+            return
         await self._in_thread(self._pipelines.of(batch).pipeline.maintain)
 
     async def _report_left_out(self, left_out: Sequence[LeftOut]) -> None:
@@ -377,14 +428,20 @@ class SinkTask:
             await self._errants.report([record], [Errant(0, Stage.TASK_PUT, each.error)])
             self._post_processor.lost(*partition, each.version.offset)
 
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing is written or waits that could be written now."""
+        blocked = {name for name, lane in self._lanes.items() if lane.is_blocked}
+        return self._failed or self._batches.is_idle(without=blocked)
+
     def _note_idle(self) -> None:
-        if self._failed or self._batches.idle:
+        if self._is_idle:
             self._idle.set()
         else:
             self._idle.clear()
 
     def _throttle(self) -> None:
-        self._feed.throttle(self._topics.of(self._batches.crowded()))
+        self._feed.throttle(self._topics.of(self._batches.crowded()) | self._failed_topics)
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Protocol
@@ -21,7 +21,7 @@ from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
 from headrace.core.tables.field_selection import field_selection
 from headrace.core.tables.naming import TableNaming
 from headrace.core.tables.table_layout import PARTITION_BY, SORT_BY, table_layout
-from headrace.ports import DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
+from headrace.ports import Agent, DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.database_router import DatabaseRouter
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
@@ -43,6 +43,9 @@ class Feeds(Protocol):
 
     def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
         """A feed for one task; it joins the connector's group when it is started. ``divide`` makes the values."""
+
+    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> Agent:
+        """The agent of one table of a task (``ports.OpenAgent``)."""
 
     def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
         """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
@@ -123,6 +126,7 @@ class SinkTaskFactory:
         return SinkTask(
             self._adjust(replace(sink_task_options(config, reselect), task=number)),
             feed,
+            self._feeds.agent,
             self._lakehouse,
             post_processor,
             dead_letter_queue,
@@ -192,6 +196,7 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         dead_letters_unresolved=reselect.dead_letters,
         transforms=registry.chain(config.originals),
         tolerate_errors=config.get_string("errors.tolerance") == "all",
+        isolate_tables=config.get_string("errors.isolation").lower() == "table",
         log_errors=config.get_boolean("errors.log.enable"),
         log_messages=config.get_boolean("errors.log.include.messages"),
         converters=converter_classes(config),

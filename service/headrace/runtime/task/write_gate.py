@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 class WriteGate:
@@ -14,6 +14,7 @@ class WriteGate:
         self._open = True
         self._held = False
         self._writes = 0
+        self._shut = asyncio.Event()
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -25,18 +26,34 @@ class WriteGate:
     def open(self) -> None:
         """An assignment begins. A pause goes on."""
         self._open = True
+        self._note()
 
     def close(self) -> None:
         """Until the next assignment, if any."""
         self._open = False
+        self._note()
 
     def hold(self) -> None:
         """A pause begins."""
         self._held = True
+        self._note()
 
     def release(self) -> None:
         """It ends."""
         self._held = False
+        self._note()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep between two attempts of a write, as long as the gate is open."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._shut.wait()
+
+    def _note(self) -> None:
+        if self.is_open:
+            self._shut.clear()
+        else:
+            self._shut.set()
 
     @contextmanager
     def writing(self) -> Iterator[None]:

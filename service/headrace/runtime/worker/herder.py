@@ -176,7 +176,7 @@ class Herder:
             raise RestError(f"Status for connector {name} not found", 404)
         request = RestartRequest(include_tasks, only_failed)
         info = self.status(name)  # before the write: some of it may run again when that is done
-        if request.takes(info.connector.state) or any(request.takes_task(task.state) for _, task in info.tasks):
+        if request.takes(info.connector.state) or any(_takes_task(request, task) for _, task in info.tasks):
             await self._written(self._configs.ask_restart(name, request), "restart request")
         return _restarting(info, request)
 
@@ -278,8 +278,12 @@ def _restarting(info: ConnectorStateInfo, request: RestartRequest) -> ConnectorS
         return replace(seen, state=State.RESTARTING) if taken else seen
 
     connector = shown(info.connector, taken=request.takes(info.connector.state))
-    tasks = [(number, shown(task, taken=request.takes_task(task.state))) for number, task in info.tasks]
+    tasks = [(number, shown(task, taken=_takes_task(request, task))) for number, task in info.tasks]
     return replace(info, connector=connector, tasks=tasks)
+
+
+def _takes_task(request: RestartRequest, seen: Status) -> bool:
+    return request.takes_task(seen.state, failed_tables=seen.has_failed_tables)
 
 
 def _writing_config(name: str) -> str:

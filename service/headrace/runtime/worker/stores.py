@@ -17,6 +17,7 @@ from headrace.core.connect import config_state, status
 from headrace.core.connect.config_state import ClusterConfigState, RestartRequest
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.status import Status, StatusState, TopicStatus
+from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.notes import with_note
 from headrace.ports import CompactedLog, LedLog, LogRecord
@@ -160,9 +161,12 @@ class StatusStore:
         return self._state.connectors.get(name)
 
     def task(self, name: str, number: int) -> Status | None:
-        """The task's status with its notes, None if nothing is known of it."""
-        seen = self._state.tasks.get((name, number))
-        return None if seen is None else replace(seen, notes=self._state.notes.get((name, number), {}))
+        """The task's status with its notes and tables, None if nothing is known of it."""
+        task = name, number
+        seen = self._state.tasks.get(task)
+        if seen is None:
+            return None
+        return replace(seen, notes=self._state.notes.get(task, {}), tables=self._state.tables.get(task, ()))
 
     def tasks(self, name: str) -> list[tuple[int, Status]]:
         """The statuses of the connector's tasks, by number."""
@@ -182,10 +186,11 @@ class StatusStore:
         self._put_status(status.connector_key(name), seen)
 
     def put_task(self, name: str, number: int, seen: Status | None) -> None:
-        """Set or remove the task's status. Its notes go with it, and stand when it changes."""
+        """Set or remove the task's status. Its notes and tables go with it, and stay when it changes."""
         self._put_status(status.task_key(name, number), seen)
         if seen is None:
             self.forget_notes(name, number)
+            self.put_tables(name, number, ())
 
     def note(self, name: str, number: int, text: str, place: str) -> None:
         """Add to the task's notes."""
@@ -198,6 +203,11 @@ class StatusStore:
         """Start the task's notes afresh."""
         if (name, number) in self._state.notes:
             self._put(status.notes_key(name, number), None)
+
+    def put_tables(self, name: str, number: int, tables: Sequence[TableStatus]) -> None:
+        """Set the states of the task's tables, of those that do not run."""
+        if tuple(tables) != self._state.tables.get((name, number), ()):
+            self._put(status.tables_key(name, number), status.encode_tables(tables))
 
     def put_topic(self, seen: TopicStatus) -> None:
         """Note that a connector reads from a topic. The first word counts, until the list is started afresh."""

@@ -176,7 +176,7 @@ class Worker:
         self.stage = WorkerStage(stage, self.now())
         await retrying(_STORE_BACKOFF_SECONDS, self._waits)(step)
 
-    def _waits(self, error: BaseException) -> None:
+    def _waits(self, error: BaseException, pause: float) -> None:
         log.warning("Still %s: %s", self.stage.name, summary(error))
 
 

@@ -90,8 +90,12 @@ class WorkerConnector:
 
     def restart_asked(self, request: RestartRequest) -> None:
         """Restart what a request to the cluster selects of what is here."""
-        tasks = [number for number, task in self._tasks.items() if request.takes_task(task.state)]
+        tasks = [number for number, task in self._tasks.items() if self._is_asked(request, number, task)]
         self.restart(connector=request.takes(self._state), tasks=tasks)
+
+    def _is_asked(self, request: RestartRequest, number: int, task: WorkerTask) -> bool:
+        seen = self._context.statuses.task(self.name, number)
+        return request.takes_task(task.state, failed_tables=seen is not None and seen.has_failed_tables)
 
     @property
     def gone(self) -> bool:

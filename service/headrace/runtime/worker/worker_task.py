@@ -217,7 +217,7 @@ class WorkerTask:
         except Exception as error:  # as above
             log.error("Task %s could not leave its group cleanly: %s", self._name, summary(error))
 
-    def _passing(self, error: BaseException) -> None:
+    def _passing(self, error: BaseException, pause: float = 0.0) -> None:
         log.warning("Task %s failed and is started again: %s", self._name, summary(error))
         self._move(Event.RESTART, render(error))
 

@@ -1,0 +1,66 @@
+"""What every agent keeps to (``ports.Agent``). A test class gives the fixture ``open_agent``."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fix_asyncio import eventually
+
+from headrace.ports import OpenAgent
+
+
+class AgentSuite:
+    """Run by a subclass per agent."""
+
+    async def test_the_body_runs_once_for_wake_ups_that_come_together(self, open_agent: OpenAgent) -> None:
+        """And again for one that comes while it runs, never beside itself."""
+        running, most, calls = 0, 0, 0
+        entered, leave = asyncio.Event(), asyncio.Event()
+
+        async def body() -> None:
+            nonlocal running, most, calls
+            running, calls = running + 1, calls + 1
+            most = max(most, running)
+            entered.set()
+            await leave.wait()
+            running -= 1
+
+        agent = open_agent("table", body)
+        await agent.start()
+        try:
+            agent.wake()
+            agent.wake()
+            await asyncio.wait_for(entered.wait(), 10)
+            agent.wake()
+            agent.wake()
+            leave.set()
+            await eventually(lambda: calls == 2 and running == 0)
+            agent.wake()
+            await eventually(lambda: calls == 3 and running == 0)
+            assert most == 1
+        finally:
+            await agent.stop()
+
+    async def test_nothing_runs_after_a_stop(self, open_agent: OpenAgent) -> None:
+        """The call under way is cancelled; waking a stopped agent does nothing."""
+        entered, cancelled = asyncio.Event(), asyncio.Event()
+
+        async def body() -> None:
+            entered.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+        agent = open_agent("table", body)
+        await agent.start()
+        agent.wake()
+        await asyncio.wait_for(entered.wait(), 10)
+        entered.clear()
+        await agent.stop()
+        await agent.stop()
+        assert cancelled.is_set()
+        agent.wake()
+        await asyncio.sleep(0)
+        assert not entered.is_set()
