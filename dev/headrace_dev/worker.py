@@ -84,6 +84,14 @@ class Worker:
         tasks: list[dict[str, Any]] = self.status(name).get("tasks", [])
         return tasks
 
+    def tables(self, name: str) -> list[dict[str, Any]]:
+        """The statuses of a connector's tables that do not run."""
+        return [table for task in self.tasks(name) for table in task.get("tables", [])]
+
+    def traces(self, name: str) -> str:
+        """The traces of a connector's tasks and tables, whatever their states."""
+        return " ".join(each.get("trace", "") for each in (*self.tasks(name), *self.tables(name)))
+
     def states(self, name: str) -> list[str]:
         """The state of a connector, then those of its tasks; empty while the worker knows nothing of it."""
         status = self.status(name)

@@ -27,16 +27,21 @@ ALWAYS_RESELECTING = {"post.processors.reselector.reselect.cache.enabled": "fals
 
 
 def test_a_record_that_cannot_be_decoded(lane: Lane, stack: Stack) -> None:
-    """The task fails and names topic and offset; with tolerance it goes on, and the record is in the dead letters."""
+    """Its table fails and names topic and offset, the others continue; with tolerance it is in the dead letters."""
     lane.reconfigure()  # another test may have let bad records pass
     lane.begin_load()
     topic, dead = lane.topics[0], f"{lane.name}-dead"
     with producer(stack.kafka) as out:
         out.produce(topic, b"{broken", b"{not json")
-    wait_until(lambda: "FAILED" in lane.states(), "failed task", 60)
-    assert f"{topic}-0 at offset" in lane.trace()
+    [table] = wait_until(lambda: lane.worker.tables(lane.name), "failed table", 60)
+    assert table["state"] == "FAILED"
+    assert f"{topic}-0 at offset" in table["trace"]
+    written = lane.written()
+    wait_until(lambda: lane.written() > written, "rows of other tables")
+    assert lane.states() == {"RUNNING"}
     lane.worker.put_connector(lane.name, lane.sink_config(**dead_letters(dead)))
     assert lane.prove() > 0
+    assert lane.worker.tables(lane.name) == []
     letter = first_message(stack.kafka, dead)
     assert (letter.key(), letter.value()) == (b"{not json", b"{broken")
     assert dict(letter.headers() or ())["__connect.errors.topic"] == topic.encode()
@@ -154,7 +159,7 @@ def test_a_warehouse_that_cannot_be_written(lane: Lane, tmp_path: Path) -> None:
     obstacle.write_text("a file where a folder should be")
     with running(lane.other_worker("walled", obstacle / "warehouse")) as worker:
         put(worker, "walled", lane)
-        wait_until(lambda: str(obstacle) in traces(worker, "walled"), "trace that names the path", 120)
+        wait_until(lambda: str(obstacle) in worker.traces("walled"), "trace that names the path", 120)
         obstacle.unlink()
         worker.call("POST", "/connectors/walled/restart?includeTasks=true")
         applied(worker, "walled", lane, obstacle / "warehouse")
@@ -176,7 +181,7 @@ def test_a_full_disk(lane: Lane, small_disk: Path) -> None:
     """The task says so; once there is room, nothing is missing."""
     with running(lane.other_worker("tight", small_disk / "warehouse")) as worker:
         put(worker, "tight", lane)
-        wait_until(lambda: "No space left" in traces(worker, "tight"), "trace that names the cause", 120)
+        wait_until(lambda: "No space left" in worker.traces("tight"), "trace that names the cause", 120)
         subprocess.run(["mount", "-o", "remount,size=500m", small_disk], check=True)
         worker.call("POST", "/connectors/tight/restart?includeTasks=true")
         applied(worker, "tight", lane, small_disk / "warehouse")
@@ -196,11 +201,6 @@ def put(worker: Worker, connector: str, lane: Lane, changes: Mapping[str, str] |
     """A connector over the lane's topics, running or not; they hold a record that no other test minds."""
     config = lane.sink_config(errors__tolerance="all", **(changes or {}))
     httpx.put(f"{worker.url}/connectors/{connector}/config", json=config, timeout=60).raise_for_status()
-
-
-def traces(worker: Worker, connector: str) -> str:
-    """What the tasks say, whatever their state."""
-    return " ".join(task.get("trace", "") for task in worker.tasks(connector))
 
 
 def applied(worker: Worker, connector: str, lane: Lane, warehouse: Path) -> None:

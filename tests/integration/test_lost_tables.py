@@ -118,7 +118,7 @@ class Shop:
 
     def trace(self, name: str) -> str:
         """What a task that has failed says."""
-        return "".join(task.get("trace", "") for task in self.worker.tasks(self.connector(name)))
+        return self.worker.traces(self.connector(name)).strip()
 
     def rewind(self, offset: int, *names: str) -> None:
         """The documented way: stop, set the offsets, resume; then everything is there."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.core.model.errors import Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import EngineFailed, Fatal, HeadraceError, Retriable
 
 
 class NotThere(Retriable):
@@ -32,7 +32,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "another writer changed the table in between"),
     (r"MERGE_CARDINALITY_VIOLATION", Fatal,
      "several changes of one batch meet the same row; the key is not unique, correct primary.key.fields"),
-    (r"OutOfMemoryError|Java heap space", Fatal,
+    (r"OutOfMemoryError|Java heap space", EngineFailed,
      "Spark ran out of memory; raise spark.driver.memory or lower batch.max.bytes"),
     (r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", Fatal,
      "where the table should stand there are other files, of another format perhaps; move them away"),
@@ -42,7 +42,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException|DELTA_MISSING_DELTA_TABLE|DELTA_TABLE_ONLY_OPERATION|"
      r"PATH_NOT_FOUND", NotThere, "the table does not exist, or the storage does not show it"),
     (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError|Connection reset by peer",
-     Fatal, "Spark's JVM has ended; see the log for its last words and restart the worker"),
+     EngineFailed, "Spark's JVM has ended; see the log for its last words and restart the worker"),
     (r"UncheckedSQLException|PSQLException|SQL(Transient|Recoverable)\w*Exception", Retriable,
      "the catalog's database refused a statement; at the first start two workers may both make its tables"),
     (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed",

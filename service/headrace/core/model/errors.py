@@ -8,6 +8,7 @@
     │   └── Fenced         the partition belongs to somebody else now: drop the batch, its records come again there
     ├── RestError          a REST request cannot be served as sent; it carries its own HTTP status
     └── Fatal              the task stops and waits for an operator; the message says what to do
+        ├── EngineFailed   what writes all tables has failed: Spark's JVM
         └── TableMissing   a table that the connector has written, or its ledger, is not there any more
 
 Edges translate their vendor's errors into one of these with ``raise … from error``. No message ever carries a cell's
@@ -83,6 +84,10 @@ class RestError(HeadraceError):
 
 class Fatal(HeadraceError):
     """Going on would risk wrong data, or cannot work. The task fails; the message names the next step."""
+
+
+class EngineFailed(Fatal):
+    """What writes all tables has failed, not one of them."""
 
 
 class TableMissing(Fatal):

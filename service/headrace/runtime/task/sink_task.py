@@ -32,7 +32,7 @@ from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.model.column_defaults import ColumnDefaults
-from headrace.core.model.errors import ConfigError, Stage, remedy
+from headrace.core.model.errors import ConfigError, EngineFailed, Stage, remedy
 from headrace.core.model.events import TableId, Truncate
 from headrace.core.reselect.unresolved import LeftOut
 from headrace.core.tables.field_selection import FieldSelection
@@ -380,7 +380,7 @@ class SinkTask:
 
     def _table_failed(self, table: str, error: Exception) -> None:
         """Fail one table, and the task once no topic is left, or at once with ``errors.isolation=task``."""
-        if not self._options.isolate_tables or remedy(error).retry:
+        if not self._options.isolate_tables or remedy(error).retry or isinstance(error, EngineFailed):
             self.failed(error)
             return
         self._lanes[table].fail(error)
