@@ -61,11 +61,20 @@ run: setup ## a worker of your own: WORKER=config/worker.properties says where K
 
 setup: $(READY) ## .venv with the locked packages (runs by itself when the lock changed)
 
+# pip installs uv, as the lock pins it, and uv the rest of the lock with less than half of pip's CPU time. It reads UV_*
+# variables (a mirror: UV_DEFAULT_INDEX), not pip's configuration. Its cache comes first: where an index sends no cache
+# headers, uv would fetch and build Spark's 450 MB again.
 $(READY): requirements/dev.txt pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $@
+	@echo "setup: installing $$(grep -c == requirements/dev.txt) locked packages into .venv; with empty caches about a minute"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements/dev.txt >.venv/uv.txt
+	@$(BIN)/python -m pip install --quiet --require-hashes -r .venv/uv.txt
+	@$(UV_INSTALL) --offline --require-hashes -r requirements/dev.txt 2>/dev/null \
+	  || $(UV_INSTALL) --require-hashes -r requirements/dev.txt
+	@$(UV_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 jars: setup ## Kafka, Connect, Debezium, Apicurio, Iceberg and Delta from Maven Central (once per machine)
 	$(BIN)/python -m headrace_dev jars
