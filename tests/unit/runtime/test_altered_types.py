@@ -112,8 +112,9 @@ async def test_a_new_column_has_the_type_of_the_catalog(harness: Harness) -> Non
     assert column_type(harness, "born") == pa.date32()
 
 
-async def test_bad_values_cost_one_query_for_each_chunk(harness: Harness) -> None:
+async def test_bad_values_cost_one_query_for_each_chunk(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The innocent records between them arrive, and a column that was dropped is asked about once."""
+    monkeypatch.setattr("headrace.runtime.task.sink_task.COMMIT_INTERVAL", 0.05)
     harness.dead_letters = MemoryDeadLetterQueue("items", 0)
     source = AlteredSource(n=INT32)
     await harness.broker.create_topic(TOPIC)
