@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace_connectors.lakehouse.session import PACKAGES
+from headrace_connectors.lakehouse.session import LOCAL_FILES, PACKAGES
 
 KAFKA = "4.3.1"
 DEBEZIUM = "3.7.0.Final"
@@ -51,7 +51,7 @@ BUNDLES: dict[str, tuple[Artifact, ...]] = {
     "connect-file": (_single(f"org.apache.kafka:connect-file:{KAFKA}"),),  # FileStreamSink, for recorders
     "debezium-postgres": (Artifact("io.debezium", "debezium-connector-postgres", DEBEZIUM, False, "tar.gz", "plugin"),),
     "apicurio": (Artifact("io.apicurio", "apicurio-registry-app", APICURIO, False, "tar.gz", "all"),),
-    "lakehouse": tuple(map(_single, PACKAGES)),
+    "lakehouse": tuple(map(_single, (*PACKAGES, LOCAL_FILES))),
     # The hand-written stream that the benchmark compares with. 4.1.4 of the first two is missing on Maven Central.
     "spark-kafka": (
         _single("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"),

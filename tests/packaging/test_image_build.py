@@ -12,7 +12,7 @@ import pytest
 from dockerfile_stage import Build, stage, variables
 
 from headrace import __version__
-from headrace_connectors.lakehouse.session import PACKAGES
+from headrace_connectors.lakehouse.session import LOCAL_FILES, PACKAGES
 from headrace_dev.jars import cache_folder
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 def test_the_jars_are_those_of_the_service(build: Build) -> None:
     """The bundle of the table formats, in the folder that the last stage copies."""
-    names = sorted("-".join(package.split(":")[1:]) + ".jar" for package in PACKAGES)
+    names = sorted("-".join(package.split(":")[1:]) + ".jar" for package in (*PACKAGES, LOCAL_FILES))
     assert sorted(path.name for path in Path(build.here("/opt/jars")).iterdir()) == names
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +49,9 @@ class DeltaFormat:
         return f"delta.{quoted(self._location(path))}"
 
     def _location(self, path: TablePath) -> str:
-        return f"{self._warehouse}/{path.namespace}/{path.name}"
+        """Without links on a local path: listed, a link is its own content, and VACUUM would descend without end."""
+        location = f"{self._warehouse}/{path.namespace}/{path.name}"
+        return str(Path(location).resolve()) if location.startswith("/") else location
 
     def create_namespace(self, namespace: str) -> Sequence[str]:
         """Nothing: a namespace is a folder."""

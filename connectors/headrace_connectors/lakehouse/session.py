@@ -40,6 +40,11 @@ PACKAGES = (
 )
 """The formats for the Spark that ``pyproject.toml`` pins; nothing else of what their POMs name is needed."""
 
+LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
+"""A local file system that sets permissions through Java. Hadoop's own runs ``chmod`` for each file that it creates."""
+
+_LOCAL_FILES_CLASS = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+
 _ICEBERG = "org.apache.iceberg.spark"
 _EXTENSIONS = (f"{_ICEBERG}.extensions.IcebergSparkSessionExtensions", "io.delta.sql.DeltaSparkSessionExtension")
 _SIGNS = {"iceberg": "metadata/version-hint.text", "delta": "_delta_log"}  # what a table's folder has
@@ -79,7 +84,7 @@ def settings(warehouse: str, spark: Mapping[str, str], jars: Sequence[Path] | No
         chosen.pop(f"spark.sql.catalog.{CATALOG}.type", None)
     _refuse_unsafe(chosen)
     chosen["spark.driver.extraJavaOptions"] = _java_options(spark.get("spark.driver.extraJavaOptions", ""))
-    return chosen
+    return {**chosen, **_local_files(master, chosen)}
 
 
 def _java_options(wanted: str) -> str:
@@ -130,6 +135,25 @@ def _jars(spark: Mapping[str, str], jars: Sequence[Path] | None) -> dict[str, st
     if found:
         return {"spark.jars": ",".join(map(str, found))}
     return {"spark.jars.packages": ",".join(PACKAGES)}
+
+
+def _local_files(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
+    """Let a local master create files of the scheme ``file`` without a process for each, if the jar is there.
+
+    Spark uses local files before it loads ``spark.jars``, so the jar also has to be on the driver's class path. Ivy
+    fetches it too late for that, and the executors of a cluster start without it: they keep Hadoop's class. Delta's log
+    is written through another interface (docs/why.md), which this leaves as it is.
+    """
+    name = "-".join(LOCAL_FILES.split(":")[1:]) + ".jar"
+    places = map(urlsplit, chosen.get("spark.jars", "").split(","))
+    jar = next((at.path for at in places if at.scheme in ("", "file", "local") and Path(at.path).name == name), None)
+    if jar is None or not master.startswith("local") or "spark.hadoop.fs.file.impl" in chosen:
+        return {}
+    class_path = filter(None, [jar, chosen.get("spark.driver.extraClassPath")])
+    return {
+        "spark.driver.extraClassPath": os.pathsep.join(class_path),
+        "spark.hadoop.fs.file.impl": _LOCAL_FILES_CLASS,
+    }
 
 
 def _refuse_unsafe(chosen: Mapping[str, str]) -> None:

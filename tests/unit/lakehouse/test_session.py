@@ -38,6 +38,32 @@ def test_where_the_jars_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "spark.jars" not in settings("/w", {"spark.jars.packages": "a:b:1"})
 
 
+def test_local_files_are_written_without_a_process_each() -> None:
+    """By a class that a jar brings, which the driver has on its class path before Spark loads any jar."""
+    jar, master = "/jars/hadoop-bare-naked-local-fs-0.1.0.jar", {"spark.master": "local[2]"}
+    chosen = settings("/w", master, [Path("/jars/iceberg.jar"), Path(jar)])
+    assert chosen["spark.driver.extraClassPath"] == jar
+    assert chosen["spark.hadoop.fs.file.impl"].endswith(".BareLocalFileSystem")
+    theirs = {"spark.jars": f"s3a://jars/x.jar,local:{jar}", "spark.driver.extraClassPath": "/more"}
+    assert settings("/w", master | theirs)["spark.driver.extraClassPath"] == f"{jar}:/more"
+
+
+@pytest.mark.parametrize(
+    "spark",
+    [
+        pytest.param({"spark.jars": "/jars/iceberg.jar"}, id="without the jar"),
+        pytest.param({"spark.jars.packages": "a:b:1"}, id="Ivy fetches it too late"),
+        pytest.param({"spark.master": "spark://host:7077"}, id="executors start without it"),
+        pytest.param({"spark.hadoop.fs.file.impl": "org.example.Files"}, id="the operator's class"),
+    ],
+)
+def test_local_files_are_otherwise_left_to_hadoop(spark: dict[str, str]) -> None:
+    """Spark would not start with a class that it does not find."""
+    chosen = settings("/w", spark, [Path("/jars/hadoop-bare-naked-local-fs-0.1.0.jar")])
+    assert "spark.driver.extraClassPath" not in chosen
+    assert chosen.get("spark.hadoop.fs.file.impl") == spark.get("spark.hadoop.fs.file.impl")
+
+
 def test_only_a_local_master_stays_on_loopback() -> None:
     """A cluster's executors have to reach the driver."""
     assert settings("/w", {"spark.master": "local[2]"})["spark.driver.host"] == "127.0.0.1"

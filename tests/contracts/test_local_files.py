@@ -1,0 +1,108 @@
+"""How Spark's JVM creates local files: without a process for each, and never over another writer's commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from contracts.lake_harness import DAY, ITEM, NOW, apply, item
+from delta_tables import delta_table
+from fix_spark import Warehouse
+from py4j.protocol import Py4JJavaError
+
+from headrace.ports import TableOptions
+from headrace_connectors.lakehouse import upkeep
+
+pytestmark = pytest.mark.spark
+
+WRITERS = 4
+VERSIONS = 8
+
+
+def faults_of_ended_processes(java: Any) -> int:
+    """The page faults of all child processes of the JVM that have ended: each process has some."""
+    stat = Path(f"/proc/{java.java.lang.ProcessHandle.current().pid()}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[8])
+
+
+def test_a_commit_to_an_iceberg_table_starts_no_process(warehouse: Warehouse, unique: Callable[[str], str]) -> None:
+    """Hadoop's own class runs chmod 17 times for each of these commits; what starts once per session does not count."""
+    table = warehouse.lakehouse.table("shop", unique("files"), TableOptions())
+    table.evolve(ITEM, ["id"])
+    java = warehouse.session()._jvm
+    before = 0
+    for position in range(1, 6):
+        if position == 4:
+            before = faults_of_ended_processes(java)
+        apply(table, item(1, position=position))
+    assert faults_of_ended_processes(java) == before
+
+
+@pytest.mark.parametrize("table_format", ["iceberg", "delta"])
+def test_a_table_whose_folder_is_a_link_is_maintained(
+    warehouse: Warehouse,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    table_format: str,
+) -> None:
+    """Delta's VACUUM lists the folder, and the class for local files lists a link to a folder as the link itself."""
+    monkeypatch.setattr(upkeep, "FILES_UNTIL_COMPACTION", 1)
+    name, namespace, options = unique("linked"), f"{table_format}_links", TableOptions(table_format)
+    warehouse.lakehouse.table(namespace, name, options).evolve(ITEM, ["id"])
+    link, folder = warehouse.path / namespace / name, tmp_path / name
+    link.rename(folder)
+    link.symlink_to(folder)
+    table = warehouse.lakehouse.table(namespace, name, options)
+    apply(table, item(1, position=1))
+    table.maintain(NOW, 7 * DAY)
+    assert [row["id"] for tables in table.scan(["id"]) for row in tables.to_pylist()] == [1]
+    if table_format == "delta":
+        assert "VACUUM END" in {entry["operation"] for entry in delta_table(folder).history()}
+
+
+def test_one_of_several_writers_gets_a_version_of_a_delta_table(
+    warehouse: Warehouse, unique: Callable[[str], str]
+) -> None:
+    """Writers without a common lock never replace each other's entry of the log."""
+    name = unique("versions")
+    table = warehouse.lakehouse.table("delta_shop", name, TableOptions("delta"))
+    table.evolve(ITEM, ["id"])
+    logs = [_DeltaLog(warehouse.session(), warehouse.path / "delta_shop" / name) for _ in range(WRITERS)]
+    with ThreadPoolExecutor(WRITERS) as threads:
+        for version in range(100, 100 + VERSIONS):
+            start = Barrier(WRITERS)
+            written = [threads.submit(log.write, version, str(writer), start) for writer, log in enumerate(logs)]
+            winners = [str(writer) for writer, each in enumerate(written) if each.result()]
+            assert len(winners) == 1
+            assert logs[0].entry(version).read_text().split() == winners
+
+
+class _DeltaLog:
+    """Delta's own way to write a table's log, in an instance that shares nothing with others."""
+
+    def __init__(self, session: Any, table: Path) -> None:
+        self._java = session._jvm
+        self._folder = table / "_delta_log"
+        self._configuration = session._jsparkSession.sessionState().newHadoopConf()
+        self._store = self._java.org.apache.spark.sql.delta.storage.DelegatingLogStore(self._configuration)
+
+    def entry(self, version: int) -> Path:
+        return self._folder / f"{version:020}.json"
+
+    def write(self, version: int, text: str, start: Barrier) -> bool:
+        """True if this writer got the version, False if another did."""
+        entry = self._java.org.apache.hadoop.fs.Path(str(self.entry(version)))
+        lines = self._java.scala.Option.apply(text).iterator()
+        start.wait(timeout=60)
+        try:
+            self._store.write(entry, lines, False, self._configuration)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "FileAlreadyExistsException":
+                raise
+            return False
+        return True
