@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.core.connect.java_patterns import OnlyJava, python_pattern
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.client_layers import (
     client_properties,
@@ -160,13 +161,14 @@ def topic_pattern(config: Properties) -> str:
     regex = config.get("topics.regex", "")
     if bool(names) == bool(regex):
         raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
-    unflagged = _LEADING_FLAGS.sub("", regex)
-    flags = regex.removesuffix(unflagged)  # Python takes them in front of everything only, so before the anchor
-    pattern = rf"{flags}\A(?:{unflagged or '|'.join(map(re.escape, names))})\Z"
     try:
+        regex = python_pattern(regex)
+        unflagged = _LEADING_FLAGS.sub("", regex)
+        flags = regex.removesuffix(unflagged)  # Python takes them in front of everything only, so before the anchor
+        pattern = rf"{flags}\A(?:{unflagged or '|'.join(map(re.escape, names))})\Z"
         re.compile(regex)
         re.compile(pattern)
-    except re.error as error:
+    except (re.error, OnlyJava) as error:
         raise ConfigError(f"topics.regex is not a valid regular expression: {error}", "topics.regex") from error
     return pattern
 

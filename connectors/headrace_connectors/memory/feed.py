@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import dataclass, field
 
 from headrace.core.connect.assignment import assign_topics
+from headrace.core.connect.java_patterns import python_pattern
 from headrace.core.decode.json_types import Document, whole
 from headrace.core.model.errors import ConfigError, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, OffsetNote, Record, TopicPartition
@@ -295,7 +296,7 @@ class MemoryFeeds:
         names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
         if not names and not config.get("topics.regex"):
             raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
-        pattern = re.compile(config.get("topics.regex") or "|".join(map(re.escape, names)))
+        pattern = re.compile(python_pattern(config.get("topics.regex", "")) or "|".join(map(re.escape, names)))
         group = config.get("consumer.override.group.id", f"connect-{connector}")
         return MemoryFeed(self._broker, group, f"{connector}-{task}", pattern, divide)
 

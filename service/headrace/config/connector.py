@@ -11,6 +11,7 @@ from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.values import AbstractConfig
 from headrace.core.connect.config_def import Importance, Type
 from headrace.core.connect.config_validators import any_case, at_least, between
+from headrace.core.connect.java_patterns import python_pattern
 from headrace.core.model.catalog import MODES
 from headrace.core.tables.naming import namespace
 
@@ -316,7 +317,7 @@ class SinkConnectorConfig(AbstractConfig):
     @property
     def topics_regex(self) -> str:
         """The regular expression for topics, matched against the whole name; empty where topics are named."""
-        return self.get_string("topics.regex")
+        return python_pattern(self.get_string("topics.regex"))
 
     def schemas_enabled(self, side: str) -> bool:
         """Whether documents of ``side`` (``key`` or ``value``) carry their schema."""

@@ -53,6 +53,7 @@ from headrace.core.connect.config_def import (
     Type,
     parse_list,
 )
+from headrace.core.connect.java_patterns import OnlyJava, python_pattern
 from headrace.core.connect.regex_cost import TooCostly, check_cost
 from headrace.core.connect.suggestions import suggestion
 from headrace.core.model.errors import ConfigError
@@ -257,9 +258,10 @@ def _queue_problems(queue: str, topics: Sequence[str], pattern: str) -> Iterator
 
 def _matches(pattern: str, text: str) -> bool:
     try:
+        pattern = python_pattern(pattern)
         check_cost(pattern)
         return re.fullmatch(pattern, text) is not None
-    except (re.error, TooCostly):
+    except (re.error, OnlyJava, TooCostly):
         return False
 
 

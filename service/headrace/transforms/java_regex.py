@@ -1,15 +1,15 @@
-"""Java's regular expressions and replacement texts, as far as Python's say the same (``reselect.md`` section 3.3)."""
+"""Java's regular expressions and replacement texts."""
 
 from __future__ import annotations
 
 import re
 
-_NAMED = re.compile(r"\(\?<(?![=!])")
+from headrace.core.connect.java_patterns import python_pattern
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern; Java's named groups are Python's with another spelling."""
-    return re.compile(_NAMED.sub("(?P<", pattern))
+    """A pattern of Java's. Raises OnlyJava, or ``re.error`` for an invalid one."""
+    return re.compile(python_pattern(pattern))
 
 
 def replaced(pattern: re.Pattern[str], replacement: str, text: str) -> str | None:

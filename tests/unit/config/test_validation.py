@@ -117,6 +117,17 @@ def test_sentences_are_kafkas(option: str, value: str, messages: tuple[str, ...]
     assert messages is None or found[option] == messages
 
 
+def test_named_groups_are_spelled_as_in_java() -> None:
+    """``(?<table>..)`` in a pattern of topics and in a transform, whose replacement refers to it."""
+    router = {"type": "RegexRouter", "regex": r"(?<db>[^.]+)\.(?<table>.*)", "replacement": "${table}"}
+    transforms = {f"transforms.t.{key}": value for key, value in router.items()}
+    topics = {"topics": None, "topics.regex": r"(?<db>shop)\..*"}
+    given = {**MINIMAL, "transforms": "t", **transforms, **topics}
+    given = {name: value for name, value in given.items() if value is not None}
+    assert not [info.value.errors for info in validate(given, DEFAULTS).configs if info.value.errors]
+    assert sink_connector_config(given, DEFAULTS).topics_regex == r"(?P<db>shop)\..*"
+
+
 def test_trimmed_and_case_blind_values_are_valid() -> None:
     """As in Kafka's parser."""
     infos = {info.value.name: info.value.value for info in validate({**MINIMAL, "tasks.max": " 2 "}, DEFAULTS).configs}

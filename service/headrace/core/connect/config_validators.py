@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.core.connect.java_patterns import OnlyJava, python_pattern
 from headrace.core.connect.regex_cost import TooCostly, check_cost
 
 _SHOWN = 200
@@ -95,21 +96,19 @@ def not_empty_name(name: str, value: Any) -> None:
 
 
 def regex(name: str, value: Any) -> None:
-    """A regular expression that Python and Java read alike (``reselect.md`` section 3.3)."""
+    """A regular expression of Java's that Python can match (``python_pattern``)."""
     if not value:
         return
-    if re.search(r"\\[QEpP]|&&", value):
-        raise InvalidValue(
-            f"Invalid value {value} for configuration {name}: Invalid regex: "
-            r"\Q..\E, \p{..} and && are Java's alone and not supported here"
-        )
     try:
-        re.compile(value)
+        pattern = python_pattern(value)
+        re.compile(pattern)
+    except OnlyJava as error:
+        raise InvalidValue(f"Invalid value {value} for configuration {name}: Invalid regex: {error}") from error
     except re.error as error:
         raise InvalidValue(
             f"Invalid value {value} for configuration {name}: Invalid regex: {_in_javas_words(value, error)}"
         ) from error
-    matches_quickly(name, value)
+    matches_quickly(name, pattern)
 
 
 def matches_quickly(name: str, value: str) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from headrace.core.connect.java_patterns import OnlyJava, python_pattern
 from headrace.core.connect.regex_cost import TooCostly, check_cost
 from headrace.core.model.catalog import Dialect, HandlingModes
 from headrace.core.model.errors import ConfigError
@@ -31,8 +32,6 @@ ERROR_MODE = "reselect.error.handling.mode"
 INSERT_MODE = "reselect.unresolved.insert.mode"
 _ROW_OPERATIONS = frozenset("cud")
 DEFAULT_PORTS: Mapping[str, int] = {Dialect.POSTGRESQL: 5432, Dialect.ORACLE: 1521}
-JAVA_ONLY = re.compile(r"\\[QEpPhHvVRXGkzZ]|&&")
-"""Regex syntax that Java has and Python lacks or reads otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +211,12 @@ def _patterns(text: str, key: str) -> tuple[re.Pattern[str], ...]:
 
 
 def _compile(part: str, key: str) -> re.Pattern[str]:
-    if JAVA_ONLY.search(part) or "&&" in part:
-        raise ConfigError(f"{key}: {part!r} uses regular expression syntax that only Java has; write it without", key)
     try:
-        check_cost(part, re.IGNORECASE)
-        return re.compile(part, re.IGNORECASE | re.ASCII)
+        pattern = python_pattern(part)
+        check_cost(pattern, re.IGNORECASE)
+        return re.compile(pattern, re.IGNORECASE | re.ASCII)
+    except OnlyJava as error:
+        raise ConfigError(f"{key}: {part!r} is not supported: {error}", key) from error
     except TooCostly as error:
         raise ConfigError(f"{key}: {part[:200]!r} may take very long: {error}", key) from error
     except re.error as error:

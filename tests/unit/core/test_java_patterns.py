@@ -1,0 +1,41 @@
+"""Java's regular expressions in Python's spelling."""
+
+import re
+
+import pytest
+
+from headrace.core.connect.config_validators import InvalidValue, regex
+from headrace.core.connect.java_patterns import OnlyJava, python_pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (r"(?<db>[^.]+)\.(?<table>.*)", r"(?P<db>[^.]+)\.(?P<table>.*)"),
+        (r"(?<!a)b(?<=b)(?:c)", r"(?<!a)b(?<=b)(?:c)"),
+        (r"\(?<a>", r"\(?<a>"),
+        (r"[(?<a]\[?", r"[(?<a]\[?"),
+        (r"[]a][^]b]", r"[]a][^]b]"),
+        (r"[\[a]x[b]", r"[\[a]x[b]"),
+        (r"a&&b", r"a&&b"),
+        (r"\\Qa", r"\\Qa"),
+        (r"[\\Q]", r"[\\Q]"),
+    ],
+)
+def test_what_both_can_read_keeps_its_meaning(pattern: str, expected: str) -> None:
+    """Only named groups change their spelling, and not where the characters are an escape or in a set."""
+    assert python_pattern(pattern) == expected
+    re.compile(expected)
+    regex("topics.regex", pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"\Qa.b\E", r"\p{L}", r"[\P{L}]", r"\0141", r"\v", "[a[bc]]", "[^a[b]]", "[[:alpha:]]", "[a-z&&[^b]]", "[a&&b]"],
+)
+def test_what_only_java_reads_is_refused(pattern: str) -> None:
+    """``re`` refuses some of it as well, and reads the rest as other characters."""
+    with pytest.raises(OnlyJava):
+        python_pattern(pattern)
+    with pytest.raises(InvalidValue, match=r"^Invalid value .* for configuration topics\.regex: Invalid regex: only J"):
+        regex("topics.regex", pattern)
