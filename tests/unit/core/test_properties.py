@@ -26,12 +26,19 @@ from headrace.core.connect.properties import parse_properties, properties_from_e
         ("a=p\u2028w\x85\x0b\x0c\x1c", {"a": "p\u2028w\x85\x0b\x0c\x1c"}),
         ("a\xa0\u2028b=c", {"a\xa0\u2028b": "c"}),
         ("a=1\\\r\n\t2\\", {"a": "12"}),
+        ("\\\n# note\na=1", {"a": "1"}),
+        ("a=1,\\\n# 2", {"a": "1,# 2"}),
         ('jaas=Plain required password="p#1";', {"jaas": 'Plain required password="p#1";'}),
     ],
 )  # fmt: skip
 def test_lines_mean_what_they_mean_in_java(text: str, expected: dict[str, str]) -> None:
     """As java.util.Properties.load reads them."""
     assert parse_properties(text) == expected
+
+
+def test_half_a_character_is_replaced() -> None:
+    """Java keeps a lone surrogate, which UTF-8 cannot hold: no topic, answer or log could."""
+    assert parse_properties("a=x\\ud83dy") == {"a": "x\N{REPLACEMENT CHARACTER}y"}
 
 
 @pytest.mark.parametrize("text", ["a=x\\u12", "a=\\u00zz\nb=1", "a=\\uuuu0041"])
