@@ -102,7 +102,7 @@ def check_flashback(connection: Any, table: TableId, where: str, user: str) -> N
         name = quoted(table.schema, table.table)
         raise ConfigError(
             f"{where}: the user may not read the past of {name} ({', '.join(codes)}); "
-            f'GRANT SELECT, FLASHBACK ON {name} TO "{user}"',
+            f"GRANT SELECT, FLASHBACK ON {name} TO {quoted(user)}",
             "reselect.database.user",
         ) from error
 

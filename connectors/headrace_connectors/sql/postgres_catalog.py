@@ -15,6 +15,7 @@ from psycopg.rows import namedtuple_row
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import TableId
+from headrace_connectors.sql.query import quoted
 
 Connection = psycopg.Connection[Any]
 
@@ -90,13 +91,13 @@ def _refuse_hidden_rows(connection: Connection, table: TableId, found: Any) -> N
     if not found.granted:
         raise ConfigError(
             f'user "{user}" may not read table {name} of database "{connection.info.dbname}"; '
-            f'GRANT SELECT ON "{table.schema}"."{table.table}" TO "{user}"',
+            f"GRANT SELECT ON {quoted(table.schema, table.table)} TO {quoted(user)}",
             "reselect.database.user",
         )
     if found.row_security:
         raise ConfigError(
             f'row security hides rows of {name} from user "{user}", so a row that is not found would look deleted; '
-            f'let the user bypass it (ALTER ROLE "{user}" BYPASSRLS) or read as another user',
+            f"let the user bypass it (ALTER ROLE {quoted(user)} BYPASSRLS) or read as another user",
             "reselect.database.user",
         )
 
