@@ -29,13 +29,13 @@ from aiokafka.protocol.group import LeaveGroupRequest
 
 from headrace.core.connect.work import (
     Assignment,
-    Standing,
     Task,
+    WorkerState,
     assign_work,
     decode_assignment,
-    decode_standing,
+    decode_worker_state,
     encode_assignment,
-    encode_standing,
+    encode_worker_state,
 )
 from headrace.core.model.errors import Fenced, HeadraceError, Retriable
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
@@ -70,14 +70,21 @@ class WorkAssignor(AbstractPartitionAssignor):
     @classmethod
     def assign(cls, cluster: ClusterMetadata, members: Mapping[str, Any]) -> dict[str, Any]:
         """The assignment of the whole group, computed by the member that Kafka chose for it."""
-        standings = {member: decode_standing(data.user_data) for member, data in members.items()}
-        _warn_of_twins([standing.worker for standing in standings.values()])
+        states = {member: decode_worker_state(data.user_data) for member, data in members.items()}
+        # Requests to one of two workers with the same address would reach only one of them.
+        workers = [state.worker for state in states.values()]
+        for worker in sorted({worker for worker in workers if workers.count(worker) > 1}):
+            log.warning(
+                "Worker %s: several workers have this address; set a different rest.advertised.host.name or "
+                "rest.advertised.port on each",
+                worker,
+            )
         topics = sorted(set().union(*(data.subscription for data in members.values())))
         return {
             member: ConsumerProtocolMemberAssignment(
                 cls.version, [(topic, [0]) for topic in topics if work.leads], encode_assignment(work)
             )
-            for member, work in assign_work(standings, *cls.offered).items()
+            for member, work in assign_work(states, *cls.offered).items()
         }
 
     @classmethod
@@ -85,10 +92,10 @@ class WorkAssignor(AbstractPartitionAssignor):
         """What this member says when it joins."""
         held, (_, offset) = cls.held, cls.offered
         if held is None:
-            standing = Standing(cls.worker, offset)
+            state = WorkerState(cls.worker, offset)
         else:
-            standing = Standing(cls.worker, offset, held.generation, held.leads, held.tasks)
-        return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), encode_standing(standing))
+            state = WorkerState(cls.worker, offset, held.generation, held.leads, held.tasks)
+        return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), encode_worker_state(state))
 
     @classmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
@@ -264,12 +271,6 @@ class KafkaWorkerMember:
                             log.info("Group %s: removed %s, the predecessor of this worker", self._group, member)
         except HeadraceError as error:
             log.debug("Group %s: a predecessor, if there was one, ends with its session: %s", self._group, error)
-
-
-def _warn_of_twins(workers: Collection[str]) -> None:
-    """The others would send each request to one of them only."""
-    for worker in sorted({worker for worker in workers if list(workers).count(worker) > 1}):
-        log.warning("Two workers are reached as %s: give each its own rest.advertised.host.name and .port", worker)
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.conversion import Conversion, Converter, Headers
 from headrace.converters.json_data import JsonData
 from headrace.core.decode.codec import Source
@@ -67,7 +67,7 @@ class TransformingDecoder:
         self._values: Converter = given.value or JsonData(options.value_schemas)
         self._header_converter = given.header
         self._key_columns = KeyColumns(options.key_fields)
-        self._decoders: dict[str, ConnectorDecoder] = {}
+        self._decoders: dict[str, RecordDecoder] = {}
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Decode records of one partition, in order of arrival. ``topics`` of the result are those of its pieces."""
@@ -124,7 +124,7 @@ class TransformingDecoder:
 
     def _decode_run(self, topic: str, run: Sequence[_Transformed], out: Decoded) -> None:
         if topic not in self._decoders:
-            self._decoders[topic] = ConnectorDecoder(self._topic, self._options, self._catalog)
+            self._decoders[topic] = RecordDecoder(self._topic, self._options, self._catalog)
         decoded = self._decoders[topic].decode(run)
         decoded.errant = [replace(each, index=run[each.index].index) for each in decoded.errant]
         decoded.topics = [topic] * len(decoded.pieces)

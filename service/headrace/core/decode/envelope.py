@@ -144,8 +144,9 @@ class TopicDecoder:
 
     def decode_block(self, block: Block) -> Decoded | None:
         """Decode records of one value schema column by column; None where each of them has to be looked at."""
-        codec = self._known_codec(block.schema)
-        if codec is None:
+        known = self._codecs.get(id(self._values.one(block.schema)))
+        codec = known[1] if known is not None and type(known[1]) is Codec else None
+        if codec is None:  # no envelope of this schema has been decoded before
             return None
         out = Decoded()
         try:
@@ -167,14 +168,9 @@ class TopicDecoder:
         """Whether the topic may have blocks that are decoded column by column: not of flattened records."""
         return self._last is None or type(self._last) is Codec
 
-    def untold(self, notes: Sequence[Note]) -> None:
+    def discard_notes(self, notes: Sequence[Note]) -> None:
         """Notes that nobody was told, since their records are decoded again."""
         self._noted.difference_update(notes)
-
-    def _known_codec(self, schema: Schema) -> Codec | None:
-        """The codec of a schema of envelopes, of which records were decoded before."""
-        known = self._codecs.get(id(self._values.one(schema)))
-        return known[1] if known is not None and type(known[1]) is Codec else None
 
     # -- runs of one schema ---------------------------------------------------------------------------------
 
@@ -319,7 +315,9 @@ class TopicDecoder:
             return
         self._tables.see(events)
         if Operation.TOMBSTONE in events.operations:
-            self._drop_astray(events, isinstance(codec, FlatCodec), out)
+            # Remove the tombstones that do not belong to the table of the event before them.
+            for index, why in reversed(self._tables.astray(events).items()):
+                self._refuse_or_ignore(events.remove(index), why, isinstance(codec, FlatCodec), out)
         begin = 0
         mixed = Operation.TRUNCATE in events.operations or not events.of_one_table
         while begin < len(events):
@@ -329,11 +327,6 @@ class TopicDecoder:
             add(codec, events.slice(begin, end), out)
             begin = end
         self._tables.remember(codec, events)
-
-    def _drop_astray(self, events: Events, flattened: bool, out: Decoded) -> None:
-        """Take out tombstones that are not of the table of the event before them."""
-        for place, why in reversed(self._tables.astray(events).items()):
-            self._refuse_or_ignore(events.remove(place), why, flattened, out)
 
     def _refuse_or_ignore(self, index: int, why: Astray, flattened: bool, out: Decoded) -> None:
         if why is Astray.UNKNOWN or (flattened and why is Astray.EARLY):  # where it may be the delete itself
@@ -362,7 +355,8 @@ class TopicDecoder:
 
     def _add_changes(self, codec: Codec, events: Events, out: Decoded) -> None:
         if Operation.READ in events.operations:
-            self._note_snapshots(events, out)
+            began = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}
+            out.snapshots += [None if word == "first" else self._tables.current for word in sorted(map(str, began))]
         while len(events):
             try:
                 changes = self._builder.changes(self._tables.current, codec, events)
@@ -380,7 +374,3 @@ class TopicDecoder:
             out.tells_too_little |= tells_too_little(changes)
         if has_no_order(changes):
             self._note(NO_ORDER if flattened else NO_POSITIONS)
-
-    def _note_snapshots(self, events: Events, out: Decoded) -> None:
-        told = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}
-        out.snapshots += [None if word == "first" else self._tables.current for word in sorted(map(str, told))]
