@@ -33,7 +33,11 @@ class TopicAssignor(AbstractPartitionAssignor):
         subscriptions = {member: set(data.subscription) for member, data in members.items()}
         held = {member: _read_held(data.user_data) for member, data in members.items()}
         return {
-            member: ConsumerProtocolMemberAssignment(cls.version, _with_partitions(topics, cluster), b"")
+            member: ConsumerProtocolMemberAssignment(
+                cls.version,
+                [(topic, sorted(cluster.partitions_for_topic(topic) or ())) for topic in sorted(topics)],
+                b"",
+            )
             for member, topics in assign_topics(subscriptions, held).items()
         }
 
@@ -58,7 +62,3 @@ def _read_held(user_data: bytes | None) -> set[str]:
         return set(json.loads(user_data or b"{}").get("held", ()))
     except (ValueError, AttributeError, TypeError):  # another client's bytes: it loses only its stickiness
         return set()
-
-
-def _with_partitions(topics: Iterable[str], cluster: ClusterMetadata) -> list[tuple[str, list[int]]]:
-    return [(topic, sorted(cluster.partitions_for_topic(topic) or ())) for topic in sorted(topics)]

@@ -148,7 +148,7 @@ class KafkaLog:
         return self._producer
 
     async def _drop_producer(self) -> None:
-        """One that has failed is not used again: aiokafka counts what was refused, and brokers take no gap."""
+        """Stop a producer that has failed: aiokafka counts rejected records, and brokers reject the gap after them."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await stopped(producer, _STOP_SECONDS)

@@ -250,7 +250,11 @@ class GroupMember(Service):
         found = await committed(self._consumer, map(_aiokafka, partitions))
         known = {TopicPartition(*each): OffsetNote(offset, note or "") for each, (offset, note) in found.items()}
         if self._settings.reset == "latest":
-            await self._commit_first_positions([each for each in partitions if each not in known])
+            # ``latest`` would skip at the next start whatever arrives until the first commit.
+            without_offset = [_aiokafka(each) for each in partitions if each not in known]
+            new = {each: await self._consumer.position(each) for each in without_offset}
+            if new:
+                await self._consumer.commit(new)
         offsets = {each: offset for each, (offset, _) in known.items()}
         await self._are_gone(offsets)
         self._lag.begin(offsets)
@@ -259,12 +263,6 @@ class GroupMember(Service):
         await self._listener.assigned(self._numbering.epoch, partitions)
         self._heard = (0, self._clock())
         self._assigned.set()
-
-    async def _commit_first_positions(self, partitions: Collection[TopicPartition]) -> None:
-        """``latest`` would skip at the next start whatever arrives until the first commit."""
-        new = {each: await self._consumer.position(each) for each in map(_aiokafka, partitions)}
-        if new:
-            await self._consumer.commit(new)
 
     async def _are_gone(self, wanted: Mapping[TopicPartition, int]) -> bool:
         """Whether the topics have lost records from these offsets on; True if Kafka does not say.

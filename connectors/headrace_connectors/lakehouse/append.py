@@ -6,8 +6,6 @@ another worker has appended meanwhile, one that does not know yet that its assig
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.merge.history import History
@@ -25,7 +23,7 @@ def history_rows(rows: History, stored: pa.Schema) -> pa.Table:
         pa.array([version.topic] * len(rows), pa.string()),
         pa.array(version.partition, pa.int32()),
         pa.array(version.offset, pa.int64()),
-        _times(version.source_time),
+        pa.array(version.source_time, pa.int64()).view(pa.timestamp("us", tz="UTC")),
         rows.operation,
         rows.unavailable,
     ]
@@ -56,7 +54,3 @@ def _in_lake_type(name: str, values: pa.Array, stored: pa.Schema) -> pa.Array:
         raise Fatal(f"column {name!r} is not in the table; it has to be evolved first")
     kind = stored.field(name).type
     return values if values.type == kind else values.cast(kind)
-
-
-def _times(micros: npt.NDArray[np.int64]) -> pa.Array:
-    return pa.array(micros, pa.int64()).view(pa.timestamp("us", tz="UTC"))

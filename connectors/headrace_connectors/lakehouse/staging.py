@@ -224,16 +224,13 @@ def _key_range(name: str, keys: pa.Array) -> str:
     extremes = pc.min_max(keys)
     low, high = extremes["min"], extremes["max"]
     if pa.types.is_string(kind):
-        return _text_range(name, low.as_py(), high.as_py())
+        first, last = low.as_py(), high.as_py()
+        if max(len(first), len(last)) > _MAX_RANGE_TEXT:
+            return ""
+        return f"t.{quoted(name)} BETWEEN {text_literal(first)} AND {text_literal(last)}"
     if pa.types.is_date32(kind):
         low, high = low.cast(pa.int32()), high.cast(pa.int32())
     return _number_range(name, kind, *_round_outwards(low.as_py(), high.as_py(), kind.bit_width))
-
-
-def _text_range(name: str, low: str, high: str) -> str:
-    if max(len(low), len(high)) > _MAX_RANGE_TEXT:
-        return ""
-    return f"t.{quoted(name)} BETWEEN {text_literal(low)} AND {text_literal(high)}"
 
 
 def _round_outwards(low: int, high: int, bits: int) -> tuple[int, int]:

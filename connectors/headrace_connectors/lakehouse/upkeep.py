@@ -65,7 +65,9 @@ class Upkeep:
         """
         try:
             self._compact(now // _DAY)
-            self._expire(now, tombstone_retention)
+            if self._expired != now // _DAY:
+                self._ledger.expire(now - tombstone_retention)
+                self._expired = now // _DAY
         except Conflict as error:
             log.info("Upkeep is left for later: %s", error)
 
@@ -80,11 +82,6 @@ class Upkeep:
         if self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
             self._ledger_commits = 0
             self._run(self._format.compact(ledger_path(self._path)))
-
-    def _expire(self, now: int, tombstone_retention: int) -> None:
-        if self._expired != now // _DAY:
-            self._ledger.expire(now - tombstone_retention)
-            self._expired = now // _DAY
 
     def _clean(self, day: int) -> None:
         """Once a day at most, and not before there was something to compact: it lists all of the table's files."""

@@ -136,20 +136,13 @@ class SparkTable:
             self._create(wanted, key_fields)
         else:
             if evolution(self._label, stored, wanted):
-                stored = self._looked_up()  # `headrace verify --repair` may have added the column meanwhile
+                self._schema = None  # read again: `headrace verify --repair` may have added the column
+                stored = self._existing_schema()
                 self._alter(stored, evolution(self._label, stored, wanted))
-            self._tell_key(key_fields)
-
-    def _tell_key(self, key_fields: Sequence[str]) -> None:
-        """A table that was taken over does not say yet what its key is."""
-        if self._adopt and not self.key_fields():
-            self._session.run(set_properties(self._table, key_property(key_fields)))
-            self._key_fields = tuple(key_fields)
-
-    def _looked_up(self) -> pa.Schema:
-        """The data columns as they are now."""
-        self._schema = None
-        return self._existing_schema()
+            # An adopted table does not have the property with its key columns yet.
+            if self._adopt and not self.key_fields():
+                self._session.run(set_properties(self._table, key_property(key_fields)))
+                self._key_fields = tuple(key_fields)
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         self._run(self._format.create_namespace(self._path.namespace))
@@ -282,7 +275,9 @@ class SparkTable:
                 reraise=True,
             ):
                 with attempt:
-                    done = self._run_once(statement, write_id, attempt.retry_state.attempt_number)
+                    again = attempt.retry_state.attempt_number > 1
+                    earlier = self._format.committed(self._session, self._path, write_id) if again else None
+                    done = earlier or self._format.commit(self._session, self._path, statement)
         return done
 
     @contextmanager
@@ -293,10 +288,6 @@ class SparkTable:
         except HeadraceError:
             self._schema, self._key_fields, self._fresh, self._known = None, (), False, None
             raise
-
-    def _run_once(self, statement: str, write_id: str, attempt: int) -> Committed:
-        done = None if attempt == 1 else self._format.committed(self._session, self._path, write_id)
-        return done or self._format.commit(self._session, self._path, statement)
 
     # -- how far the table is -----------------------------------------------------------------------------------------
 

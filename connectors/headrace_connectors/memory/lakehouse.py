@@ -133,7 +133,8 @@ class MemoryTable:
         found = self._stored.rows.values()
         rows = [row.cells | _version_cells(row.version) | {DELETED: pa.scalar(row.deleted)} for row in found]
         rows += [
-            {name: cells.get(name, _null(schema, name)) for name in schema.names} for cells in self._stored.history
+            {name: cells.get(name, pa.scalar(None, schema.field(name).type)) for name in schema.names}
+            for cells in self._stored.history
         ]
         return pa.table([_column([row[column.name] for row in rows], column.type) for column in schema], schema)
 
@@ -156,7 +157,10 @@ class MemoryTable:
                 raise TableMissing(f"{self._name}: the table does not exist any more")
             return None
         self._seen = True
-        if not self._of_this_kind():
+        # ``delete.mode`` of a table may change to ``soft``.
+        if self._soft and self._stored.own == VERSION_COLUMNS:
+            self._stored.own = SOFT_COLUMNS
+        if self._stored.own not in (None, self._own):
             raise Fatal(f"{self._name}: the table has another insert.mode or delete.mode; write to another one")
         if self._stored.foreign and not self._adopt:
             raise Fatal(f"{self._name}: the table was not made by Headrace; set table.adopt=true or write elsewhere")
@@ -247,7 +251,10 @@ class MemoryTable:
     def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
         """Give rows from before a version a value where they have a null."""
         for row in self._live().values():
-            if row.version is not None and not row.cells[column].is_valid and _older(row.version, before):
+            version = row.version
+            if version is None or row.cells[column].is_valid:
+                continue
+            if version.position < before.position if version.position else version.source_time < before.source_time:
                 row.cells[column] = value
         self._committed(commit)
 
@@ -325,12 +332,6 @@ class MemoryTable:
             return rows
         return rows.filter(pc.invert(rows[DELETED])).drop_columns([DELETED])
 
-    def _of_this_kind(self) -> bool:
-        """A table whose rows were deleted may go on to mark them."""
-        if self._soft and self._stored.own == VERSION_COLUMNS:
-            self._stored.own = SOFT_COLUMNS
-        return self._stored.own in (None, self._own)
-
     def _existing_schema(self) -> pa.Schema:
         schema = self.schema()
         if schema is None:
@@ -357,14 +358,6 @@ def _key_rows(keys: pa.Table) -> list[tuple[pa.Scalar, ...]]:
 
 def _coordinate(cells: Cells) -> tuple[Any, ...]:
     return tuple(cells[name].as_py() for name in VERSION_COLUMNS.names[1:4])
-
-
-def _null(schema: pa.Schema, name: str) -> pa.Scalar:
-    return pa.scalar(None, schema.field(name).type)
-
-
-def _older(row: RowVersion, than: RowVersion) -> bool:
-    return row.position < than.position if row.position else row.source_time < than.source_time
 
 
 def _version_cells(version: RowVersion | None) -> Cells:

@@ -73,7 +73,8 @@ class RegistryClient:
         if self.proxy:
             request.set_proxy(self.proxy, request.type)
         try:
-            with self._opener().open(request, timeout=_SECONDS) as response:
+            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=self.tls), _Redirects())
+            with opener.open(request, timeout=_SECONDS) as response:
                 return Answer(response.read(_LARGEST), response.headers.get("Content-Type", ""))
         except urllib.error.HTTPError as error:
             raise self._meant(error, bare, what) from error
@@ -87,9 +88,6 @@ class RegistryClient:
                 message = f"the certificate of {bare} is not trusted: {reason.verify_message}"
                 raise ConfigError(message, self.option) from error
             raise Retriable(f"the schema registry at {bare} does not answer: {reason}") from error
-
-    def _opener(self) -> urllib.request.OpenerDirector:
-        return urllib.request.build_opener(urllib.request.HTTPSHandler(context=self.tls), _Redirects())
 
     def _meant(self, error: urllib.error.HTTPError, url: str, what: str) -> Exception:
         with error:

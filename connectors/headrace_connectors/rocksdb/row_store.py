@@ -121,7 +121,10 @@ class RocksRowStore:
     def keys(self, table: int | None) -> Collection[RowKey]:
         """The keys of a table, or of all."""
         prefix = _ROW if table is None else _ROW + _number(table)
-        return [_key_of(stored) for stored, _ in _tried(list, self._range(prefix))]
+        return [
+            RowKey(int.from_bytes(stored[1:5], "big"), stored[5:].decode())
+            for stored, _ in _tried(list, self._range(prefix))
+        ]
 
     def holds(self, table: int) -> bool:
         """Whether there is any row of a table."""
@@ -270,10 +273,6 @@ def _tried(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
 
 def _row_key(key: RowKey) -> bytes:
     return _ROW + _number(key.table) + key.key.encode()
-
-
-def _key_of(stored: bytes) -> RowKey:
-    return RowKey(int.from_bytes(stored[1:5], "big"), stored[5:].decode())
 
 
 def _order_key(table: int, place: int) -> bytes:

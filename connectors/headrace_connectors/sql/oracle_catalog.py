@@ -71,7 +71,7 @@ def read_catalog(connection: Any, table: TableId) -> CatalogTable | None:
     found = _rows(connection, _TABLE, table)
     if not found:
         return None
-    rows = [_Row(*(_plain(value) for value in row)) for row in _rows(connection, _COLUMNS, table)]
+    rows = [_Row(*map(_plain, row)) for row in _rows(connection, _COLUMNS, table)]
     columns = tuple(map(_column, rows))
     primary = _key_names(_rows(connection, _PRIMARY_KEY, table), columns, unique=False)
     names = primary or _key_names(_rows(connection, _UNIQUE_INDEXES, table), columns, unique=True)
@@ -114,7 +114,7 @@ def _rows(connection: Any, statement: str, table: TableId) -> list[tuple[Any, ..
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of the dictionary are whole; the driver brings them as Decimal."""
+    """Convert a value of the dictionary, whose integers the driver returns as Decimal."""
     return value if value is None or isinstance(value, str) else int(value)
 
 

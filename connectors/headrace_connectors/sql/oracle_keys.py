@@ -123,16 +123,13 @@ def _local_time(source: _Source) -> Writer | None:
     kind = source.column.values.type
     fraction = source.known.type.name != "DATE"
     if pa.types.is_timestamp(kind):
-        return None if source.digits > _carried_digits(source) else lambda micros: _time_text(micros * 1000, fraction)
+        event_digits = MICRO_DIGITS if source.semantic == "MicroTimestamp" else 3
+        return None if source.digits > event_digits else lambda micros: _time_text(micros * 1000, fraction)
     if pa.types.is_integer(kind) and source.semantic == "NanoTimestamp":
         return lambda nanos: _time_text(nanos, fraction)
     if pa.types.is_string(kind) and source.semantic == "IsoTimestamp":
         return lambda text: _time_text(_iso_nanos(text), fraction)
     return None
-
-
-def _carried_digits(source: _Source) -> int:
-    return MICRO_DIGITS if source.semantic == "MicroTimestamp" else 3
 
 
 def _zoned_time(source: _Source) -> Writer | None:

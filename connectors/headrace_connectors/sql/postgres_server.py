@@ -53,8 +53,11 @@ class PostgresServer:
 
     def __init__(self, database: DatabaseOptions, role: Role, query_timeout_ms: int) -> None:
         self.role = role
-        self.where = f'database "{database.dbname}" at {_places(database)} (user "{database.user}")'
-        self._arguments: dict[str, Any] = {"autocommit": True, "options": _settings(query_timeout_ms)}
+        servers = ", ".join(f"{host}:{port}" for host, port in database.servers)
+        self.where = f'database "{database.dbname}" at {servers} (user "{database.user}")'
+        timeouts = dict.fromkeys(("statement_timeout", "lock_timeout"), str(query_timeout_ms))
+        settings = " ".join(f"-c {key}={value}" for key, value in {**SETTINGS, **timeouts}.items())
+        self._arguments: dict[str, Any] = {"autocommit": True, "options": settings}
         self._conninfo = _conninfo(database, role)
         self._breaker = CircuitBreaker(self.where)
         self._pool = psycopg_pool.ConnectionPool(
@@ -118,10 +121,6 @@ class PostgresServer:
         return psycopg.connect(self._conninfo, **self._arguments)
 
 
-def _places(database: DatabaseOptions) -> str:
-    return ", ".join(f"{host}:{port}" for host, port in database.servers)
-
-
 def _conninfo(database: DatabaseOptions, role: Role) -> str:
     given: dict[str, Any] = {
         "host": ",".join(host for host, _ in database.servers),
@@ -137,8 +136,3 @@ def _conninfo(database: DatabaseOptions, role: Role) -> str:
     }
     options = {key: value for key, value in given.items() if value}
     return make_conninfo(**options, connect_timeout=CONNECT_SECONDS, application_name="headrace-reselect")
-
-
-def _settings(query_timeout_ms: int) -> str:
-    timeouts = dict.fromkeys(("statement_timeout", "lock_timeout"), str(query_timeout_ms))
-    return " ".join(f"-c {key}={value}" for key, value in {**SETTINGS, **timeouts}.items())

@@ -243,7 +243,8 @@ def field_reader(parsed: Any, definitions: Mapping[str, Any], schema: Schema) ->
             tuple((name, field_reader(each, definitions, member)) for name, each, member in members if member)
         )
     if kind in ("array", "map"):
-        return _each_cell(parsed, definitions, schema)
+        only = {"type": "record", "name": "Only", "fields": [{"name": "it", "type": _by_names(parsed)}]}
+        return _EachCell(fastavro.parse_schema(only, dict(definitions)), with_pairs(schema))
     if kind == "enum":
         return _Enum(pa.array(parsed["symbols"]))
     return _Fixed(parsed["size"]) if kind == "fixed" else field_reader(kind, definitions, schema)
@@ -257,11 +258,6 @@ def as_record(reader: Reader) -> Record:
 
 
 _NULLS = ("null", {"type": "null"})
-
-
-def _each_cell(parsed: Any, definitions: Mapping[str, Any], schema: Schema) -> _EachCell:
-    only = {"type": "record", "name": "Only", "fields": [{"name": "it", "type": _by_names(parsed)}]}
-    return _EachCell(fastavro.parse_schema(only, dict(definitions)), with_pairs(schema))
 
 
 def _by_names(parsed: Any) -> Any:

@@ -112,15 +112,12 @@ def _definition(avro: Mapping[str, Any], kind: str, named: Named, namespace: str
     named.schemas[name] = None
     if kind in ("record", "error"):
         members = tuple(Field(each["name"], connect_schema(each["type"], named, inner)) for each in avro["fields"])
-        schema = _with_properties(Schema("struct", fields=members, name=_shown(name)), avro)
+        shown_name = None if name.startswith(_NAMELESS) else name
+        schema = _with_properties(Schema("struct", fields=members, name=shown_name), avro)
     else:
         schema = _scalar(avro, kind)
     named.schemas[name] = schema
     return schema
-
-
-def _shown(name: str) -> str | None:
-    return None if name.startswith(_NAMELESS) else name
 
 
 def _array(avro: Mapping[str, Any], named: Named, namespace: str) -> Schema:

@@ -96,17 +96,14 @@ class _Document:
             entry = node["items"]["properties"]
             return Schema("map", keys=self._of(entry["key"], within), values=self._of(entry["value"], within))
         if kind == "object":
-            return Schema("struct", fields=self._fields(node, within))
+            members = list((node.get("properties") or {}).items())
+            members.sort(key=lambda member: member[1].get("connect.index", len(members)))
+            return Schema("struct", fields=tuple(Field(name, self._of(each, within)) for name, each in members))
         if kind == "array":
             return Schema("array", items=self._of(node["items"], within))
         if kind is None and "enum" in node:
             return Schema("string")
         return Schema(_TYPES[connects] if connects else _DEFAULTS[str(kind)])
-
-    def _fields(self, node: Mapping[str, Any], within: tuple[str, ...]) -> tuple[Field, ...]:
-        members = list((node.get("properties") or {}).items())
-        members.sort(key=lambda member: member[1].get("connect.index", len(members)))
-        return tuple(Field(name, self._of(each, within)) for name, each in members)
 
     def _union(self, branches: list[Any], within: tuple[str, ...]) -> Schema:
         kinds = [each for each in branches if each.get("type") != "null"]

@@ -87,12 +87,18 @@ class Shapes:
     def _struct(self, message: Any, within: tuple[str, ...]) -> Shape:
         described = DescriptorProto()
         message.CopyToProto(described)
-        told = {each.name: each for each in described.field}
-        members = [*self._unions(message, told, within)]
+        descriptors = {each.name: each for each in described.field}
+        members = [*self._unions(message, descriptors, within)]
         for field in message.fields:
-            if field.containing_oneof is None or told[field.name].proto3_optional:
-                shape = self._field(field, told[field.name], within)
-                members.append((field.name, shape.schema, self._getter(field, told[field.name], shape.value)))
+            if field.containing_oneof is None or descriptors[field.name].proto3_optional:
+                declared = descriptors[field.name]
+                shape = self._field(field, declared, within)
+                optional = declared.proto3_optional or (
+                    self._options.optional_for_proto2 and _is_declared_optional(field, declared)
+                )
+                has_default = declared.label == _REPEATED or field.message_type is None
+                getter = always if has_default and not optional else if_set
+                members.append((field.name, shape.schema, getter(field.name, shape.value)))
         schema = Schema("struct", fields=tuple(Field(name, of) for name, of, _ in members), name=self._name(message))
         return Shape(schema, struct_value([(name, get) for name, _, get in members]))
 
@@ -102,12 +108,14 @@ class Shapes:
     # -- choices -------------------------------------------------------------------------------------------
 
     def _unions(
-        self, message: Any, told: Mapping[str, FieldDescriptorProto], within: tuple[str, ...]
+        self, message: Any, descriptors: Mapping[str, FieldDescriptorProto], within: tuple[str, ...]
     ) -> Iterable[tuple[str, Schema, Value]]:
         for index, union in enumerate(message.oneofs):
-            if any(told[each.name].proto3_optional for each in union.fields):
+            if any(descriptors[each.name].proto3_optional for each in union.fields):
                 continue  # not a choice but a field that says ``optional``
-            shapes = {each.name: self._field(each, told[each.name], within, chosen=True) for each in union.fields}
+            shapes = {
+                each.name: self._field(each, descriptors[each.name], within, chosen=True) for each in union.fields
+            }
             if self._options.flatten_unions:
                 yield from ((name, shape.schema, if_set(name, shape.value)) for name, shape in shapes.items())
                 continue
@@ -118,45 +126,42 @@ class Shapes:
 
     # -- fields --------------------------------------------------------------------------------------------
 
-    def _field(self, field: Any, told: FieldDescriptorProto, within: tuple[str, ...], *, chosen: bool = False) -> Shape:
-        shape = self._single(field, told, within)
-        if told.label == _REPEATED and shape.schema.type != "map":
+    def _field(
+        self, field: Any, declared: FieldDescriptorProto, within: tuple[str, ...], *, chosen: bool = False
+    ) -> Shape:
+        shape = self._single(field, declared, within)
+        if declared.label == _REPEATED and shape.schema.type != "map":
             items = replace(shape.schema, optional=True)
             shape = Shape(Schema("array", optional=True, items=items), each_value(shape.value))
         schema = shape.schema
         tagged = tuple(sorted((*schema.parameters, (f"{_OURS}.Tag", str(field.number)))))
-        optional = schema.optional or chosen or self._may_be_null(field, told)
+        optional = schema.optional or chosen or self._may_be_null(field, declared)
         return Shape(replace(schema, optional=optional, parameters=tagged), shape.value)
 
-    def _may_be_null(self, field: Any, told: FieldDescriptorProto) -> bool:
+    def _may_be_null(self, field: Any, declared: FieldDescriptorProto) -> bool:
         if self._options.optional_for_nullables:
-            return _says_optional(field, told)
+            return _is_declared_optional(field, declared)
         return not self._options.wrapper_for_nullables
 
-    def _getter(self, field: Any, told: FieldDescriptorProto, value: Value) -> Value:
-        of_itself = told.label == _REPEATED or field.message_type is None
-        knows = told.proto3_optional or (self._options.optional_for_proto2 and _says_optional(field, told))
-        return always(field.name, value) if of_itself and not knows else if_set(field.name, value)
-
-    def _single(self, field: Any, told: FieldDescriptorProto, within: tuple[str, ...]) -> Shape:
+    def _single(self, field: Any, declared: FieldDescriptorProto, within: tuple[str, ...]) -> Shape:
         if field.enum_type is not None:
             return self._enum(field.enum_type)
         if field.message_type is None:
-            return self._plain(field, told)
+            return self._plain(field, declared)
         logical = LOGICAL.get(field.message_type.full_name)
         if logical is not None:
-            return logical(params(told.options.SerializeToString()))
-        if told.label == _REPEATED and _is_entry(field.message_type):
+            return logical(params(declared.options.SerializeToString()))
+        if declared.label == _REPEATED and _is_map_entry(field.message_type):
             return self._map(field.message_type, within)
         shape = self.of(field.message_type, within)
         return replace(shape, schema=replace(shape.schema, optional=True))
 
-    def _plain(self, field: Any, told: FieldDescriptorProto) -> Shape:
+    def _plain(self, field: Any, declared: FieldDescriptorProto) -> Shape:
         name = TYPE_NAMES[field.type]
         if name not in _KINDS:
             raise BadRecord(f"the Protobuf schema has a {name} ({field.full_name}), which Connect has no schema for")
         kind = _KINDS[name]
-        narrow = params(told.options.SerializeToString()).get("connect.type") if kind == "int32" else None
+        narrow = params(declared.options.SerializeToString()).get("connect.type") if kind == "int32" else None
         if narrow in ("int8", "int16"):
             return Shape(Schema(narrow), same)
         other = kind in ("int32", "int64") and name != kind
@@ -185,12 +190,12 @@ def _map_name(entry: str) -> str:
     return within + dot + re.sub(r"(?<!^)([A-Z])", r"_\1", name.removesuffix("Entry")).lower()
 
 
-def _says_optional(field: Any, told: FieldDescriptorProto) -> bool:
-    """Whether the language's word ``optional`` stands before a field of no message: then it knows if it is set."""
-    alone = field.has_presence and field.message_type is None and field.containing_oneof is None
-    return bool(told.proto3_optional or (alone and told.label == FieldDescriptorProto.LABEL_OPTIONAL))
-
-
-def _is_entry(message: Any) -> bool:
+def _is_map_entry(message: Any) -> bool:
     names = [each.name for each in message.fields]
     return message.name.endswith("Entry") and names == ["key", "value"]
+
+
+def _is_declared_optional(field: Any, declared: FieldDescriptorProto) -> bool:
+    """Whether the language's word ``optional`` stands before a field of no message: then it knows if it is set."""
+    alone = field.has_presence and field.message_type is None and field.containing_oneof is None
+    return bool(declared.proto3_optional or (alone and declared.label == FieldDescriptorProto.LABEL_OPTIONAL))

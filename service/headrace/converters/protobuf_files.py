@@ -75,14 +75,12 @@ def _add(pool: Any, registered: RegisteredSchema, name: str, known: set[str]) ->
             _add(pool, RegisteredSchema(_BUILT_IN[imported], "PROTOBUF"), imported, known)
         elif imported not in known:
             known.add(imported)
-            _put(pool, FileDescriptorProto.FromString(_google(imported)))
+            if imported not in _GOOGLE:
+                raise BadRecord(
+                    f"the Protobuf schema imports {imported}, which the registry does not name as a reference"
+                )
+            _put(pool, FileDescriptorProto.FromString(bytes(_GOOGLE[imported])))
     _put(pool, file)
-
-
-def _google(name: str) -> bytes:
-    if name not in _GOOGLE:
-        raise BadRecord(f"the Protobuf schema imports {name}, which the registry does not name as a reference")
-    return bytes(_GOOGLE[name])
 
 
 def _put(pool: Any, file: FileDescriptorProto) -> None:

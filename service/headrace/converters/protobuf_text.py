@@ -102,7 +102,9 @@ def _message(parsed: ast.Message, proto3: bool) -> DescriptorProto:
             message.field.append(_field(element))
         elif isinstance(element, ast.MapField):
             entries.append(_entry(element))
-            message.field.append(_map(element))
+            field = _typed(element.name, element.number, entry_name(element.name))
+            field.label = FieldDescriptorProto.LABEL_REPEATED
+            message.field.append(field)
         elif isinstance(element, ast.OneOf):
             message.field.extend(_members(element, len(message.oneof_decl)))
             message.oneof_decl.add(name=element.name)
@@ -147,7 +149,8 @@ def _field(parsed: ast.Field) -> FieldDescriptorProto:
     field.label = _LABELS[parsed.cardinality]
     for option in parsed.options:
         if option.name == "default":
-            field.default_value = _default(option.value)
+            value = option.value
+            field.default_value = str(value).lower() if isinstance(value, bool) else str(getattr(value, "name", value))
         elif params := _params(option):
             field.options.MergeFromString(encoded(params))
     return field
@@ -162,19 +165,9 @@ def _typed(name: str, number: int, kind: str) -> FieldDescriptorProto:
     return field
 
 
-def _default(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(getattr(value, "name", value))
-
-
 def entry_name(name: str) -> str:
     """What the language calls the messages that a map's entries are."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
-
-
-def _map(parsed: ast.MapField) -> FieldDescriptorProto:
-    field = _typed(parsed.name, parsed.number, entry_name(parsed.name))
-    field.label = FieldDescriptorProto.LABEL_REPEATED
-    return field
 
 
 def _entry(parsed: ast.MapField) -> DescriptorProto:

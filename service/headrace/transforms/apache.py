@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from headrace.core.connect.config_def import ConfigDef, Type
@@ -143,7 +143,13 @@ def _of_fields() -> Iterator[PluginClass]:
     yield from sides(
         f"{_PACKAGE}ReplaceField",
         replace_field,
-        lambda side, v: ReplaceField(side, v["exclude"], v["include"], _pairs(v["renames"]), v[REPLACE_NULL]),
+        lambda side, v: ReplaceField(
+            side,
+            v["exclude"],
+            v["include"],
+            {old: new for old, _, new in (entry.partition(":") for entry in v["renames"])},
+            v[REPLACE_NULL],
+        ),
     )
     yield from sides(
         f"{_PACKAGE}MaskField",
@@ -248,10 +254,6 @@ def _timestamp_converter(side: Side, values: Values) -> TimestampConverter:
         raise ValueError("TimestampConverter requires format option to be specified when using string timestamps")
     assert precision in PRECISIONS  # noqa: S101 - its validator has seen to it
     return TimestampConverter(side, values["field"], target, pattern, precision, values[REPLACE_NULL])
-
-
-def _pairs(entries: Sequence[str]) -> dict[str, str]:
-    return {old: new for old, _, new in (entry.partition(":") for entry in entries)}
 
 
 def _renames(name: str, value: Any) -> None:

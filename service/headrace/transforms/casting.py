@@ -150,7 +150,9 @@ def _to_integer(value: Any, bits: int) -> int:
         if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             raise ValueError
         return number
-    return _wrapped(_long(_numeric(value), narrow=bits < 64 and isinstance(value, float)), bits)
+    number = _long(_numeric(value), narrow=bits < 64 and isinstance(value, float))
+    half = 1 << (bits - 1)
+    return (number + half) % (1 << bits) - half  # wraps around, as Java's narrowing does
 
 
 def _digits(text: str) -> str:
@@ -175,10 +177,6 @@ def _long(value: Any, *, narrow: bool) -> int:
         limit = 1 << (31 if narrow else 63)
         return int(max(-limit, min(limit - 1, value)))
     return int(value)
-
-
-def _wrapped(number: int, bits: int) -> int:
-    return (number + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
 
 
 def _to_double(value: Any) -> float:

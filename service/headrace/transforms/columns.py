@@ -46,16 +46,13 @@ class _Geometries:
         if self._nested and schema.type == "array" and schema.items is not None:
             return [self._value(schema.items, item) for item in value]
         if self._nested and schema.type == "map" and schema.values is not None:
-            return self._map(schema.values, value)
+            if isinstance(value, dict):
+                return {key: self._value(schema.values, item) for key, item in value.items()}
+            return [(key, self._value(schema.values, item)) for key, item in value]
         return value
 
     def _members(self, schema: Schema, value: Mapping[str, Any]) -> dict[str, Any]:
         return {member.name: self._value(member.schema, value.get(member.name)) for member in schema.fields}
-
-    def _map(self, schema: Schema, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: self._value(schema, item) for key, item in value.items()}
-        return [(key, self._value(schema, item)) for key, item in value]
 
     def _geometry(self, value: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -173,7 +173,7 @@ class InsertField:
             (static, "string", None, lambda _: self._text),
         )
         self._insertions = [
-            (insertion.name, _inserted(kind, name, insertion.optional), value)
+            (insertion.name, Schema(kind, insertion.optional, name, None if name is None else 1), value)
             for text, kind, name, value in wanted
             if (insertion := Insertion.parse(text)) is not None
         ]
@@ -194,10 +194,6 @@ class InsertField:
 
     def _schema(self, schema: Schema) -> Schema:
         return remade(schema, (*schema.fields, *(Field(name, kind) for name, kind, _ in self._insertions)))
-
-
-def _inserted(kind: str, name: str | None, optional: bool) -> Schema:
-    return Schema(kind, optional=optional, name=name, version=None if name is None else 1)
 
 
 class ValueToKey:

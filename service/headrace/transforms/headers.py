@@ -66,13 +66,13 @@ class HeaderFrom:
     def __call__(self, record: SinkRecord) -> SinkRecord:
         """The record with the headers."""
         data = self._side.of(record)
-        added = self._of_map(data) if data.schema is None else self._of_struct(data)
+        if data.schema is None:
+            values = plain_map(data, self._purpose)
+            added: list[Header] = [(header, SchemaAndValue(None, values.get(field))) for field, header in self._pairs]
+        else:
+            added = self._of_struct(data)
         changed = record if self._removal is None else self._removal(record)
         return replace(changed, headers=(*record.headers, *added))
-
-    def _of_map(self, data: SchemaAndValue) -> list[Header]:
-        values = plain_map(data, self._purpose)
-        return [(header, SchemaAndValue(None, values.get(field))) for field, header in self._pairs]
 
     def _of_struct(self, data: SchemaAndValue) -> list[Header]:
         schema, values = struct(data, self._purpose)

@@ -127,7 +127,9 @@ class _Structure:
         if depth > DEEPEST:
             raise _NotSo
         if self._takes("["):
-            return self._list(depth)
+            items = list(self._until("]", lambda: self._value(depth + 1)))
+            schema = _common(each.schema for each in items)
+            return SchemaAndValue(Schema("array", items=schema), [_aligned(each, schema) for each in items])
         if self._takes("{"):
             return self._map(depth)
         quoted = _QUOTED.match(self._text, self._at)
@@ -141,11 +143,6 @@ class _Structure:
         if found is None:
             raise _NotSo
         return found
-
-    def _list(self, depth: int) -> SchemaAndValue:
-        found = list(self._until("]", lambda: self._value(depth + 1)))
-        schema = _common(each.schema for each in found)
-        return SchemaAndValue(Schema("array", items=schema), [_aligned(each, schema) for each in found])
 
     def _map(self, depth: int) -> SchemaAndValue:
         found = list(self._until("}", lambda: self._entry(depth + 1)))

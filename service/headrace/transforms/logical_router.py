@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.schema import Field, Schema
@@ -46,19 +44,17 @@ class ByLogicalTableRouter:
         topic = java_regex.replaced(self._pattern, self._replacement, record.topic)
         if not topic:
             return record
-        key = NOTHING if record.key.value is None else self._key(record, topic)
+        key = NOTHING
+        if record.key.value is not None:
+            schema, values = struct(record.key, _PURPOSE)
+            made = dict(cells(schema, values))
+            if self._key_field is not None:
+                made[self._key_field.name] = self._key_field.text(record.topic)
+            key = SchemaAndValue(self._keys(schema, topic), made)
         value = record.value
         if value.value is not None and is_envelope(value.schema) and value.schema is not None:
             value = SchemaAndValue(self._envelopes(value.schema, topic), value.value)
         return replace(record, topic=topic, key=key, value=value)
-
-    def _key(self, record: SinkRecord, topic: str) -> SchemaAndValue:
-        schema, values = struct(record.key, _PURPOSE)
-        made = {**cells(schema, values), **self._identifier(record.topic)}
-        return SchemaAndValue(self._keys(schema, topic), made)
-
-    def _identifier(self, topic: str) -> Mapping[str, Any]:
-        return {} if self._key_field is None else {self._key_field.name: self._key_field.text(topic)}
 
     def _key_schema(self, schema: Schema, topic: str) -> Schema:
         added = [] if self._key_field is None else [Field(self._key_field.name, Schema("string"))]

@@ -139,7 +139,9 @@ class ExtractNewRecordState:
         if not self._keep_tombstones:
             return None
         operation = next((each for each in self._add_headers if each.field == "op"), None)
-        return record if operation is None else record.with_header(operation.name, _text("d"))
+        if operation is None:
+            return record
+        return record.with_header(operation.name, SchemaAndValue(Schema("string"), "d"))
 
     def _delete(self, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord | None:
         if self._deletes is Deletes.DROP:
@@ -180,13 +182,10 @@ class ExtractNewRecordState:
             for reference in self._add_fields
             if reference.schema(envelope) is not None
         }
-        return replace(row, value=SchemaAndValue(self._memo(envelope)(row.value.schema), {**row.value.value, **added}))
-
-    def _memo(self, envelope: Schema) -> SchemaMemo:
-        """The row schemas that were made for one schema of envelopes, which is held so that its id stays its own."""
-        if id(envelope) not in self._rows:
+        if id(envelope) not in self._rows:  # the entry holds the envelope's schema, so that no other object gets its id
             self._rows[id(envelope)] = envelope, SchemaMemo(lambda schema: self._row_schema(schema, envelope))
-        return self._rows[id(envelope)][1]
+        row_schema = self._rows[id(envelope)][1](row.value.schema)
+        return replace(row, value=SchemaAndValue(row_schema, {**row.value.value, **added}))
 
     def _row_schema(self, schema: Schema, envelope: Schema) -> Schema:
         added = ((reference.name, reference.schema(envelope)) for reference in self._add_fields)
@@ -212,7 +211,3 @@ class ExtractNewRecordState:
         if known not in self._removals:
             self._removals[known] = ReplaceField(side, leaving, (), {})
         return self._removals[known](record)
-
-
-def _text(text: str) -> SchemaAndValue:
-    return SchemaAndValue(Schema("string"), text)

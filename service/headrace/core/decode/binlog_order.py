@@ -90,7 +90,10 @@ class BinlogOrder:
         if version.offset[0] <= last.end:
             last = _Group()  # read again from an older offset
         refused = self._refused.setdefault(partition, set())
-        gaps = int(last.gap) + np.cumsum(_missing(last.end, version.offset, refused))
+        # A gap is before a record if offsets are missing between it and the one before, except rejected records.
+        offsets = np.append(last.end, version.offset)
+        refused_before = np.searchsorted(np.array(sorted(refused), np.int64), offsets)
+        gaps = int(last.gap) + np.cumsum(np.diff(offsets) - np.diff(refused_before) > 1)
         try:
             last = _checked(changes, last, gaps)
         except BadRecord as error:
@@ -100,12 +103,6 @@ class BinlogOrder:
         last.end = int(version.offset[-1])
         self._last[partition] = last
         self._refused[partition] = {offset for offset in refused if offset > last.end}
-
-
-def _missing(end: int, offsets: Ints, refused: set[int]) -> npt.NDArray[np.bool_]:
-    """For each record whether others are missing between it and the one before, except those that were refused."""
-    offsets = np.append(end, offsets)
-    return np.diff(offsets) - np.diff(np.searchsorted(np.array(sorted(refused), np.int64), offsets)) > 1
 
 
 def _checked(changes: Changes, last: _Group, gaps: Ints) -> _Group:
@@ -123,7 +120,10 @@ def _checked(changes: Changes, last: _Group, gaps: Ints) -> _Group:
     complete = (places > before) & ~torn
     follows = before[0] == places[0] and len(last.contents) + bounds[1] <= LARGEST_GROUP
     group = _Group()
-    for number in sorted({0, *_unordered(position, places, begins), len(begins) - 1}):
+    # Check the first and the last group, and those between them in which the row numbers do not increase.
+    falls = np.flatnonzero((places[1:] == places[:-1]) & (position[1:] <= position[:-1]))
+    unordered = np.unique(np.searchsorted(begins, falls, side="right") - 1).tolist()
+    for number in sorted({0, *unordered, len(begins) - 1}):
         begin, end = bounds[number], bounds[number + 1]
         group = _Group(bytes(places[begin]), bool(complete[begin]))
         if number == 0 and follows:
@@ -133,30 +133,17 @@ def _checked(changes: Changes, last: _Group, gaps: Ints) -> _Group:
     return group
 
 
-def _unordered(position: npt.NDArray[np.bytes_], places: npt.NDArray[np.bytes_], begins: Ints) -> list[int]:
-    """The groups between the first and the last in which the row numbers do not rise."""
-    falls = np.flatnonzero((places[1:] == places[:-1]) & (position[1:] <= position[:-1]))
-    groups = np.unique(np.searchsorted(begins, falls, side="right") - 1)
-    return [group for group in groups.tolist() if 0 < group < len(begins) - 1]
-
-
 def _add_all(group: _Group, changes: Changes, index: Ints, torn: npt.NDArray[np.bool_]) -> None:
     keys = changes.key.take(index).to_pylist()
     for event, key, gap in zip(index.tolist(), keys, torn.tolist(), strict=True):
         row = bytes(changes.version.position[event][-BINLOG_ROW_WIDTH:])
         group.complete &= not gap
-        if not group.add((changes.table, key), row, _content(changes, event)):
+        # What distinguishes a change from another one of its row, in few bytes. Without schemas, the other records of
+        # a fetch decide which columns a change has and whether a number is an integer: cells without a value do not
+        # count, and numbers count by their value.
+        cells = {column.name: column.values[event].as_py() for column in changes.columns}
+        if not group.add((changes.table, key), row, hash(repr((int(changes.operation[event]), _plain(cells))))):
             raise BadRecord(REFUSAL, index=event)
-
-
-def _content(changes: Changes, event: int) -> Hashable:
-    """What distinguishes a change from another one of its row, in few bytes.
-
-    Without schemas, the other records of a fetch decide which columns a change has and whether a number is an integer:
-    cells without a value do not count, and numbers count by their value.
-    """
-    cells = {column.name: column.values[event].as_py() for column in changes.columns}
-    return hash(repr((int(changes.operation[event]), _plain(cells))))
 
 
 def _plain(value: Any) -> Any:

@@ -149,11 +149,10 @@ class Codec:
         self.notes: set[Note] = set()
         """What the tables of this schema do not have as it was sent."""
         self._header_keys: tuple[tuple[Schema, ...], HeaderKeys] | None = None
-        self.key_places = [self._place(name) for name in key_fields]
+        self.key_places = [
+            next((i for i, member in enumerate(self._fields) if member.name == name), -1) for name in key_fields
+        ]
         self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
-
-    def _place(self, name: str) -> int:
-        return next((i for i, member in enumerate(self._fields) if member.name == name), -1)
 
     def _make_decoder(self, source: type[Source] | None = None) -> PayloadDecoder[Any]:
         source = source or self.source
@@ -274,7 +273,9 @@ class Codec:
             _refuse_own_names(row, index)
         for name in names:
             values = [row.get(name) for row in rows]
-            schema = (known.field(name) if known is not None else None) or self._key_type_of(name)
+            schema = known.field(name) if known is not None else None
+            if schema is None and name in self.key_fields:
+                schema = self._key_types[self.key_fields.index(name)]
             if schema is None:
                 schema = infer_schema(values)
                 if len({frozenset(value) for value in values if isinstance(value, dict)}) > 1:
@@ -296,9 +297,6 @@ class Codec:
         if cut is not None:
             self.notes.add(Note(CUT, name))
         return column
-
-    def _key_type_of(self, name: str) -> Schema | None:
-        return self._key_types[self.key_fields.index(name)] if name in self.key_fields else None
 
     def canonical(self, documents: Mapping[int, bytes], columns: Mapping[str, Column]) -> dict[int, str]:
         """The canonical texts of those key documents from headers that can be read, typed as the key columns are."""

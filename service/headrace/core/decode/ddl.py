@@ -157,12 +157,10 @@ def _added(tokens: Sequence[_Token]) -> Altered | None:
         return None
     whole = tokens[1:-1] if tokens[0].mark == "(" and tokens[-1].mark == ")" else tokens
     definitions = _split(whole) if whole is not tokens else [tokens]
-    columns = [_column(definition) for definition in definitions if definition[:1] and not _is_other(definition[0])]
+    columns = [
+        _column(definition) for definition in definitions if definition[:1] and definition[0].word not in _NO_COLUMNS
+    ]
     return Altered(added=tuple(columns)) if all(column.name for column in columns) else None
-
-
-def _is_other(token: _Token) -> bool:
-    return token.word in _NO_COLUMNS
 
 
 def _column(definition: Sequence[_Token]) -> Added:
@@ -174,7 +172,8 @@ def _column(definition: Sequence[_Token]) -> Added:
     value = list(definition[words.index("DEFAULT", 1) + 1 :])
     sign = "-" if value[:1] and value[0].mark == "-" else ""
     value = value[1:] if sign or (value[:1] and value[0].mark == "+") else value
-    if not value or (value[1:] and not _ends_a_literal(value[1])):
+    # Only a literal counts: another token after it must begin another attribute of the column.
+    if not value or (value[1:] and value[1].word not in _ATTRIBUTES):
         return Added(name, "")
     literal = value[0]
     if literal.text is not None and "\\" not in literal.text and not sign:
@@ -183,11 +182,6 @@ def _column(definition: Sequence[_Token]) -> Added:
     if number:
         return Added(name, "number", sign + number)
     return Added(name, "null" if literal.word == "NULL" else "")
-
-
-def _ends_a_literal(behind: _Token) -> bool:
-    """Whether what stands behind a literal begins another attribute of the column, and continues no expression."""
-    return behind.word in _ATTRIBUTES
 
 
 def _renamed(tokens: Sequence[_Token], distance: int) -> Altered | None:

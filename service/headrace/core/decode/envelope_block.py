@@ -51,7 +51,8 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
     records, count = block.records, len(block.records)
     told = np.array([place for place, record in enumerate(records) if record.value is not None], np.int64)
     _require(len(told) > 0 and told[0] == 0 and None not in [record.key for record in records])
-    values = block.values(_wanted(codec))
+    source = {each.name: None for each in _source_fields(codec.source)}
+    values = block.values({"op": None, "source": source, "after": dict.fromkeys(codec.names), "before": {}})
     operations = _operations(values, told, count)
     after, with_row = _after(values, told)
     gone = [place for place, operation in enumerate(operations) if operation not in WITH_ROW]
@@ -86,11 +87,6 @@ def _with_keys(
 def _require(suits: bool) -> None:
     if not suits:
         raise Unsuited
-
-
-def _wanted(codec: Codec) -> Wanted:
-    source = {each.name: None for each in _source_fields(codec.source)}
-    return {"op": None, "source": source, "after": dict.fromkeys(codec.names), "before": {}}
 
 
 def _operations(values: Struct, told: Places, count: int) -> list[Operation]:
@@ -144,17 +140,20 @@ def _sources(kind: type[Source], values: Struct, told: Places, count: int) -> tu
 
 @dataclass(frozen=True, slots=True)
 class _SourceField:
-    """A field of the source block, as ``Source`` has it. ``kinds`` are the types that it may have, None for any."""
+    """A field of the source block, as ``Source`` declares it. ``types`` are its possible types, None for any type."""
 
     name: str
     default: Any
-    kinds: frozenset[Any] | None
+    types: frozenset[Any] | None
 
     def cells(self, column: Any) -> tuple[Any, bool]:
         """The values in all sources; or the only one, and True."""
         if column is None:
             return self.default, True
-        if not isinstance(column, pa.Array) or not self._has(column):
+        if not isinstance(column, pa.Array):
+            raise Unsuited
+        types = {_TYPES.get(column.type), NoneType if column.null_count else _TYPES.get(column.type)}
+        if self.types is not None and not types <= self.types:
             raise Unsuited
         if column.null_count == len(column):
             return None, True
@@ -163,12 +162,8 @@ class _SourceField:
             return first.as_py(), True
         return column.to_pylist(), False
 
-    def _has(self, column: pa.Array) -> bool:
-        kinds = {_KINDS.get(column.type), NoneType if column.null_count else _KINDS.get(column.type)}
-        return self.kinds is None or kinds <= self.kinds
 
-
-_KINDS = {pa.int64(): int, pa.string(): str, pa.bool_(): bool, pa.null(): NoneType}
+_TYPES = {pa.int64(): int, pa.string(): str, pa.bool_(): bool, pa.null(): NoneType}
 
 
 def _bare(kind: Any) -> Any:

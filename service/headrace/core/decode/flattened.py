@@ -231,7 +231,8 @@ class FlatCodec(Codec):
         document = in_one(payloads)
         rows = one_each(self._decode(document), payloads)
         if self.schemaless:
-            return [(row, self._taken_from(row)) for row in rows], None
+            names = self._names.fields.keys()
+            return [(row, {name: row.pop(name) for name in row.keys() & names}) for row in rows], None
         if not self._added:
             return [(row, {}) for row in rows], None
         added = map(msgspec.structs.astuple, self._metadata.decode(document))
@@ -240,9 +241,6 @@ class FlatCodec(Codec):
     def decode(self, payload: Payload) -> Any:
         """The same for one payload."""
         return self.decode_all([payload])[0][0]
-
-    def _taken_from(self, row: dict[str, Any]) -> dict[str, Any]:
-        return {name: row.pop(name) for name in row.keys() & self._names.fields.keys()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +287,8 @@ class FlattenedReader(EventReader):
             None if each is None else self._names.told(each[1], records[index].headers)
             for index, each in zip(run.indexes, flat, strict=True)
         ]
-        self._connector = self._told_connector(told)
+        connectors = (event.connector for event in told if event is not None)
+        self._connector = next(filter(None, connectors), self._connector)
         envelopes: list[Any] = []
         for index, each, event in zip(run.indexes, flat, told, strict=True):
             try:
@@ -298,10 +297,6 @@ class FlattenedReader(EventReader):
                 self._errant.append(Errant(index, Stage.TASK_PUT, error))
                 envelopes.append(None)
         return envelopes
-
-    def _told_connector(self, told: Iterable[Told | None]) -> str:
-        connectors = (event.connector for event in told if event is not None)
-        return next(filter(None, connectors), self._connector)
 
     def _envelope(self, row: Any, told: Told) -> Any:
         if isinstance(row, dict) and _is_envelope(row):

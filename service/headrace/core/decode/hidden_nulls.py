@@ -50,10 +50,7 @@ def _may_be_lob(schema: Schema, column: CatalogColumn | None) -> bool:
         return column.type.name.upper() in _LOBS
     propagated = schema.parameter(SOURCE_TYPE)
     if propagated is not None:
-        return propagated.upper() in _LOBS or _is_extended(schema, propagated.upper())
+        source_type, length = propagated.upper(), schema.parameter(SOURCE_LENGTH) or ""
+        is_extended = length.isdecimal() and int(length) > _LONGEST_INLINE.get(source_type, int(length))
+        return source_type in _LOBS or is_extended
     return schema.type in ("string", "bytes", "null") and schema.name in _LOB_NAMES
-
-
-def _is_extended(schema: Schema, kind: str) -> bool:
-    length = schema.parameter(SOURCE_LENGTH) or ""
-    return length.isdecimal() and int(length) > _LONGEST_INLINE.get(kind, int(length))

@@ -88,7 +88,9 @@ def _schema_change(value: Mapping[str, Any], change: Mapping[str, Any]) -> Schem
     of_snapshot = str(source.get("snapshot", "false")).lower() != "false"
     if of_snapshot or change.get("type") != "ALTER":
         return SchemaChange(table)
-    return _altered(SchemaChange(table, source), str(value.get("ddl") or ""), _columns(change))
+    columns = _dicts((change.get("table") or {}).get("columns"))  # after the change
+    by_name = {str(column.get("name")).lower(): column for column in columns}  # statements may use any case
+    return _altered(SchemaChange(table, source), str(value.get("ddl") or ""), by_name)
 
 
 def _altered(change: SchemaChange, ddl: str, columns: Mapping[str, Mapping[str, Any]]) -> SchemaChange:
@@ -107,12 +109,6 @@ def _altered(change: SchemaChange, ddl: str, columns: Mapping[str, Mapping[str, 
             notes.append(note)
     notes += [Note(RENAMED, f"{name}.{columns.get(new.lower(), {}).get('name', new)}") for _, new in told.renamed]
     return replace(change, defaults=tuple(defaults), unless_filled=tuple(unless_filled), notes=tuple(notes))
-
-
-def _columns(change: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The table's columns after the change, by name in lower case, as statements may write them."""
-    columns = _dicts((change.get("table") or {}).get("columns"))
-    return {str(column.get("name")).lower(): column for column in columns}
 
 
 def _dicts(value: Any) -> Sequence[dict[str, Any]]:

@@ -186,11 +186,10 @@ def avro_name(name: str) -> str:
     Java replaces UTF-16 units, so a letter beyond U+FFFF becomes two.
     """
     first = "_" + name if name[:1].isdigit() else name
-    return "".join(letter if _is_plain(letter) else "_" * (1 + (letter > "\uffff")) for letter in first)
-
-
-def _is_plain(letter: str) -> bool:
-    return letter == "_" or (letter.isascii() and letter.isalnum())
+    return "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter == "_") else "_" * (1 + (letter > "\uffff"))
+        for letter in first
+    )
 
 
 class Catalog(Protocol):

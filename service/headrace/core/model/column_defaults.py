@@ -89,7 +89,12 @@ def with_defaults(changes: Changes, defaults: Defaults, stored: pa.Schema | None
             rows = _below(changes, version) & (column.states == CellState.ABSENT)
             value = default.value(column.values.type)
             if rows.any() and value is not None:
-                columns[default.column] = _filled(column, rows, value)
+                states = (
+                    None if column.states is None else np.where(rows, CellState.VALUE, column.states).astype(np.uint8)
+                )
+                columns[default.column] = replace(
+                    column, values=pc.if_else(pa.array(rows), value, column.values), states=states
+                )
     return replace(changes, columns=tuple(columns.values()))
 
 
@@ -112,8 +117,3 @@ def _absent(default: ColumnDefault, kind: pa.DataType | None, count: int) -> Col
     decimal = pa.types.is_decimal(kind)
     schema = Schema("bytes" if decimal else str(kind), optional=True, name=DECIMAL if decimal else None)
     return Column(default.column, schema, pa.nulls(count, kind), np.full(count, CellState.ABSENT, np.uint8))
-
-
-def _filled(column: Column, rows: npt.NDArray[np.bool_], value: pa.Scalar) -> Column:
-    states = None if column.states is None else np.where(rows, CellState.VALUE, column.states).astype(np.uint8)
-    return replace(column, values=pc.if_else(pa.array(rows), value, column.values), states=states)

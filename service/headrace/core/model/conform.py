@@ -96,16 +96,13 @@ def _list(values: pa.ListArray, known: pa.DataType) -> pa.Array:
 
 def _struct(values: pa.StructArray, known: pa.DataType) -> pa.Array:
     """The table's members, then those that it does not have yet: its evolution adds them."""
-    members = [*known, *_new_members(values.type, known)]
+    members = [*known]
+    if (typed := _without_nulls(values.type)) is not None:
+        members += [member for member in typed if known.get_field_index(member.name) < 0]
     children = [_member(values, member) for member in members]
     if any(child.type != member.type for child, member in zip(children, known, strict=False)):
         return values
     return pa.StructArray.from_arrays(children, fields=members, mask=values.is_null())
-
-
-def _new_members(kind: pa.DataType, known: pa.DataType) -> list[pa.Field]:
-    typed = _without_nulls(kind)
-    return [] if typed is None else [member for member in typed if known.get_field_index(member.name) < 0]
 
 
 def _member(values: pa.StructArray, member: pa.Field) -> pa.Array:

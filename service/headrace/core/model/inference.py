@@ -84,19 +84,16 @@ def _merged(left: Schema, right: Schema) -> Schema | None:
     if left.type in _NUMBERS and right.type in _NUMBERS:
         return _DOUBLE
     if _MAYBE_NUMBER in (left, right):
-        return _merged_text(right if left == _MAYBE_NUMBER else left)
+        other = right if left == _MAYBE_NUMBER else left
+        if other.type in _NUMBERS:
+            return _DOUBLE
+        return _STRING if other.type == "string" else None
     if left.type == right.type == "array" and left.items is not None and right.items is not None:
         items = _merged(left.items, right.items)
         return None if items is None else Schema("array", optional=True, items=items)
     if left.type == right.type == "struct":
         return _merged_structs(left, right)
     return None
-
-
-def _merged_text(other: Schema) -> Schema | None:
-    if other.type in _NUMBERS:
-        return _DOUBLE
-    return _STRING if other.type == "string" else None
 
 
 def _merged_structs(left: Schema, right: Schema) -> Schema | None:

@@ -104,7 +104,8 @@ def field_values(values: Sequence[Any]) -> pa.Array:
 def _texts(by: Ordering, values: pa.Array) -> tuple[str, pa.Array, int]:
     """The letter of the values' kind, their texts and the width of those."""
     kind = values.type
-    if by.reading == "number" and (_is_whole(kind) or pa.types.is_string(kind)):
+    is_integer = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
+    if by.reading == "number" and (is_integer or pa.types.is_string(kind)):
         return "d", _each(values, _raised_number), len(str(_NUMBER_RAISED))
     if by.reading == "time" and pa.types.is_string(kind):
         values, kind = _each(values, zoned_micros, pa.int64()), pa.int64()
@@ -117,10 +118,6 @@ def _texts(by: Ordering, values: pa.Array) -> tuple[str, pa.Array, int]:
     hint = f"; write number({by}) if it holds whole numbers" if pa.types.is_decimal(kind) else ""
     as_what = f" as a {by.reading}" if by.reading else ""
     raise ConfigError(f"{OPTION}: {by} is of type {kind}, which gives no order{as_what}{hint}", OPTION)
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
 
 
 def _int64_texts(values: pa.Array) -> pa.Array:

@@ -147,16 +147,14 @@ def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
 
 def _part_texts(part: PositionPart, values: Sequence[Any]) -> pa.Array:
     texts = part.text(values)
-    others = _out_of_range(part, values) if part.pattern is None else _unlike(part, part.pattern, texts)
+    if part.pattern is None:
+        others = _out_of_range(part, values)
+    else:
+        fits = pc.and_(pc.match_substring_regex(texts, part.pattern), pc.less_equal(pc.utf8_length(texts), part.width))
+        others = np.flatnonzero(~np.asarray(fits.fill_null(True)))
     if len(others):
         raise BadRecord(
             f"source.{part.field} is not what its connector writes, so the event has no place among others",
             index=int(others[0]),
         )
     return pc.utf8_lpad(texts, part.width, "0")
-
-
-def _unlike(part: PositionPart, pattern: str, texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Texts of another form than a part has."""
-    fits = pc.and_(pc.match_substring_regex(texts, pattern), pc.less_equal(pc.utf8_length(texts), part.width))
-    return np.flatnonzero(~np.asarray(fits.fill_null(True)))

@@ -46,7 +46,8 @@ class Placeholder:
         self.text = self.octets.decode("utf-8", "replace")
         standard = base64.b64encode(self.octets).decode()
         url_safe = base64.urlsafe_b64encode(self.octets).decode()
-        self.uuid = _name_uuid(self.octets)
+        digest = hashlib.md5(self.octets, usedforsecurity=False).digest()
+        self.uuid = str(uuid.UUID(bytes=digest, version=3))  # as Java's ``UUID.nameUUIDFromBytes``
         self.map_json = json.dumps({self.text: self.text}, ensure_ascii=False, separators=(",", ":"))
         self.signed = np.frombuffer(self.octets, dtype=np.int8).astype(np.int64)
         self._texts = _Forms([self.text, standard, url_safe, self.octets.hex()], pa.string())
@@ -67,7 +68,7 @@ class Placeholder:
             return None
         if _is_text(kind):
             return self._text_mask(schema, values, embedded)
-        if _is_binary(kind):
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return self._raw.mask(values)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             return self._list_mask(schema, values, embedded)
@@ -111,7 +112,10 @@ class Placeholder:
             return None
         else:
             found = self.mask(schema.items, elements, embedded=embedded)
-        return None if found is None else _lists_holding(values, found)
+        if found is None:
+            return None
+        parents = np.asarray(pc.list_parent_indices(values))
+        return _mask_of(parents[found], len(values))
 
     def _octet_list_mask(self, values: pa.Array) -> Mask | None:
         """Lists that are the placeholder's octets as signed numbers, in a ``date[]`` as epoch days."""
@@ -212,7 +216,8 @@ def _type_loses_value(kind: SqlType, typmod: int, modes: HandlingModes) -> bool:
     if kind.name == "bytea":
         return modes.binary.startswith("base64")
     if kind.name == "numeric":
-        return modes.decimal != "string" and not 0 <= _precision(typmod) <= LARGEST_INLINE_PRECISION
+        precision = ((typmod - 4) >> 16) & 0xFFFF if typmod >= 4 else -1
+        return modes.decimal != "string" and not 0 <= precision <= LARGEST_INLINE_PRECISION
     if kind.name in ("bit", "varbit"):
         return not 0 < typmod <= LARGEST_INLINE_BITS
     return kind.kind != "e" and kind.name not in _TELLING_TYPES
@@ -231,16 +236,12 @@ def _schema_loses_value(schema: Schema, modes: HandlingModes) -> bool:
     if schema.type == "string":
         return schema.name is None and modes.binary.startswith("base64")
     if schema.type == "bytes":
-        return _bytes_schema_loses_value(schema, name)
+        if name == "Decimal":
+            return int(schema.parameter("connect.decimal.precision") or 1000) > LARGEST_INLINE_PRECISION
+        return name == "Bits" and int(schema.parameter("length") or 1000) > LARGEST_INLINE_BITS
     if schema.type == "double":
         return modes.decimal == "double"
     return schema.type in ("struct", "array") and name in _LOSING_STRUCTS
-
-
-def _bytes_schema_loses_value(schema: Schema, name: str) -> bool:
-    if name == "Decimal":
-        return int(schema.parameter("connect.decimal.precision") or 1000) > LARGEST_INLINE_PRECISION
-    return name == "Bits" and int(schema.parameter("length") or 1000) > LARGEST_INLINE_BITS
 
 
 def _array_schema_loses_value(items: Schema | None, modes: HandlingModes) -> bool:
@@ -250,10 +251,6 @@ def _array_schema_loses_value(items: Schema | None, modes: HandlingModes) -> boo
     if name:
         return name not in ("Uuid", "Date") or items.name == "org.apache.kafka.connect.data.Date"
     return not (items.type == "int32" or (items.type == "bytes" and modes.binary == "bytes"))
-
-
-def _precision(typmod: int) -> int:
-    return ((typmod - 4) >> 16) & 0xFFFF if typmod >= 4 else -1
 
 
 def _typmod(column: CatalogColumn) -> int:
@@ -273,11 +270,6 @@ def _octets(text: str) -> bytes:
         raise ConfigError(f"{KEY}: after 'hex:' an even number of hexadecimal digits must follow", KEY) from error
 
 
-def _name_uuid(octets: bytes) -> str:
-    """Java's ``UUID.nameUUIDFromBytes``."""
-    return str(uuid.UUID(bytes=hashlib.md5(octets, usedforsecurity=False).digest(), version=3))
-
-
 def _truncation(schema: Schema) -> int | None:
     cut = schema.parameter("truncateLength") if schema.parameters else None
     return int(cut) if cut is not None else None
@@ -285,10 +277,6 @@ def _truncation(schema: Schema) -> int | None:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _equals(values: pa.Array, wanted: int | str) -> Mask:
@@ -301,8 +289,3 @@ def _mask_of(rows: npt.NDArray[np.int64], length: int) -> Mask | None:
     mask = np.zeros(length, dtype=np.bool_)
     mask[rows] = True
     return mask
-
-
-def _lists_holding(values: pa.Array, found: Mask) -> Mask | None:
-    parents = np.asarray(pc.list_parent_indices(values))
-    return _mask_of(parents[found], len(values))

@@ -115,7 +115,11 @@ def _open(
     # A stored row that cells are carried from may itself hold values that were read later than its events.
     unchanged = (has_state(column, CellState.UNCHANGED) | has_state(column, CellState.CARRIED)) & live
     unknown = (has_state(column, CellState.UNKNOWN) | has_state(column, CellState.DOUBTFUL)) & live
-    nulls = _null_cells(column) & live & _streamed(actions) if rule.nulls else np.zeros(len(actions), np.bool_)
+    nulls = np.zeros(len(actions), np.bool_)
+    if rule.nulls:
+        # Nulls of snapshot reads are values (section 4.2: never for ``r``), as are those of rows without a position.
+        streamed = np.asarray(actions.version.position != NO_POSITION, np.bool_) & ~_read(actions)
+        nulls = _null_cells(column) & live & streamed
     if not (unchanged.any() or unknown.any() or nulls.any()):
         return None
     for state, mask in (("unchanged", unchanged), ("unknown", unknown), ("null", nulls)):
@@ -185,11 +189,6 @@ def _null_cells(column: Column) -> Mask:
     if column.states is None:
         return np.asarray(column.values.is_null())
     return has_state(column, CellState.NULL)
-
-
-def _streamed(actions: Actions) -> Mask:
-    """The nulls of snapshot reads are true (section 4.2: never for ``r``), as are those of rows without a position."""
-    return np.asarray(actions.version.position != NO_POSITION, np.bool_) & ~_read(actions)
 
 
 def _read(actions: Actions) -> Mask:

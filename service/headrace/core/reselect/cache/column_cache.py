@@ -196,7 +196,9 @@ class ReselectColumnCache:
             self._rows.write(key, {name: kept for name, kept in row.items() if name != column})
         if cell is None or verdict != "hit":
             return None
-        self._use_cell(key, row, column)
+        # At the limit of columns, the least recently used column is evicted first: keep the order of use.
+        if self.limits.max_columns and len(row) >= self.limits.max_columns:
+            self._rows.write(key, {**{name: kept for name, kept in row.items() if name != column}, column: cell})
         return Hit(cell.value)
 
     def _verdict(self, cell: Cell | None, stamp: Stamp, fingerprint: object) -> str:
@@ -238,7 +240,8 @@ class ReselectColumnCache:
         marker = self._markers.get(key, -1)
         if pending.dropped is not None:
             self.counts["drops", "event"] += 1
-            self._mark(key, pending.dropped)
+            if self._open > 1:
+                self._markers[key] = max(pending.dropped, self._markers.get(key, -1))
         # Of a row that cannot be read nobody knows what is newer: it is dropped.
         self._rows.write(key, self._merge(base, pending.cells, marker) if valid and base is not None else {})
 
@@ -254,7 +257,9 @@ class ReselectColumnCache:
                 merged.pop(column, None)
             if verdict == "stored" and cell is not None:
                 merged[column] = cell
-        return _bounded(merged, self.limits.max_columns)
+        # Keep the most recently written columns.
+        excess = len(merged) - self.limits.max_columns if self.limits.max_columns else 0
+        return dict(list(merged.items())[excess:]) if excess > 0 else merged
 
     def _put_verdict(self, cell: Cell, old: Cell | None, newest: int) -> str:
         """Section 5.3 rules 1 and 2."""
@@ -281,26 +286,14 @@ class ReselectColumnCache:
         self.counts["drops", cause] += 1
         self._rows.write(key, {})
 
-    def _use_cell(self, key: RowKey, row: Row, column: str) -> None:
-        """Where the bound on columns bites, the least recently used goes first: keep the order of use."""
-        if self.limits.max_columns and len(row) >= self.limits.max_columns:
-            self._rows.write(key, {**{name: cell for name, cell in row.items() if name != column}, column: row[column]})
-
-    def _mark(self, key: RowKey, offset: int) -> None:
-        if self._open > 1:
-            self._markers[key] = max(offset, self._markers.get(key, -1))
-
-    def _drop_all(self, keys: Iterable[RowKey], cause: str) -> None:
-        for key in keys:
-            self.drop_row(key, cause)
-
     def _drop_partition(self, partition: Partition, cause: str) -> None:
         """A durable store may hold too many rows to look through: there another generation hides those of before."""
         if self._rows.store.durable:
             self.counts["drops", cause] += 1
             self._assignments.renew(partition)
             return
-        self._drop_all([key for key in self._rows.store.keys(None) if self._belongs(key, partition)], cause)
+        for key in [key for key in self._rows.store.keys(None) if self._belongs(key, partition)]:
+            self.drop_row(key, cause)
 
     def _belongs(self, key: RowKey, partition: Partition) -> bool:
         row = self._rows.get(key)
@@ -337,12 +330,6 @@ class ReselectColumnCache:
 
 def _goes_back(earlier: Stamp, later: Stamp) -> bool:
     return bool(earlier.position and later.position and later.position < earlier.position)
-
-
-def _bounded(row: dict[str, Cell], max_columns: int) -> Row:
-    """The row with its most recently written columns."""
-    excess = len(row) - max_columns if max_columns else 0
-    return dict(list(row.items())[excess:]) if excess > 0 else row
 
 
 def _may_be_form(value: pa.Array) -> bool:
