@@ -158,7 +158,7 @@ def test_not_a_number_stays_one() -> None:
         (record(("u", ["int", "string"])), "a union of 2 types"),
         (record(("self", ["null", "R"])), "contains itself"),
         (record(("other", "n.Unknown")), "not defined"),
-        ({"type": "record", "name": "R"}, "no Avro schema"),
+        ({"type": "record", "name": "R"}, "not a valid Avro schema"),
         ({"type": "nonsense"}, "not defined"),
     ],
 )
