@@ -1,4 +1,4 @@
-"""Debezium's transforms of columns of certain types: geometries and vectors, wherever they stand in a value."""
+"""Debezium's transforms of geometries and vectors, at any depth of a value."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _GEOMETRY = "io.debezium.data.geometry.Geometry"
 _DENSE = ("io.debezium.data.DoubleVector", "io.debezium.data.FloatVector")
 _SPARSE = "io.debezium.data.SparseDoubleVector"
 SRIDS = (4326, 3857, 4269)
-"""The reference systems whose coordinates are swapped if nothing else is said."""
+"""The reference systems whose coordinates are swapped by default."""
 
 
 class _Geometries:
-    """Changes the geometries of a value. A null stays null, where Debezium's classes put in its column's default.
+    """Change the geometries of a value. A null stays null, where Debezium's classes write its column's default.
 
-    ``changed`` gives the bytes in place of those of a geometry, or raises MalformedGeometry; ``nested`` says whether
-    geometries in arrays and maps count.
+    ``changed`` returns the new bytes of a geometry, or raises MalformedGeometry. ``nested`` is whether to change
+    geometries in arrays and maps.
     """
 
     def __init__(self, changed: Callable[[dict[str, Any]], bytes], *, nested: bool) -> None:
@@ -32,7 +32,7 @@ class _Geometries:
         self._nested = nested
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with its geometries changed; one whose value is no struct stays as it is."""
+        """The record with its geometries changed; a record whose value is not a struct does not change."""
         data = record.value
         if data.schema is None or data.schema.type != "struct" or data.value is None:
             return record

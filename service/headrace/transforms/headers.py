@@ -53,7 +53,7 @@ class DropHeaders:
 
 
 class HeaderFrom:
-    """Copies or moves fields of a key or value into headers."""
+    """Copy or move fields of a key or value to headers."""
 
     def __init__(
         self, side: Side, fields: Sequence[str], headers: Sequence[str], *, move: bool, default: bool = True

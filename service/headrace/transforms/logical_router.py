@@ -1,4 +1,4 @@
-"""``ByLogicalTableRouter`` (``ToLogicalTopicRouter``): tables of one shape, such as shards, under one topic."""
+"""``ByLogicalTableRouter`` (``ToLogicalTopicRouter``): one topic for tables with equal columns, such as shards."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PURPOSE = "Updating schema"
 
 @dataclass(frozen=True, slots=True)
 class KeyField:
-    """The field that tells rows of the physical tables apart: its name, and how its text is made of the topic."""
+    """The field that identifies the physical table of a row: its name, and how its value is derived from the topic."""
 
     name: str
     regex: str = ""
     replacement: str = ""
 
     def text(self, topic: str) -> str:
-        """What stands in the field for rows of a topic."""
+        """The value of the field for rows of a topic."""
         if not self.regex:
             return topic
         made = java_regex.replaced(java_regex.compiled(self.regex), self.replacement, topic)
@@ -31,7 +31,7 @@ class KeyField:
 
 
 class ByLogicalTableRouter:
-    """Renames topics and, unless ``key_field`` is None, puts the physical table into the key."""
+    """Rename topics and, unless ``key_field`` is None, add the physical table to the key."""
 
     def __init__(self, regex: str, replacement: str, key_field: KeyField | None) -> None:
         self._pattern = java_regex.compiled(regex)
@@ -40,7 +40,7 @@ class ByLogicalTableRouter:
         self._envelopes = SchemaMemo(_envelope_schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record under the logical topic."""
+        """The record with the logical topic."""
         topic = java_regex.replaced(self._pattern, self._replacement, record.topic)
         if not topic:
             return record
@@ -62,7 +62,7 @@ class ByLogicalTableRouter:
 
 
 def _envelope_schema(schema: Schema, topic: str) -> Schema:
-    """The schema of an envelope under another name; its rows are named after it."""
+    """Rename the schema of an envelope, and the schemas of its rows."""
     fields = (
         Field(member.name, replace(member.schema, name=f"{topic}.Value", default=None))
         if member.name in ("before", "after")
