@@ -21,7 +21,7 @@ from fix_spark import Warehouse
 from headrace.cassandra.decoder import RecordDecoder
 from headrace.core.batch.batch import BatchManager, BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.cell_writes import CassandraTable, Key
 from headrace.core.model.schema import Schema
 from headrace.ports import Commit, Lakehouse, TableOptions, TopicPartition

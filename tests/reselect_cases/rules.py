@@ -159,8 +159,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 PLACEHOLDER,
-                "self._element_texts = _Forms([self.text, standard, url_safe, self.octets.hex(), self.uuid], ",
-                "self._element_texts = _Forms([self.text, standard, url_safe, self.octets.hex()], ",
+                "self._element_texts = _Forms([self.text, standard, url_safe, self.encoded.hex(), self.uuid], ",
+                "self._element_texts = _Forms([self.text, standard, url_safe, self.encoded.hex()], ",
             ),
         ),
     ),

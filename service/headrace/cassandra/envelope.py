@@ -22,7 +22,7 @@ from headrace.core.model.cell_writes import (
     Key,
     Range,
     Write,
-    octets,
+    comparison_bytes,
 )
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema
@@ -93,7 +93,7 @@ def _cell(name: str, cell: Mapping[str, Any], written: int, after: Schema | None
         losses.note(loss, name)
     schema_type = _TYPES.get(type(value), "string") if schema is None else schema.type
     ends = cell.get("deletion_ts")
-    return Cell(written, value, octets(schema_type, value), None if ends is None else int(ends))
+    return Cell(written, value, comparison_bytes(schema_type, value), None if ends is None else int(ends))
 
 
 def _range(cells: Mapping[str, Any], key_fields: Sequence[str]) -> Range:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.cell_writes import (
     MARKED,
@@ -33,7 +33,7 @@ from headrace.core.model.cell_writes import (
     Range,
     RowState,
     Write,
-    octets,
+    comparison_bytes,
 )
 from headrace.core.model.events import OWN_PREFIX, Actions, CellState, Column, RowVersion, Versions
 from headrace.core.model.keys import canonical_keys
@@ -204,7 +204,7 @@ def _stored_cell(version: Mapping[str, Any], schema: Schema | None, value: Any) 
     """
     if value is None:
         return Cell(version["written"], expires=version["expires"])
-    return Cell(version["written"], KEPT, octets(schema.type, value) if schema else b"", version["expires"])
+    return Cell(version["written"], KEPT, comparison_bytes(schema.type, value) if schema else b"", version["expires"])
 
 
 def _plain(column: pa.ChunkedArray, schema: Schema | None) -> list[Any]:

@@ -16,7 +16,7 @@ from cachetools import LRUCache
 from headrace.converters.conversion import Headers
 from headrace.core.decode.json_types import Document, JsonConverter, json_type, parse_plain
 from headrace.core.decode.payload import Payload, PayloadDecoder
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema

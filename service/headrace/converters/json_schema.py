@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.converters.json_data import FixedSchema, unscaled_bytes
 from headrace.converters.registered import Read, RegisteredSchema
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema

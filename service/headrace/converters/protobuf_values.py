@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.schema import Schema
 
 Value = Callable[[Any], Any]

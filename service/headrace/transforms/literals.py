@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from headrace.converters.json_data import unscaled_bytes
-from headrace.core.model.arrays import DECIMAL, days_from_civil
+from headrace.core.model.arrow_columns import DECIMAL, days_from_civil
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import DEEPEST, Schema

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.converters.avro import AvroReader
 from headrace.converters.registered import RegisteredSchema
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema

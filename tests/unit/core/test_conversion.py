@@ -88,7 +88,7 @@ def test_a_value_that_is_no_row_is_a_bad_record_that_says_what_to_do() -> None:
     """StringConverter as value.converter, for one."""
     (errant,) = decoded(Conversion(value=StringConverter()), Record(b'{"id":1}', b"text")).errant
     assert errant.stage is Stage.TASK_PUT
-    assert "no row but string" in str(errant.error)
+    assert "string instead of a row" in str(errant.error)
     assert "JsonConverter" in str(errant.error)
 
 

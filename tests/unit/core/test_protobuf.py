@@ -16,7 +16,7 @@ from unit.core.protobuf_messages import message, registered, varint
 from headrace.converters.protobuf import protobuf_reader
 from headrace.converters.protobuf_data import ProtobufOptions
 from headrace.converters.registered import RegisteredSchema
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema

@@ -23,7 +23,7 @@ from headrace.core.model.cell_writes import (
     Key,
     Range,
     Write,
-    octets,
+    comparison_bytes,
 )
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.schema import Field, Schema
@@ -39,7 +39,7 @@ TIMES = st.integers(0, 6)
 
 
 def value(text: str | None, written: int, expires: int | None = None) -> Cell:
-    return Cell(written, text, b"" if text is None else octets("string", text), expires)
+    return Cell(written, text, b"" if text is None else comparison_bytes("string", text), expires)
 
 
 @st.composite

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.model.arrays import arrow_type, build_array
+from headrace.core.model.arrow_columns import arrow_type, build_array
 from headrace.core.model.errors import BadRecord, Fatal
 from headrace.core.model.events import OWN_PREFIX
 from headrace.core.model.schema import Field, Schema

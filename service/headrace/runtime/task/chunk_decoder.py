@@ -96,7 +96,7 @@ class ChunkDecoder:
 
     def note(self, topic: str, note: Note) -> None:
         """Into the log once, into the task's status for as long as it holds."""
-        place = note.place(topic)
+        place = note.subject(topic)
         log.warning("%s: %s: %s", self._connector, place, note.text)
         self._observer.noted(note.text, place)
 
