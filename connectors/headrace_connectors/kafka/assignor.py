@@ -43,7 +43,7 @@ class TopicAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """What this member says when it joins: its subscription, and what it holds."""
+        """The metadata with which this member joins: its subscription and its topics."""
         return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), json.dumps({"held": cls.held}).encode())
 
     @classmethod
@@ -53,7 +53,7 @@ class TopicAssignor(AbstractPartitionAssignor):
 
 
 def topic_assignor() -> type[TopicAssignor]:
-    """A strategy for one consumer, with state of its own."""
+    """Create an assignor class for one consumer, with its own state."""
     return type("ConsumerTopicAssignor", (TopicAssignor,), {})
 
 

@@ -31,7 +31,7 @@ def history_rows(rows: History, stored: pa.Schema) -> pa.Table:
 
 
 def append_history_sql(table: str, view: str, rows: History, names: list[str]) -> str:
-    """Insert the rows of ``view`` whose coordinate does not stand in ``table`` (both quoted)."""
+    """Insert the rows of ``view`` whose coordinate is not in ``table`` (both names quoted)."""
     low, high = int(rows.version.offset.min()), int(rows.version.offset.max())
     columns, values = ", ".join(map(quoted, names)), ", ".join(f"s.{quoted(name)}" for name in names)
     return (
@@ -42,7 +42,7 @@ def append_history_sql(table: str, view: str, rows: History, names: list[str]) -
 
 
 def row_offsets_sql(table: str) -> str:
-    """The next offset by topic and partition, as the rows themselves tell it."""
+    """The next offset by topic and partition, from the coordinates of the rows."""
     return (
         f"SELECT {TOPIC} AS topic, {PARTITION} AS number, max({OFFSET}) + 1 AS next FROM {table} "
         f"WHERE {OFFSET} IS NOT NULL GROUP BY {TOPIC}, {PARTITION}"

@@ -85,6 +85,6 @@ def stored_offsets(properties: Mapping[str, str]) -> dict[TopicPartition, int]:
     topics = json.loads(properties.get(_OFFSETS, "{}"))
     return {
         TopicPartition(topic, int(partition)): offset
-        for topic, told in topics.items()
-        for partition, offset in told["offsets"].items()
+        for topic, committed in topics.items()
+        for partition, offset in committed["offsets"].items()
     }

@@ -20,7 +20,7 @@ FILES_UNTIL_COMPACTION = 24
 """Files and delete files that may come up since the last compaction."""
 
 FILES_OF_A_COMMIT = 2
-"""A file and a deletion vector, where the format does not tell with a commit how many there are."""
+"""The assumed files of a commit, a file and a deletion vector, if the commit does not contain their number."""
 
 LEDGER_COMMITS_UNTIL_COMPACTION = 100
 _DAY = 24 * 3600 * 1_000_000
@@ -37,7 +37,7 @@ class Upkeep:
         path: TablePath,
         carried: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """``carried`` tells the properties that every commit to the table carries on."""
+        """``carried`` returns the properties that every commit to the table repeats."""
         self._carried = carried
         self._session = session
         self._format = table_format

@@ -43,7 +43,7 @@ from headrace_connectors.lakehouse.snapshot import (
     commit_properties,
     progress,
 )
-from headrace_connectors.lakehouse.staging import Stage, stage_keys, stages
+from headrace_connectors.lakehouse.staging import StagedActions, stage_keys, stages
 from headrace_connectors.lakehouse.table_format import (
     KEY_FIELDS,
     WRITE_ID,
@@ -58,7 +58,7 @@ from headrace_connectors.lakehouse.upkeep import Upkeep
 
 
 class SparkTable:
-    """A ``ports.LakeTable`` that Spark writes. One thread at a time calls it; it has a session of its own."""
+    """A ``ports.LakeTable`` that Spark writes, with its own session. Not thread-safe."""
 
     def __init__(
         self, session: TableSession, table_format: TableFormat, path: TablePath, options: TableOptions
@@ -72,7 +72,7 @@ class SparkTable:
         self._upkeep = Upkeep(
             session, table_format, self._ledger, path, lambda: carried_properties(self._newest_progress())
         )
-        self._known: tuple[str, Progress] | None = None  # the version of the table that tells of this progress
+        self._known: tuple[str, Progress] | None = None  # the version of the table with this progress
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
         self._fresh = False
@@ -105,7 +105,7 @@ class SparkTable:
             )
         if not own and not self._adopt:
             raise Fatal(
-                f"{self._label}: the table was not made by Headrace; write to another one, or have it taken over with "
+                f"{self._label}: the table was not created by Headrace; write to another one, or adopt it with "
                 "table.adopt=true"
             )
         if not own:
@@ -122,7 +122,7 @@ class SparkTable:
         self._session.run(set_properties(self._table, {"headrace.format-version": FORMAT_VERSION}))
 
     def key_fields(self) -> tuple[str, ...]:
-        """The columns of the row key in their order, which the table's properties tell."""
+        """The columns of the row key in their order, from the table's properties."""
         if not self._key_fields and self.schema() is not None:
             stored = self._session.properties(self._table)
             self._key_fields = tuple(json.loads(stored.get(KEY_FIELDS, "[]")))
@@ -177,7 +177,7 @@ class SparkTable:
         return self._ledger.read() if self._ledger.is_early() else {}
 
     def ledger_moved(self) -> bool:
-        """Whether somebody else may have added to the ledger since this handle has read it."""
+        """Whether another writer may have added entries to the ledger since this handle has read it."""
         return (self.schema() is not None or self._ledger.is_early()) and self._ledger.moved()
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
@@ -215,9 +215,9 @@ class SparkTable:
         taken = take_actions(actions, deletes)
         return int(applying(taken, self.stored(taken)).sum())
 
-    def _write(self, part: Stage, commit: Commit) -> MergeCounts:
+    def _write(self, part: StagedActions, commit: Commit) -> MergeCounts:
         with self._session.staged(part.rows) as view:
-            # The table's maker may have been overtaken since: by whoever found it empty.
+            # The worker that created the table may have been overtaken by one that found the table empty.
             self._fresh = self._fresh and not self._format.commits(self._session, self._path)
             if self._fresh and not (part.shape.kept or part.shape.carried):
                 return self._append(append_sql(self._table, view, part.shape), commit)
@@ -250,7 +250,7 @@ class SparkTable:
             self._commit(statement, commit)
 
     def _commit(self, statement: str, commit: Commit) -> Committed:
-        """Run a statement that makes a commit, which says what ``commit`` does and carries on what stood there before.
+        """Run a statement whose commit has the properties of ``commit``, and those of the last commit.
 
         A conflict with another writer's commit (a compaction) is tried again, unless the commit did go in.
         """
@@ -282,7 +282,7 @@ class SparkTable:
 
     @contextmanager
     def _forgetting_on_error(self) -> Iterator[None]:
-        """After an error nothing is known of the table any more: somebody may have dropped it or made it anew."""
+        """Discard the cached state after an error: the table may have been dropped or recreated."""
         try:
             yield
         except HeadraceError:
@@ -345,7 +345,7 @@ class SparkTable:
         return dict(zip(rows["key"].to_pylist(), versions(rows), strict=True))
 
     def topics(self) -> Collection[str]:
-        """As the versions of the rows tell them."""
+        """The offsets in the versions of the rows."""
         return [] if self.schema() is None else reader.topics(self._session, self._live())
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -364,6 +364,6 @@ class SparkTable:
         return live_sql(self._table) if self._soft else self._table
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
-        """Compact, expire snapshots and old tombstones where that is due; nothing is asked of Spark where it is not."""
+        """Compact, expire snapshots and old tombstones if that is due; otherwise without a Spark job."""
         if self.schema() is not None:
             self._upkeep.run(now, tombstone_retention)

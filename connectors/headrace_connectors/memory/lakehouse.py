@@ -136,7 +136,14 @@ class MemoryTable:
             {name: cells.get(name, pa.scalar(None, schema.field(name).type)) for name in schema.names}
             for cells in self._stored.history
         ]
-        return pa.table([_column([row[column.name] for row in rows], column.type) for column in schema], schema)
+        columns = []
+        for column in schema:
+            cells = [row[column.name] for row in rows]
+            if pa.types.is_nested(column.type) and cells:  # pyarrow cannot build arrays from scalars with nested nulls
+                columns.append(pa.concat_arrays([pa.repeat(cell, 1) for cell in cells]))
+            else:
+                columns.append(pa.array(cells, column.type))
+        return pa.table(columns, schema)
 
     def create_otherwise(self, schema: pa.Schema) -> None:
         """Be a table that somebody else has made."""
@@ -344,12 +351,6 @@ def _grown(cell: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
     grown = conformed(pa.array([cell], cell.type), kind)
     assert grown is not None  # noqa: S101 - narrows the type; a struct with a known type keeps it
     return grown[0]
-
-
-def _column(cells: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_nested(kind) and cells:  # pyarrow cannot build arrays from scalars with nested nulls
-        return pa.concat_arrays([pa.repeat(cell, 1) for cell in cells])
-    return pa.array(cells, kind)
 
 
 def _key_rows(keys: pa.Table) -> list[tuple[pa.Scalar, ...]]:

@@ -20,7 +20,7 @@ _TARGETS = {
     "bearer.auth.logical.cluster": "target-sr-cluster",
     "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
 }
-"""What a token is for: options, and the headers in which it is said."""
+"""The options for the scope of a token, and the headers that contain them."""
 
 
 class ConfluentRegistry:

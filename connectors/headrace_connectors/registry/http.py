@@ -52,10 +52,10 @@ class RegistryClient:
     headers: Mapping[str, str] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     proxy: str = ""
-    """``host:port`` of an HTTP proxy that stands before all addresses."""
+    """``host:port`` of an HTTP proxy for all addresses."""
 
     def get(self, path: str, what: str) -> Answer:
-        """What stands at ``path``. Raises BadRecord where there is no such thing, Retriable or ConfigError."""
+        """Return the answer for ``path``. Raises BadRecord if it does not exist, Retriable or ConfigError."""
         failed: Retriable | None = None
         for url in self.urls:
             try:
@@ -115,8 +115,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 def _is_registrys(body: bytes) -> bool:
     """Whether it is the schema that was not found, and not the path: Confluent's codes, or Apicurio's exceptions."""
     try:
-        told = json.loads(body)
-        code, name = int(told.get("error_code", 0)), str(told.get("name", ""))
+        document = json.loads(body)
+        code, name = int(document.get("error_code", 0)), str(document.get("name", ""))
     except (ValueError, TypeError, AttributeError):
         return False
     return code in _UNKNOWN or (name.endswith("NotFoundException") and name != "NotFoundException")
@@ -146,7 +146,7 @@ def basic(credentials: str) -> str:
 
 
 def tls_context(options: Mapping[str, str], prefix: str) -> ssl.SSLContext | None:
-    """TLS as Kafka's keys say it, with PEM files. Raises ConfigError."""
+    """Create the TLS context from options with Kafka's names and PEM files. Raises ConfigError."""
     given = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
     if not given:
         return None

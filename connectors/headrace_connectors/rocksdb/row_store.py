@@ -45,7 +45,7 @@ class _Use:
 
 
 class _Saved(msgspec.Struct, array_like=True):
-    """What stands under ``_STATE``."""
+    """The value of ``_STATE``."""
 
     state: bytes
     last_place: int
@@ -53,7 +53,7 @@ class _Saved(msgspec.Struct, array_like=True):
 
 
 def open_rows(options: RowStoreOptions) -> RocksRowStore:
-    """The store of one task, in a directory of its own below ``reselect.cache.rocksdb.path``.
+    """Open the store of one task, in its own directory below ``reselect.cache.rocksdb.path``.
 
     Raises ConfigError for a path that cannot be written, Retriable while another process has it.
     """
@@ -61,12 +61,12 @@ def open_rows(options: RowStoreOptions) -> RocksRowStore:
     if not path:
         raise ConfigError(f"{_PATH} is missing: the directory for the cache's files", _PATH)
     cleanup = options.properties.get("cleanup", "false").strip().lower() == "true"
-    connector = options.connector.replace("/", "%2F")  # Kafka Connect stores names with slashes: no path of their own
+    connector = options.connector.replace("/", "%2F")  # names of connectors may contain slashes
     return RocksRowStore(Path(path) / f"{connector}-{options.task}", options.limits, cleanup=cleanup)
 
 
 class RocksRowStore:
-    """Rows on disk, bounded by rows and bytes as they are written, with an optional quota per table.
+    """Rows on disk, with limits on rows and on written bytes, and an optional quota per table.
 
     The row that was used longest ago goes first; a row that is read again and again moves up in steps, not each time.
     ``cleanup`` removes the files when the store is closed.
@@ -149,7 +149,7 @@ class RocksRowStore:
     # -- between processes --------------------------------------------------------------------------------------------
 
     def oldest(self) -> int | None:
-        """Not told: all rows would have to be read for it."""
+        """None: all rows would have to be read for it."""
         return None
 
     def load(self) -> bytes | None:

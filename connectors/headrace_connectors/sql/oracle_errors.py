@@ -52,7 +52,7 @@ _REFUSED: Mapping[str, str] = {
     "ORA-00904": "a column does not exist any more",
     "ORA-01031": "the user lacks a privilege; GRANT SELECT, FLASHBACK on the table",
 }
-"""What the server refuses until somebody changes it there (section 4.4)."""
+"""Errors that persist until the server's configuration is changed (section 4.4)."""
 _CERTIFICATE = re.compile(r"certificate|SSL", re.IGNORECASE)
 _CORRECT = "correct reselect.database.* (user, password, dbname, hostname, port, TLS) and send the configuration again"
 

@@ -1,4 +1,4 @@
-"""One request as Oracle statements and binds: which parts it is sent in, and what each of them says."""
+"""Convert one request to Oracle statements and binds, split into parts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class OracleRead:
 
     @property
     def scn(self) -> int:
-        """The highest commit SCN of the rows; -1 if one does not tell it, since it may be higher than all others."""
+        """The highest commit SCN of the rows; -1 if one is unknown, since it may be higher than all others."""
         scns = self.request.transactions
         return int(scns.max()) if len(scns) and scns.min() >= 0 else -1
 

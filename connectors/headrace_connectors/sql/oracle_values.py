@@ -33,7 +33,7 @@ _LOCAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class OracleTime:
-    """A DATE or TIMESTAMP as its text says it; ``offset`` in seconds east of UTC, None without a zone."""
+    """The parsed text of a DATE or TIMESTAMP; ``offset`` in seconds east of UTC, None without a zone."""
 
     date: CivilDate
     second: int
@@ -59,7 +59,7 @@ def parse_time(text: str) -> OracleTime:
 
 
 def reader(schema: Schema, column: CatalogColumn, modes: HandlingModes) -> Reader:
-    """The conversion for a column whose event schema is ``schema``. A type that nobody knows reads as a ValueError."""
+    """Return the conversion for a column with the event schema ``schema``. For unknown types it raises ValueError."""
     choose = _BY_KIND.get(column.type.name, _refused)
     return truncating(choose(Target(schema, column, modes)), schema)
 
@@ -193,7 +193,7 @@ def _zoned_timestamp_reader(target: Target) -> Reader:
 
 
 def _zoned(time: OracleTime, digits: int) -> str:
-    """ISO with exactly ``digits``, with as few as say everything where none were declared; local zones are UTC."""
+    """Format as ISO with exactly ``digits``, or as few as are exact if none are declared; local zones are UTC."""
     shown = f".{time.nanos:09d}"[: digits + 1] if digits else _shortest(time.nanos)
     offset = time.offset or 0
     sign, minutes = "-" if offset < 0 else "+", abs(offset) // 60

@@ -70,7 +70,7 @@ class PostgresRowSource:
             try:
                 return self._fetch_from(server, catalog, request)
             except Retriable as error:
-                log.info("reselect goes on to the primary: %s", error)
+                log.info("Reselect: a replica failed, the primary is read: %s", error)
         return self._fetch_from(last, catalog, request)
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:

@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
-from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State
+from headrace_connectors.sql.circuit_breaker import CircuitBreaker, CircuitState
 from headrace_connectors.sql.postgres_errors import translated
 
 Connection = psycopg.Connection[Any]
@@ -104,14 +104,14 @@ class PostgresServer:
                 with self._pool.connection() as connection:
                     yield connection
             except psycopg_pool.PoolTimeout:
-                self._connect().close()  # says why there is no connection
+                self._connect().close()  # raises the error of the connection
                 raise
 
     def connections(self) -> Connections:
         """What the pool has, and whether the server is left alone."""
-        told = {} if self._pool.closed else self._pool.get_stats()
-        open_, idle = told.get("pool_size", 0), told.get("pool_available", 0)
-        return Connections(idle, open_ - idle, int(self._breaker.state is State.OPEN))
+        stats = {} if self._pool.closed else self._pool.get_stats()
+        open_, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
+        return Connections(idle, open_ - idle, int(self._breaker.state is CircuitState.OPEN))
 
     def close(self) -> None:
         """Close the pool. Idempotent."""

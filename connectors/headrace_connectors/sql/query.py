@@ -29,7 +29,7 @@ def select_rows(table: tuple[str, str], key: Sequence[KeyTerm], columns: Sequenc
     """SELECT of ``columns`` for many keys. Parameters: an array per key column, then one array per mask.
 
     The result has ``ord`` (from 1) and the columns; columns that a row does not need are null and stay undetoasted.
-    ``only`` leaves out inheriting tables; it must be False for a partitioned root.
+    ``only`` excludes inheriting tables; it must be False for a partitioned root.
     """
     names = [f"k{number}" for number in range(1, len(key) + 1)]
     masks = [f"need{number}" for number in range(1, mask_count(len(columns)) + 1)]
@@ -63,12 +63,8 @@ def masks(needs: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int64]]:
 
 def array_literal(elements: Sequence[str | None]) -> str:
     """An array in PostgreSQL's input form; every element is quoted, so that no content can mean anything else."""
-    return "{" + ",".join("NULL" if text is None else _array_element(text) for text in elements) + "}"
-
-
-def _array_element(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    escaped = (None if text is None else text.replace("\\", "\\\\").replace('"', '\\"') for text in elements)
+    return "{" + ",".join("NULL" if text is None else f'"{text}"' for text in escaped) + "}"
 
 
 def quoted(*names: str) -> str:
