@@ -1,4 +1,4 @@
-"""The rows that are read again: what a source is asked for, what it answers, and what of the answer can be used.
+"""Requests for rows of the source, its answers, and the usable cells of an answer.
 
 Answers come in parts (``runtime/pipeline/source_reader.py``), a part as Python values by column. It is made into Arrow
 columns before the next one is read: a batch's worth of large values as Python objects would cost more, in memory that
@@ -29,7 +29,7 @@ class _Unreadable:
 
 
 UNREADABLE: Final = _Unreadable()
-"""Stands in an answer for a value that the target type cannot hold: the cell stays open and is never cached."""
+"""The marker for a value that does not fit the target type: the cell stays open and is never cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class ReadRows:
 
     @staticmethod
     def of(request: RowRequest, answer: RowAnswer) -> ReadRows:
-        """What of an answer can be used: cells that were asked for, of rows that are there."""
+        """Return the usable cells of an answer: requested cells of found rows."""
         wanted = [np.flatnonzero(answer.found & request.needs[:, number]) for number in range(len(request.columns))]
         columns = map(ReadCells.of, request.columns, answer.values, wanted)
         return ReadRows(answer.found, tuple(columns), answer.proven)
