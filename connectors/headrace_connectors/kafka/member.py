@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
@@ -24,7 +24,7 @@ from aiokafka.errors import KafkaError, OffsetMetadataTooLargeError
 from mode import Service
 
 from headrace.core.model.errors import Retriable
-from headrace.ports import Chunk, OffsetNote, Record, TopicPartition
+from headrace.ports import Chunk, OffsetNote, TopicPartition
 from headrace_connectors.kafka.aiokafka_patches import (
     check_alive,
     committed,
@@ -197,21 +197,18 @@ class GroupMember(Service):
             return await self._wait_at_gate()
         polled = await self._consumer.getmany(*partitions, timeout_ms=POLL_MS, max_records=self._size.records)
         # No step between the poll and its positions: both are valid, so ``position`` returns without waiting.
-        chunks = [
-            self._chunk(partition, records, await self._consumer.position(partition))
-            for partition, records in polled.items()
-        ]
+        chunks = []
+        for client_partition, records in polled.items():
+            partition, end = TopicPartition(*client_partition), await self._consumer.position(client_partition)
+            # The highwater is that of the newest fetch; offsets of transaction markers before it have no records.
+            behind = max(0, (self._consumer.highwater(client_partition) or 0) - end)
+            self._lag.read(partition, records[0].offset, end)
+            chunks.append(self._numbering.chunk(partition, records, end, behind))
         self._idle = not chunks
         for chunk in chunks:
             self._size.observe(chunk.records)
             await self._hand_over(chunk)
         return None
-
-    def _chunk(self, partition: aiokafka.TopicPartition, records: Sequence[Record], end: int) -> Chunk:
-        """The highwater came with the newest fetch; with transactions a few of its offsets may never become records."""
-        behind = max(0, (self._consumer.highwater(partition) or 0) - end)
-        self._lag.read(TopicPartition(*partition), records[0].offset, end)
-        return self._numbering.chunk(TopicPartition(*partition), records, end, behind)
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
         """What to poll: nothing (NOWHERE), all that is assigned (an empty tuple), or what is not throttled."""

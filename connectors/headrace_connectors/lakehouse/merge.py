@@ -186,17 +186,16 @@ def _upsert(shape: MergeColumns) -> str:
 
 
 def _assignments(shape: MergeColumns) -> str:
-    cells = [(name, _kept_or_new(shape, number)) for number, name in enumerate(shape.columns)]
+    cells = []
+    for number, column in enumerate(shape.columns):
+        name = quoted(column)
+        new_or_kept = f"IF({_staged(f'keep_{number}')}, t.{name}, s.{name})" if number in shape.kept else f"s.{name}"
+        cells.append((column, new_or_kept))
     # A new incarnation has nothing of the old row, also in columns that its event does not know.
     forgets = f"{_staged('fresh')} OR t.{_DELETED} <=> true" if shape.soft else _staged("fresh")
     cells += [(name, f"IF({forgets}, NULL, t.{quoted(name)})") for name in shape.absent]
     own = zip(_own_names(shape), _own_values(shape, stored=True), strict=True)
     return ", ".join(f"t.{quoted(name)} = {value}" for name, value in (*cells, *own))
-
-
-def _kept_or_new(shape: MergeColumns, number: int) -> str:
-    name = quoted(shape.columns[number])
-    return f"IF({_staged(f'keep_{number}')}, t.{name}, s.{name})" if number in shape.kept else f"s.{name}"
 
 
 def _insert(shape: MergeColumns) -> str:

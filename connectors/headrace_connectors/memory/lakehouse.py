@@ -347,7 +347,7 @@ class MemoryTable:
 
 
 def _grown(cell: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-    """A struct with nulls for the members that it has not had."""
+    """Return a struct with nulls for its new members."""
     grown = conformed(pa.array([cell], cell.type), kind)
     assert grown is not None  # noqa: S101 - narrows the type; a struct with a known type keeps it
     return grown[0]

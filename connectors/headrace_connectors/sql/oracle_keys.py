@@ -104,14 +104,6 @@ def _number(source: _Source) -> Writer | None:
     return Decimal if known else None
 
 
-def _floating(source: _Source) -> Writer | None:
-    return float if pa.types.is_floating(source.column.values.type) else None
-
-
-def _text(source: _Source) -> Writer | None:
-    return str if pa.types.is_string(source.column.values.type) else None
-
-
 def _octets(source: _Source) -> Writer | None:
     if pa.types.is_binary(source.column.values.type):
         return bytes
@@ -195,8 +187,14 @@ def _total_seconds(parts: Sequence[str]) -> Decimal:
 
 _BY_KIND: Mapping[str, Callable[[_Source], Writer | None]] = {
     **dict.fromkeys(("NUMBER", "FLOAT"), _number),
-    **dict.fromkeys(("BINARY_FLOAT", "BINARY_DOUBLE"), _floating),
-    **dict.fromkeys(("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2"), _text),
+    **dict.fromkeys(
+        ("BINARY_FLOAT", "BINARY_DOUBLE"),
+        lambda source: float if pa.types.is_floating(source.column.values.type) else None,
+    ),
+    **dict.fromkeys(
+        ("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2"),
+        lambda source: str if pa.types.is_string(source.column.values.type) else None,
+    ),
     "RAW": _octets,
     **dict.fromkeys(("DATE", "TIMESTAMP"), _local_time),
     **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), _zoned_time),

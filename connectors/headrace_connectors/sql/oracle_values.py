@@ -126,10 +126,6 @@ def _plain(number: Decimal, scale: int) -> str:
     return f"{whole}.{digits}" if digits else whole
 
 
-def _float_reader(target: Target) -> Reader:
-    return str if target.schema.type == "string" else float
-
-
 # -- texts and octets -------------------------------------------------------------------------------------------------
 
 
@@ -220,10 +216,6 @@ def _months_reader(target: Target) -> Reader:
     return lambda value: (value.years * 12 + value.months) * MONTH_MICROS
 
 
-def _duration_reader(target: Target) -> Reader:
-    return _iso_duration if target.schema.type == "string" else _micros
-
-
 def _micros(value: timedelta) -> int:
     return (value.days * 86400 + value.seconds) * 1_000_000 + value.microseconds
 
@@ -241,7 +233,7 @@ def _iso_duration(value: timedelta) -> str:
 
 _BY_KIND: Mapping[str, Callable[[Target], Reader]] = {
     **dict.fromkeys(("NUMBER", "FLOAT"), _number_reader),
-    **dict.fromkeys(("BINARY_FLOAT", "BINARY_DOUBLE"), _float_reader),
+    **dict.fromkeys(("BINARY_FLOAT", "BINARY_DOUBLE"), lambda target: str if target.schema.type == "string" else float),
     **dict.fromkeys(("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2", "ROWID", "XMLTYPE", "JSON"), _text_reader),
     **dict.fromkeys(("CLOB", "NCLOB"), _nonempty(_text_reader)),
     "RAW": _octets_reader,
@@ -249,7 +241,7 @@ _BY_KIND: Mapping[str, Callable[[Target], Reader]] = {
     **dict.fromkeys(("DATE", "TIMESTAMP"), _timestamp_reader),
     **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), _zoned_timestamp_reader),
     "INTERVAL YEAR TO MONTH": _months_reader,
-    "INTERVAL DAY TO SECOND": _duration_reader,
+    "INTERVAL DAY TO SECOND": lambda target: _iso_duration if target.schema.type == "string" else _micros,
 }
 """LONG, LONG RAW, BFILE, UROWID, object types and the like are in no event (``OracleValueConverters``)."""
 KNOWN_TYPES = frozenset(_BY_KIND)

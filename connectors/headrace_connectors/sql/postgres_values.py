@@ -119,15 +119,11 @@ def _hstore_reader(target: Target) -> Reader:
     return lambda text: json.dumps(java_order(parse_hstore(text)), ensure_ascii=False, separators=(",", ":"))
 
 
-def _json_reader(target: Target) -> Reader:
-    return _hstore_reader(target) if target.kind.name == "hstore" else str
-
-
 _BY_SEMANTIC: Mapping[str, Choice] = {
     "Decimal": _number_reader,
     "VariableScaleDecimal": _number_reader,
     "Bits": always(parse_bits),
-    "Json": _json_reader,
+    "Json": lambda target: _hstore_reader(target) if target.kind.name == "hstore" else str,
     **postgres_times.BY_SEMANTIC,
     **postgres_shapes.BY_SEMANTIC,
 }

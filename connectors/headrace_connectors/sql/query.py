@@ -35,7 +35,10 @@ def select_rows(table: tuple[str, str], key: Sequence[KeyTerm], columns: Sequenc
     masks = [f"need{number}" for number in range(1, mask_count(len(columns)) + 1)]
     arrays = [f"${n}::{quoted(*term.type)}[]" for n, term in enumerate(key, 1)]
     arrays += [f"${n}::pg_catalog.int8[]" for n in range(len(key) + 1, len(key) + len(masks) + 1)]
-    matches = [f"t.{quoted(term.name)} {_operator(term)} k.{name}" for term, name in zip(key, names, strict=True)]
+    matches = []
+    for term, name in zip(key, names, strict=True):
+        schema, symbol = term.operator
+        matches.append(f"t.{quoted(term.name)} OPERATOR({quoted(schema)}.{symbol}) k.{name}")
     cells = [
         f"CASE WHEN k.{masks[n // MASK_BITS]} & {1 << n % MASK_BITS} <> 0 THEN t.{quoted(column)} END"
         for n, column in enumerate(columns)
@@ -70,8 +73,3 @@ def array_literal(elements: Sequence[str | None]) -> str:
 def quoted(*names: str) -> str:
     """A qualified name with every part quoted as an identifier."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
-
-
-def _operator(term: KeyTerm) -> str:
-    schema, symbol = term.operator
-    return f"OPERATOR({quoted(schema)}.{symbol})"

@@ -154,9 +154,13 @@ class CassandraDecoder:
         version = RowVersion(b"", self._topic, record.partition, record.offset, int(source["ts_us"]))
         cells = payload["after"]
         names = [*key_fields, *(name for name in cells if name not in key_fields and not name.startswith("_range_"))]
-        fields = tuple(Field(name, _schema(name, cells.get(name), after)) for name in names)
+        fields = []
+        for name in names:
+            declared = None if after is None else after.field(name)
+            schema = None if declared is None else declared.field("value")
+            fields.append(Field(name, schema or infer_schema([(cells.get(name) or {}).get("value")])))
         approximate_bytes = len(repr(text.value)) if isinstance(text, SchemaAndValue) else len(text)
-        return CassandraBatch(table, key_fields, fields, (write,), version, approximate_bytes)
+        return CassandraBatch(table, key_fields, tuple(fields), (write,), version, approximate_bytes)
 
     def _payload(self, schema: Schema | None, text: Payload) -> Mapping[str, Any]:
         try:
@@ -186,9 +190,3 @@ class CassandraDecoder:
         if not isinstance(plain, Mapping):
             raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
         return tuple(plain)
-
-
-def _schema(name: str, cell: Any, after: Schema | None) -> Schema:
-    declared = None if after is None else after.field(name)
-    value = None if declared is None else declared.field("value")
-    return value or infer_schema([(cell or {}).get("value")])

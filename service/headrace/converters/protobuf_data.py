@@ -135,13 +135,13 @@ class FieldReaders:
             reader = FieldReader(Schema("array", optional=True, items=items), each_value(reader.value))
         schema = reader.schema
         tagged = tuple(sorted((*schema.parameters, (f"{_OURS}.Tag", str(field.number)))))
-        optional = schema.optional or chosen or self._may_be_null(field, declared)
+        nullable = (
+            _is_declared_optional(field, declared)
+            if self._options.optional_for_nullables
+            else not self._options.wrapper_for_nullables
+        )
+        optional = schema.optional or chosen or nullable
         return FieldReader(replace(schema, optional=optional, parameters=tagged), reader.value)
-
-    def _may_be_null(self, field: Any, declared: FieldDescriptorProto) -> bool:
-        if self._options.optional_for_nullables:
-            return _is_declared_optional(field, declared)
-        return not self._options.wrapper_for_nullables
 
     def _single(self, field: Any, declared: FieldDescriptorProto, within: tuple[str, ...]) -> FieldReader:
         if field.enum_type is not None:

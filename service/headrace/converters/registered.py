@@ -199,7 +199,11 @@ def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
             schema_id = SchemaId(IdKind.CONTENT_HASH, _text(by_name[content_hash]))
             return schema_id, _with_message_name(document, by_name.get(message))
         if by_name.get(artifact[1]):
-            schema_id = _version(*(_text(by_name.get(part, b"")) for part in artifact))
+            group, name, version = (_text(by_name.get(part, b"")) for part in artifact)
+            if not version:
+                raise BadRecord(f"the headers contain the schema's artifact ({name}) but not its version")
+            path = "/".join(quote(part, safe="") for part in (group or "default", name, version))
+            schema_id = SchemaId(IdKind.VERSION, path)
             return schema_id, _with_message_name(document, by_name.get(message))
         return prefixed(document)
 
@@ -240,12 +244,6 @@ def wrapped_framing(side: str, use_id: IdKind) -> Framing:
         return SchemaId(use_id, wrapped.schema_id), bytes(wrapped.payload)
 
     return Framing(before.headers, framing)
-
-
-def _version(group: str, artifact: str, version: str) -> SchemaId:
-    if not version:
-        raise BadRecord(f"the headers contain the schema's artifact ({artifact}) but not its version")
-    return SchemaId(IdKind.VERSION, "/".join(quote(part, safe="") for part in (group or "default", artifact, version)))
 
 
 def _text(header: bytes) -> str:

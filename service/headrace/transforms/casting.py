@@ -196,10 +196,6 @@ def _to_float(value: Any) -> float:
     return float(_shortest(_Float32(as_float(_to_double(value)))))
 
 
-def _to_boolean(value: Any) -> bool:
-    return value.lower() == "true" if isinstance(value, str) else _to_integer(value, 64) != 0
-
-
 def _to_string(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -251,6 +247,6 @@ def _shortest(value: float) -> str:
 _TO: dict[str, Callable[[Any], Any]] = {
     "float": _to_float,
     "double": _to_double,
-    "boolean": _to_boolean,
+    "boolean": lambda value: value.lower() == "true" if isinstance(value, str) else _to_integer(value, 64) != 0,
     "string": _to_string,
 }

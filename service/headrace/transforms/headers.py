@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.transforms.fields import ReplaceField
@@ -23,11 +22,12 @@ def header_bytes(value: bytes | SchemaAndValue | None) -> bytes | None:
         return None
     if isinstance(data, bytes | str):
         return data if isinstance(data, bytes) else data.encode()
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=_as_text).encode()
-
-
-def _as_text(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+    return json.dumps(
+        data,
+        ensure_ascii=False,
+        separators=(",", ":"),
+        default=lambda value: value.hex() if isinstance(value, bytes) else str(value),
+    ).encode()
 
 
 class InsertHeader:

@@ -17,10 +17,6 @@ _BOUNDARY = re.compile(r"([a-z])([A-Z])|([a-zA-Z])([0-9])|([0-9])([a-zA-Z])|\.")
 _IMAGES = ("before", "after")
 
 
-def _snake(name: str) -> str:
-    return _BOUNDARY.sub(r"\1\3\5_\2\4\6", name).lower()
-
-
 def _camel(name: str) -> str:
     """Convert a name to camel case; dots and underscores separate its words."""
     first, *others = re.split(r"[._]+", name)
@@ -28,7 +24,7 @@ def _camel(name: str) -> str:
 
 
 STYLES: Mapping[str, Callable[[str], str]] = {
-    "SNAKE_CASE": _snake,
+    "SNAKE_CASE": lambda name: _BOUNDARY.sub(r"\1\3\5_\2\4\6", name).lower(),
     "CAMEL_CASE": _camel,
     "UPPER_CASE": str.upper,
     "LOWER_CASE": str.lower,

@@ -55,8 +55,10 @@ class FieldReference:
         if len(renamed) > 1:
             raise ValueError(f"Unexpected field name: {text}")
         struct, dot, field = path.partition(".")
-        if not dot:
-            struct, field = _home(path), path
+        if not dot:  # a field of the transaction, of the envelope itself, or of the source block
+            struct, field = "source", path
+            if path in _TRANSACTION or path in _ENVELOPE:
+                struct = "transaction" if path in _TRANSACTION else ""
         name = renamed[0] if renamed else (f"{struct}_{field}" if dot else field)
         return cls(struct or None, field, prefix + name)
 
@@ -76,13 +78,6 @@ class FieldReference:
         if members is None:
             return None
         return (members if home is not None and home.field(self.field) else values).get(self.field)
-
-
-def _home(field: str) -> str:
-    """Return the struct of a field that is named without it; empty for the envelope itself."""
-    if field in _TRANSACTION:
-        return "transaction"
-    return "" if field in _ENVELOPE else "source"
 
 
 @dataclass(frozen=True, slots=True)
