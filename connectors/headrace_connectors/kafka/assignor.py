@@ -1,6 +1,6 @@
 """The group's assignment strategy, as aiokafka asks for it; what it decides is ``headrace.core.connect.assignment``.
 
-Each member tells the leader which topics it holds in the user data of its JoinGroup, so that a rebalance moves as few
+Each member sends its topics to the leader in the user data of its JoinGroup, so that a rebalance moves as few
 topics as it can. All members of a group must offer a strategy of the same name: when its rules change, its name
 changes, and both are listed during the rollout.
 """

@@ -1,7 +1,7 @@
 """A compacted topic as a keyed log: what Kafka Connect's ``KafkaBasedLog`` is for its configs and statuses.
 
 Plain aiokafka without a consumer group: every worker reads all partitions from the beginning. A write counts once it
-has been read back, so that a caller that goes on sees its own change.
+has been read back, so that the caller sees its own change.
 """
 
 from __future__ import annotations

@@ -279,10 +279,10 @@ class KafkaWorkerMember:
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):
-    """Call ``settled`` when the group is stable."""
+    """Call ``stable`` when the group is stable."""
 
-    def __init__(self, settled: Callable[[], None]) -> None:
-        self._settled = settled
+    def __init__(self, stable: Callable[[], None]) -> None:
+        self._settled = stable
 
     def on_partitions_revoked(self, revoked: Collection[aiokafka.TopicPartition]) -> None:
         """Keep the last assignment: tasks continue, and a leader that has been replaced is fenced."""

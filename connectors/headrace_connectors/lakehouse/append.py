@@ -1,7 +1,7 @@
 """Rows for a history: how they are staged and appended. Pure.
 
 An event is known by its coordinate. Offsets already keep out what is in the table; the coordinate also keeps out what
-another worker has appended meanwhile, one that does not know yet that its assignment has ended.
+another worker, which does not know yet that its assignment has ended, has appended since.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ledger of tombstones beside a table: deletes that later events of the same key must not undo.
 
-An append-only table of its own, ``<name>__headrace_tombstones`` (``merge.md`` section 3). What stands twice for a key
-is brought together when it is read, by the rules of ranks.
+An append-only table of its own, ``<name>__headrace_tombstones`` (``merge.md`` section 3). Several entries of a key
+are merged when they are read, by the rules of ranks.
 
 Every table has a ledger, which is created before it. A ledger with the property ``EARLY`` was begun before its table,
 for what is read before the table's first batch; the table that is created next gets it. Any other ledger without a

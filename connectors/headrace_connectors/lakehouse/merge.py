@@ -2,7 +2,7 @@
 
 A statement refers to a target's column only if some row of the batch keeps its cell: reading the columns of a wide
 table costs three times as much (``spark.md``). One text serves all rows of the batch; boolean columns of the staged
-rows tell, row by row, which cells are kept or carried.
+rows contain, row by row, which cells are kept or carried.
 """
 
 from __future__ import annotations

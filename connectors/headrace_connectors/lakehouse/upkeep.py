@@ -1,6 +1,6 @@
 """Keeping a table small and fast: compaction, expiry of old files and of tombstones, decided by counts.
 
-Every commit leaves a few small files and deletes. How many there are stands in the commit's own summary where the
+Every commit leaves a few small files and deletes. The commit's summary contains their number where the
 format writes that there, so that deciding costs nothing; otherwise commits are counted.
 """
 

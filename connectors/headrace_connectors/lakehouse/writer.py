@@ -325,8 +325,8 @@ class SparkTable:
         return progress(self._format.history(self._session, self._path)) or NO_PROGRESS
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """As ``reached``. Where no commit tells any more (somebody else has expired it, or a log was cleaned while
-        nothing came), the rows themselves do."""
+        """Return ``reached``, or the offsets in the rows if no commit with them is left (expired, or log cleaned while
+        no events arrived)."""
         if self.schema() is None or self._fresh:
             return {}
         reached = self.reached(group)

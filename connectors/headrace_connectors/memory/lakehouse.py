@@ -111,7 +111,7 @@ class MemoryTable:
 
     @property
     def commits(self) -> Sequence[Commit]:
-        """The commits in order, as the snapshots of a real table would tell them."""
+        """The commits in order, like the snapshots of a real table."""
         return self._stored.commits
 
     @property
@@ -276,7 +276,7 @@ class MemoryTable:
             del self._stored.rows[key]
 
     def append(self, rows: History, commit: Commit) -> None:
-        """Add rows to a history, but those of a coordinate that stands there."""
+        """Add rows to a history, except those whose coordinate is stored."""
         table = history_rows(rows, self._existing_schema())
         standing = {_coordinate(cells) for cells in self._stored.history}
         for index in range(table.num_rows):
@@ -306,7 +306,7 @@ class MemoryTable:
         return {key: rows[key].version or UNVERSIONED for key in actions.key.to_pylist() if key in rows}
 
     def topics(self) -> Collection[str]:
-        """As the versions of the rows tell them."""
+        """The offsets in the versions of the rows."""
         return {row.version.topic for row in self._live().values() if row.version is not None}
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:

@@ -59,7 +59,7 @@ class OracleRowSource:
     def catalog(self, table: TableId) -> CatalogTable | None:
         """The table's catalog entry. Raises ConfigError where its state as of an SCN may not be read.
 
-        None for a table that the user may not see at all: the dictionary does not tell it from one that is not there.
+        None for a table that the user may not see at all: the dictionary does not distinguish it from an absent one.
         """
         return self._ask(lambda server: _catalog(server, table))
 

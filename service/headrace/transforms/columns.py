@@ -74,7 +74,7 @@ def swap_geometry_coordinates(srids: Collection[int] = SRIDS) -> Transform:
 def geometry_format_transformer(*, extend: bool) -> Transform:
     """Writes extended geometries without their SRID and, with ``extend``, plain ones with it, if they have one.
 
-    Debezium's class changes its mind for good with the first extended geometry that it meets, so that what comes out
+    Debezium's class changes its mode permanently at the first extended geometry, so that what comes out
     hangs on which records came before. Here every geometry is changed by itself: a replay gives the same table.
     """
 

@@ -41,7 +41,7 @@ def test_lean_records_say_the_same(deserializer: Callable[[bytes | None], Any] |
         assert {name: getattr(mine, name) for name in READ} == told
 
 
-def test_consumers_make_lean_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consumers_return_fetched_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """aiokafka's fetcher takes the class by its name in its own module."""
     monkeypatch.setattr(fetcher, "PartitionRecords", AIOKAFKA)
     records.use_fetched_records()

@@ -194,7 +194,7 @@ class _Builder:
             for second in self._follow[pair[1]]:
                 self._steps += 1
                 if self._steps > _MAX_STEPS:
-                    raise TooCostly("it has too many repeated parts to tell how long it takes")
+                    raise TooCostly("it has too many repeated parts to analyze")
                 if self._characters[first] & self._characters[second]:
                     yield first, second
 
@@ -221,7 +221,7 @@ def _characters(operator: str, argument: Any, folds_case: bool) -> int:
 
 
 def _category(name: str) -> int:
-    """``\\d``, ``\\w`` and ``\\s``, and what they leave out; all other characters are in each of them."""
+    """``\\d``, ``\\w`` and ``\\s``, and their complements; each contains all characters that are not Latin."""
     kind = {"DIGIT": r"\d", "WORD": r"\w", "SPACE": r"\s"}[name.rpartition("_")[2]]
     matches = re.compile(kind).match
     inside = sum(1 << code for code in range(_ALPHABET - 1) if matches(chr(code)))

@@ -1,4 +1,4 @@
-"""What an ALTER TABLE does to columns, as far as no row event tells it (``merge.md`` section 13).
+"""Parse the changes of an ALTER TABLE to columns that cause no row events (``merge.md`` section 13).
 
 Reads the statements of MySQL, MariaDB and Oracle clause by clause, just far enough to name the columns that are added
 or renamed. A clause that begins with a word that is not known here makes the whole statement one that is not read.

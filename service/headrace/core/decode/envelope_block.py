@@ -1,7 +1,7 @@
 """Blocks of events of one schema, straight from bytes to columns.
 
 That serves sound row changes, which nearly all blocks hold. Of any other block nothing is said but that: its records
-are then looked at one by one (``core/decode/envelope_events.py``), which tells what each is or what is wrong with it.
+are then looked at one by one (``core/decode/envelope_events.py``), which determines their operations and errors.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ NEW_KEY_HEADER = "__debezium.newkey"
 
 UNREADABLE_KEYS = Note(
     "headers of key changes (__debezium.oldkey, __debezium.newkey) cannot be read, so such a change counts as a delete "
-    "and an insert, and values that it left out are taken from the database or by reselect.unresolved.insert.mode; set "
+    "and an insert, and values that it omits are read from the database or by reselect.unresolved.insert.mode; set "
     "header.converter=org.apache.kafka.connect.json.JsonConverter at the source"
 )
 
@@ -284,7 +284,7 @@ def _refuse_deletes_of_kept_rows(names: Sequence[str], key: pa.StringArray, new_
 def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
     """Return the transactions whose visibility a read checks: PostgreSQL's id, Oracle's commit SCN.
 
-    -1 for an event that does not tell it.
+    -1 for an event without it.
     """
     if any(source.commit_scn for source in sources):
         return np.array([_commit_scn(source) for source in sources], np.int64)

@@ -1,7 +1,7 @@
-"""Records of a connector's schema-change topic: which tables were altered, and what no row event tells of it.
+"""Read records of a connector's schema-change topic: altered tables, and changes without row events.
 
 Oracle's, MySQL's, MariaDB's and SQL Server's connectors write them, into the topic that is named like ``topic.prefix``.
-What was cached of such a table, and what is known of its catalog, is void (``reselect.md`` sections 1.1 and 5.2). The
+The cached rows and the catalog of such a table are invalid (``reselect.md`` sections 1.1 and 5.2). The
 columns themselves come with the next event of a row. What rows that do not change have in a column that is added is its
 default, if the statement names one that can be read exactly; all else is for the operator to hear.
 """
@@ -27,9 +27,9 @@ FIELDS = frozenset({"databaseName", "ddl", "tableChanges"})
 """The fields that only records of schema changes have."""
 
 _FILL = "; headrace verify --repair fills it where it can read the database, an ad hoc snapshot of the table everywhere"
-ADDED = "no event tells what a column that was added with a default has in rows that do not change: it is null" + _FILL
+ADDED = "a column was added with a default, which no event contains: in rows that do not change it is null" + _FILL
 RENAMED = (
-    "no event tells that a column was renamed: in rows that do not change the new one is null, and the old one stays"
+    "a column was renamed without an event: in rows that do not change, the new one is null, and the old one stays"
     + _FILL
 )
 UNREAD = (

@@ -1,7 +1,7 @@
 """Refresh the column cache from a batch of actions, read cells from it, and store answers of the source.
 
 The rules per event kind are ``reselect.md`` section 5.2, per action after the fold: deletes and new incarnations drop
-the row, values and nulls are put, doubts invalidate, what was left out is read. The loops are in Python, so only cells
+the row, values and nulls are put, doubts invalidate, omitted values are read. The loops are in Python, so only cells
 of cached columns get here.
 """
 

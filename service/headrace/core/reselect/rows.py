@@ -60,7 +60,7 @@ class RowRequest:
 class RowAnswer:
     """What the source has: ``found`` per requested row, and per column a Connect value (or UNREADABLE) per row.
 
-    Values of rows that were not found, or that were not needed, mean nothing. ``proven`` tells that the events'
+    Values of rows that were not found, or that were not needed, are undefined. ``proven`` is whether the events'
     transactions were visible to the reading snapshot; what is not proven is not cached. ``flashback_fallbacks`` counts,
     by error code, the reads that could not be made as of the events' SCN and took the current state (Oracle).
     ``waited`` are the seconds in which an event's transaction was not visible yet.

@@ -62,14 +62,14 @@ def left_out(
     stored: Mapping[str, RowVersion],
     why: str,
 ) -> Mapping[int, LeftOut]:
-    """The changes that leave out ``columns``, which are named by row key, by their index. ``stored`` as in the fold."""
+    """Return the changes that omit ``columns`` (by row key), by their index. ``stored`` as in the fold."""
     by_name = {column.name: column for column in changes.columns}
     found = {}
     for key, events in standing_events(changes, columns.keys(), ledger, stored).items():
         wanted = [by_name[name] for name in columns[key]]
         lacking = np.logical_or.reduce([_open(column, events) for column in wanted])
         for index in (events[lacking] if lacking.any() else events).tolist():
-            error = BadRecord(f"column(s) {', '.join(columns[key])} were left out, and {why}")
+            error = BadRecord(f"column(s) {', '.join(columns[key])} were omitted, and {why}")
             found[index] = LeftOut(changes.version.row(index), error)
     return found
 

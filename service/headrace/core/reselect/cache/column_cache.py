@@ -52,7 +52,7 @@ _LOOK_FOR_OLDEST = 10_000
 class ReselectColumnCache:
     """The rules of the cache over a store of rows. ``clock`` gives monotonic milliseconds, ``wall`` Unix time.
 
-    ``is_placeholder`` tells values that must never be cached as real ones; ``settings`` are the options on which cached
+    ``is_placeholder`` identifies values that must never be cached; ``settings`` are the options on which cached
     values depend, as one text. ``counts`` holds the outcomes of section 9: ``("requests", result)``, ``("writes",
     origin, result)`` and ``("drops", cause)``.
     """

@@ -68,7 +68,7 @@ class CacheLimits:
 class CacheUse:
     """How full a cache is: rows, bytes (roughly), and rows that must not be served because a write failed.
 
-    ``oldest`` is the age of its oldest cell in milliseconds, None where there is none or the store does not tell.
+    ``oldest`` is the age of its oldest cell in milliseconds, None without cells, or if the store does not know it.
     """
 
     rows: int
@@ -115,7 +115,7 @@ class StoreFailed(Exception):
 class RowStore(Protocol):
     """Where rows live. Every method may raise StoreFailed.
 
-    ``durable`` tells whether rows outlive the process. ``save`` and ``load`` are for the cache's own state: what is
+    ``durable`` is whether rows outlive the process. ``save`` and ``load`` are for the cache's own state: what is
     saved must have been written after all rows, and what is loaded is gone, so that a crash leaves none. ``evicted``
     counts the rows that were evicted because of a limit.
     """
