@@ -33,7 +33,7 @@ def test_two_workers_at_one_address_are_warned_of(caplog: pytest.LogCaptureFixtu
     }
     given_out = work_assignor("one:1").assign(None, said)
     assert [member.assignment for member in given_out.values()] == [[("t", [0])], []]
-    assert "Two workers are reached as one:1" in caplog.text
+    assert "Worker one:1: several workers have this address" in caplog.text
 
 
 @pytest.mark.stack
