@@ -170,7 +170,9 @@ class MemoryTable:
         if self._stored.own not in (None, self._own):
             raise Fatal(f"{self._name}: the table has another insert.mode or delete.mode; write to another one")
         if self._stored.foreign and not self._adopt:
-            raise Fatal(f"{self._name}: the table was not created by Headrace; set table.adopt=true, or write to another table")
+            raise Fatal(
+                f"{self._name}: the table was not created by Headrace; set table.adopt=true, or write to another table"
+            )
         if self._stored.foreign:
             self._stored.foreign, self._stored.tombstones, self._stored.attached = False, {}, True
         return self._stored.schema
