@@ -425,7 +425,7 @@ class CompactedLog(Protocol):
         """Let go of the connections. Idempotent."""
 
 
-class LedLog(CompactedLog, Protocol):
+class FencedLog(CompactedLog, Protocol):
     """A log that one worker of a group writes, and all read."""
 
     async def lead(self) -> None:
@@ -490,7 +490,7 @@ class TopicOffsets(Protocol):
 class Stores(Protocol):
     """Where a worker keeps what must survive it: configurations with target states, and statuses."""
 
-    configs: LedLog
+    configs: FencedLog
     statuses: CompactedLog
 
     async def start(self) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as Removal
 from contracts.feed_harness import Recorder, until
 
 from headrace.ports import Divide, Feed, TopicPartition
-from headrace_connectors.kafka import KafkaFeeds
+from headrace_connectors.kafka import KafkaFeedFactory
 from headrace_dev.kafka import Kafka
 
 QUICK = {
@@ -32,7 +32,7 @@ def producer(kafka: Kafka, **settings: str) -> Iterator[Producer]:
     assert made.flush(30) == 0
 
 
-class TidyFeeds(KafkaFeeds):
+class TidyFeeds(KafkaFeedFactory):
     """Feeds that a test which fails leaves behind are stopped at its end, so that its own error is what one reads."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:

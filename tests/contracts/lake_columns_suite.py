@@ -162,7 +162,7 @@ class LakeColumnsSuite(LakeFixtures):
     def test_a_table_of_others_is_refused(self, lake: LakeHarness, name: str) -> None:
         """Unless it is to be taken over: nobody's rows are changed by accident."""
         lake.create_otherwise(name, ITEM)
-        with pytest.raises(Fatal, match=r"not made by Headrace.*table\.adopt=true"):
+        with pytest.raises(Fatal, match=r"not created by Headrace.*table\.adopt=true"):
             lake.open(name).schema()
 
     def test_a_table_of_others_is_taken_over(self, lake: LakeHarness, name: str, rows: Callable[[], Any]) -> None:

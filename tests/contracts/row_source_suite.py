@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Column, TableId

@@ -42,7 +42,7 @@ class SchemaRegistrySuite:
                 "n.Part": json.loads(PART)
             }
             assert isinstance(found, RegisteredSchema)
-            assert found.kind == "AVRO"
+            assert found.schema_type == "AVRO"
 
     def test_an_unknown_id_is_the_records_fault(self, case: RegistryCase) -> None:
         """The message names it."""

@@ -16,7 +16,7 @@ from contracts.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_br
 from headrace.core.decode.dead_letters import original
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.ports import DeadLetterQueue
-from headrace_connectors.kafka import KafkaFeeds
+from headrace_connectors.kafka import KafkaFeedFactory
 from headrace_connectors.kafka.new_topics import create_topic
 from headrace_connectors.memory import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
@@ -83,7 +83,7 @@ class KafkaHarness:
 
     @asynccontextmanager
     async def open(self, context: str | None = "true") -> AsyncIterator[KafkaQueue]:
-        feeds = KafkaFeeds({"bootstrap.servers": self._kafka.bootstrap_servers})
+        feeds = KafkaFeedFactory({"bootstrap.servers": self._kafka.bootstrap_servers})
         await feeds.start()
         queue = await feeds.dead_letter_queue("sink", 3, options(self._topic, context))
         assert queue is not None
@@ -103,7 +103,7 @@ def test_brokers_that_are_away_are_waited_for() -> None:
     """A task that starts while no broker listens is started again: an outage passes."""
 
     async def scenario() -> None:
-        feeds = KafkaFeeds({"bootstrap.servers": f"{LOOPBACK}:{free_ports(1)[0]}"})
+        feeds = KafkaFeedFactory({"bootstrap.servers": f"{LOOPBACK}:{free_ports(1)[0]}"})
         await feeds.start()
         with pytest.raises(Retriable, match="Could not initialize dead letter queue with topic=dead: "):
             await feeds.dead_letter_queue("sink", 3, options("dead"))
@@ -121,7 +121,7 @@ def test_a_cluster_that_elects_its_controller_is_waited_for(answers: dict[str, i
 
     async def scenario() -> None:
         async with scripted_broker(**answers) as address:
-            feeds = KafkaFeeds({"bootstrap.servers": address})
+            feeds = KafkaFeedFactory({"bootstrap.servers": address})
             await feeds.start()
             with pytest.raises(kind, match="Could not initialize dead letter queue with topic=dead: "):
                 await feeds.dead_letter_queue("sink", 3, options("dead"))
@@ -149,7 +149,7 @@ def test_the_topic_is_made_with_the_admin_clients_connection() -> None:
 
     async def scenario() -> None:
         brokers, admin = free_ports(2)
-        feeds = KafkaFeeds({"bootstrap.servers": f"{LOOPBACK}:{brokers}"})
+        feeds = KafkaFeedFactory({"bootstrap.servers": f"{LOOPBACK}:{brokers}"})
         await feeds.start()
         config = options("dead", **{"admin.override.bootstrap.servers": f"{LOOPBACK}:{admin}"})
         with pytest.raises(Retriable, match=f"'{LOOPBACK}', {admin}, "):
@@ -164,7 +164,7 @@ def test_letters_are_read_where_they_were_written() -> None:
 
     async def scenario() -> None:
         written, read = free_ports(2)
-        feeds = KafkaFeeds({"bootstrap.servers": f"{LOOPBACK}:{written}"})
+        feeds = KafkaFeedFactory({"bootstrap.servers": f"{LOOPBACK}:{written}"})
         config = options("dead", topics="a", **{"consumer.override.bootstrap.servers": f"{LOOPBACK}:{read}"})
         with pytest.raises(Retriable, match=f"'{LOOPBACK}', {written}, "):
             await anext(feeds.dead_letters("sink", config))
@@ -185,7 +185,7 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
         topic = unique("dead")
 
         async def scenario() -> None:
-            feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+            feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
             await feeds.start()
             queue = await feeds.dead_letter_queue("sink", 3, options(topic))
             assert queue is not None
@@ -218,7 +218,7 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
         large = errant(b"k", b"x" * 3000)
 
         async def scenario() -> str:
-            feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+            feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
             await feeds.start()
             config = options(topic, **{"producer.override.max.request.size": limit})
             queue = await feeds.dead_letter_queue("sink", 3, config)
@@ -240,7 +240,7 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
         topic = unique("dead")
 
         async def scenario() -> None:
-            feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+            feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
             await feeds.start()
             with pytest.raises(Fatal, match=f"Could not initialize dead letter queue with topic={topic}"):
                 await feeds.dead_letter_queue(

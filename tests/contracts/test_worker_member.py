@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from contracts.worker_member_suite import Join, WorkerMemberSuite
 
-from headrace.core.connect.work import Standing, encode_standing
+from headrace.core.connect.work import WorkerState, encode_worker_state
 from headrace_connectors.kafka.worker_member import KafkaWorkerMember, work_assignor
 from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 from headrace_dev.kafka import Kafka
@@ -28,10 +28,12 @@ class TestMemoryMember(WorkerMemberSuite):
 
 def test_two_workers_at_one_address_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """Both work, but the others reach only one of them."""
-    said = {name: SimpleNamespace(user_data=encode_standing(Standing("one:1")), subscription=["t"]) for name in "ab"}
+    said = {
+        name: SimpleNamespace(user_data=encode_worker_state(WorkerState("one:1")), subscription=["t"]) for name in "ab"
+    }
     given_out = work_assignor("one:1").assign(None, said)
     assert [member.assignment for member in given_out.values()] == [[("t", [0])], []]
-    assert "Two workers are reached as one:1" in caplog.text
+    assert "Worker one:1: several workers have this address" in caplog.text
 
 
 @pytest.mark.stack

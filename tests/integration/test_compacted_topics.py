@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace_connectors.kafka import KafkaFeeds
+from headrace_connectors.kafka import KafkaFeedFactory
 from headrace_dev.kafka import Kafka
 
 pytestmark = pytest.mark.stack
@@ -21,7 +21,7 @@ def test_policies_are_asked_once(stack_kafka: Kafka, unique: Callable[[str], str
         stack_kafka.create_topic(topic, config={"cleanup.policy": policy})
 
     async def scenario() -> None:
-        feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+        feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
         await feeds.start()
         compacted = feeds.compacted("sink", 0, {"topics": ",".join(topics)})
         found = {topic: await asyncio.to_thread(compacted, topic) for topic in topics}
@@ -38,7 +38,7 @@ def test_an_unknown_policy_counts_as_compacted(
     """A topic that is gone, or may not be described: slower, but never wrong, and the log says what to grant."""
 
     async def scenario() -> None:
-        feeds = KafkaFeeds({"bootstrap.servers": stack_kafka.bootstrap_servers})
+        feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
         await feeds.start()
         compacted = feeds.compacted("sink", 0, {"topics": "gone"})
         assert await asyncio.to_thread(compacted, unique("gone"))

@@ -15,7 +15,7 @@ from contracts.kafka_harness import QUICK, KafkaHarness, opened, producer
 
 from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, Retriable
 from headrace.ports import Feed, TopicPartition
-from headrace_connectors.kafka import KafkaFeeds, member
+from headrace_connectors.kafka import KafkaFeedFactory, member
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, free_ports
 
@@ -118,7 +118,7 @@ def test_the_cause_of_a_refused_connection(
     """A start names what is wrong within seconds, and never shows the password."""
 
     async def scenario() -> None:
-        feeds = KafkaFeeds({**broker.client(), **change})
+        feeds = KafkaFeedFactory({**broker.client(), **change})
         await feeds.start()
         async with asyncio.timeout(10):
             with pytest.raises(kind, match=text) as caught:
@@ -138,7 +138,7 @@ def test_the_right_password(broker: SaslKafka, unique: Callable[[str], str]) -> 
         async with KafkaHarness(broker, unique).cluster() as cluster:
             await cluster.create(topic)
             await cluster.append(topic, numbered(3))
-        feeds = KafkaFeeds(broker.client())
+        feeds = KafkaFeedFactory(broker.client())
         await feeds.start()
         seen = Recorder()
         feed = feeds.open("sink", 0, {"topics": topic})

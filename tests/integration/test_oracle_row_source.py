@@ -19,7 +19,7 @@ from fake_oracle.server import OracleColumn
 from unit.sql.oracle_cases import CASES
 from unit.sql.oracle_tables import request
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions

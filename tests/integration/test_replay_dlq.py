@@ -18,7 +18,7 @@ from pyiceberg.table import StaticTable
 
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord
-from headrace_connectors.kafka import KafkaFeeds
+from headrace_connectors.kafka import KafkaFeedFactory
 from headrace_connectors.memory.feed import MemoryRecord
 from headrace_dev import jars
 from headrace_dev.kafka import Kafka
@@ -31,7 +31,7 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 async def send(kafka: Kafka, topic: str, values: list[bytes]) -> None:
     """Letters of the connector ``sink`` in the dead letter topic."""
-    feeds = KafkaFeeds({"bootstrap.servers": kafka.bootstrap_servers})
+    feeds = KafkaFeedFactory({"bootstrap.servers": kafka.bootstrap_servers})
     await feeds.start()
     queue = await feeds.dead_letter_queue("sink", 0, options(topic))
     assert queue is not None

@@ -25,7 +25,7 @@ from headrace.runtime.task import sink_task
 from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.trace import render
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
-from headrace_connectors.memory.dead_letter_queue import DeadLetter
+from headrace_connectors.memory.dead_letter_queue import QueuedLetter
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 
 TOPIC = "shop.public.items"
@@ -119,7 +119,7 @@ class Run:
     """What became of a topic."""
 
     names: set[str]
-    letters: Sequence[DeadLetter]
+    letters: Sequence[QueuedLetter]
     failure: BaseException | None
     committed: int
 

@@ -14,7 +14,7 @@ from typing import Any
 from recordings.canonical import comparable
 from recordings.records import RecordedRecord, Variant
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.conform import conformed
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.inference import infer_schema

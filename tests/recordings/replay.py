@@ -14,7 +14,7 @@ import pyarrow as pa
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic_of
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.core.batch.batch import BatchManager, BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.catalog import HandlingModes
@@ -66,7 +66,7 @@ class Replay:
     written: int = 0
     committed: dict[int, int] = field(default_factory=dict)
     _alive: bool = False
-    _decoder: ConnectorDecoder = field(init=False)
+    _decoder: RecordDecoder = field(init=False)
     _batches: BatchManager = field(init=False)
     _pipeline: TablePipeline = field(init=False)
 
@@ -88,7 +88,7 @@ class Replay:
         topic = topic_of(self.table, self.of)
         post_processor.assigned([(topic, number) for number in range(self.partitions)])
         avro = conversion(self.of.recording_file.parent) if self.of.name == AVRO else None
-        self._decoder = ConnectorDecoder(topic, envelopes, post_processor, avro)
+        self._decoder = RecordDecoder(topic, envelopes, post_processor, avro)
         self._batches = BatchManager(BatchPolicy(linger=0))
         self._pipeline = TablePipeline(
             self.table.name,

@@ -18,7 +18,7 @@ import pytest
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, RecordedRecord, recording, variant
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.avro import AvroReader
 from headrace.converters.conversion import Conversion, Converter, Headers
 from headrace.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
@@ -71,14 +71,12 @@ def numbered(records: Sequence[RecordedRecord]) -> list[RecordedRecord]:
     return [replace(each, offset=offset) for offset, each in enumerate(records)]
 
 
-def decoder(
-    topic: str, blocks: bool = True, conversion_of: Conversion | None = None, **options: Any
-) -> ConnectorDecoder:
+def decoder(topic: str, blocks: bool = True, conversion_of: Conversion | None = None, **options: Any) -> RecordDecoder:
     given = conversion_of or conversion(variant(AVRO).recording_file.parent)
     assert given.value is not None
     if not blocks:
         given = Conversion(given.key and OneByOne(given.key), OneByOne(given.value))
-    return ConnectorDecoder(topic, EnvelopeOptions(**options), None, given)
+    return RecordDecoder(topic, EnvelopeOptions(**options), None, given)
 
 
 def events(decoded: Decoded) -> Iterator[Any]:
@@ -227,10 +225,10 @@ def narrow(number: int, v: int, schema_id: int = 1) -> RecordedRecord:
     return RecordedRecord("t", 0, number, 0, key, b"\0" + schema_id.to_bytes(4, "big") + out.getvalue())
 
 
-def of_narrow(registry: OneSchema) -> ConnectorDecoder:
+def of_narrow(registry: OneSchema) -> RecordDecoder:
     """Values in Avro, keys in JSON."""
     values = RegistryConverter(registry, confluent_framing("value"), AvroReader)
-    return ConnectorDecoder("t", EnvelopeOptions(key_schemas=False), None, Conversion(None, values))
+    return RecordDecoder("t", EnvelopeOptions(key_schemas=False), None, Conversion(None, values))
 
 
 def test_a_value_that_no_column_holds_is_told_by_its_place() -> None:

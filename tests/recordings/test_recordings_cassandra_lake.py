@@ -18,10 +18,10 @@ import pyarrow as pa
 import pytest
 from fix_spark import Warehouse
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.core.batch.batch import BatchManager, BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.cell_writes import CassandraTable, Key
 from headrace.core.model.schema import Schema
 from headrace.ports import Commit, Lakehouse, TableOptions, TopicPartition
@@ -61,8 +61,8 @@ def records(form: str, table: str) -> Sequence[Recorded]:
     ]
 
 
-def decoder(form: str, topic: str) -> ConnectorDecoder:
-    return ConnectorDecoder(topic, EnvelopeOptions(key_schemas=form == "schemas", value_schemas=form == "schemas"))
+def decoder(form: str, topic: str) -> RecordDecoder:
+    return RecordDecoder(topic, EnvelopeOptions(key_schemas=form == "schemas", value_schemas=form == "schemas"))
 
 
 def replay(form: str, delivered: Sequence[Recorded], chance: random.Random, lakehouse: Lakehouse, name: str) -> None:

@@ -19,7 +19,7 @@ from recordings.database import load
 from recordings.images import connect_value, key_fields, key_text
 from recordings.records import DumpedTable, Variant, recording, topic_of, variant
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import HandlingModes
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import Column, TableId

@@ -136,7 +136,7 @@ RULES_OF_CASES = (
     Rule(
         "S15",
         "a standby is asked for the status of the event's transaction",
-        (Edit(POSTGRES, "self._visibility.wait(connection, _known_transactions(request), server.where)", "0.0"),),
+        (Edit(POSTGRES, "self._visibility.wait(connection, transactions, server.where)", "0.0"),),
         stack=True,
     ),
     Rule(
@@ -159,8 +159,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 PLACEHOLDER,
-                "self._element_texts = _Forms([self.text, standard, url_safe, self.octets.hex(), self.uuid], ",
-                "self._element_texts = _Forms([self.text, standard, url_safe, self.octets.hex()], ",
+                "self._element_texts = _Forms([self.text, standard, url_safe, self.encoded.hex(), self.uuid], ",
+                "self._element_texts = _Forms([self.text, standard, url_safe, self.encoded.hex()], ",
             ),
         ),
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from recordings.records import POSTGRES, dump, recording, variant
 
-from headrace.core.model.arrays import arrow_type
+from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.schema import schema_from_json
 from headrace.transforms.registry import TRANSFORMS
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, lake_type, sql_type

@@ -18,7 +18,7 @@ from headrace.ports import ErrantRecord, TableOptions
 from headrace.replay_dlq import Said, oldest, survey, write
 from headrace.runtime.task.replay import Edges
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
-from headrace_connectors.memory.dead_letter_queue import DeadLetter, MemoryDeadLetterQueue
+from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue, QueuedLetter
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds, MemoryRecord
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +134,7 @@ async def test_a_dry_run_tells_what_is_there() -> None:
     scene = Scene()
     await scene.insert(7, 20, "secret")
     await scene.dead(9, b"{", connector="other")
-    scene.queue.letters.append(DeadLetter(b"k", b"v", NOW, []))
+    scene.queue.letters.append(QueuedLetter(b"k", b"v", NOW, []))
     assert await scene.survey() == (
         f"{TOPIC}: 1 (VALUE_CONVERTER, headrace.core.model.errors.BadRecord)\n"
         "1 letters without context headers: where they came from is not known; "

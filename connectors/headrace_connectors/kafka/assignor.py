@@ -1,6 +1,6 @@
 """The group's assignment strategy, as aiokafka asks for it; what it decides is ``headrace.core.connect.assignment``.
 
-Each member tells the leader which topics it holds in the user data of its JoinGroup, so that a rebalance moves as few
+Each member sends its topics to the leader in the user data of its JoinGroup, so that a rebalance moves as few
 topics as it can. All members of a group must offer a strategy of the same name: when its rules change, its name
 changes, and both are listed during the rollout.
 """
@@ -33,13 +33,17 @@ class TopicAssignor(AbstractPartitionAssignor):
         subscriptions = {member: set(data.subscription) for member, data in members.items()}
         held = {member: _read_held(data.user_data) for member, data in members.items()}
         return {
-            member: ConsumerProtocolMemberAssignment(cls.version, _with_partitions(topics, cluster), b"")
+            member: ConsumerProtocolMemberAssignment(
+                cls.version,
+                [(topic, sorted(cluster.partitions_for_topic(topic) or ())) for topic in sorted(topics)],
+                b"",
+            )
             for member, topics in assign_topics(subscriptions, held).items()
         }
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """What this member says when it joins: its subscription, and what it holds."""
+        """The metadata with which this member joins: its subscription and its topics."""
         return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), json.dumps({"held": cls.held}).encode())
 
     @classmethod
@@ -49,7 +53,7 @@ class TopicAssignor(AbstractPartitionAssignor):
 
 
 def topic_assignor() -> type[TopicAssignor]:
-    """A strategy for one consumer, with state of its own."""
+    """Create an assignor class for one consumer, with its own state."""
     return type("ConsumerTopicAssignor", (TopicAssignor,), {})
 
 
@@ -58,7 +62,3 @@ def _read_held(user_data: bytes | None) -> set[str]:
         return set(json.loads(user_data or b"{}").get("held", ()))
     except (ValueError, AttributeError, TypeError):  # another client's bytes: it loses only its stickiness
         return set()
-
-
-def _with_partitions(topics: Iterable[str], cluster: ClusterMetadata) -> list[tuple[str, list[int]]]:
-    return [(topic, sorted(cluster.partitions_for_topic(topic) or ())) for topic in sorted(topics)]

@@ -50,7 +50,7 @@ def without_security(properties: Properties) -> dict[str, str]:
 
 
 def connection(properties: Properties) -> dict[str, str]:
-    """The properties that say where the brokers are, and what they are to be shown."""
+    """Return the properties with the brokers' addresses and the credentials."""
     return {key: value for key, value in properties.items() if key.startswith((BROKERS, *_SECURITY_PREFIXES))}
 
 

@@ -78,7 +78,7 @@ DONE_ANYWAY: Mapping[str, Collection[str]] = {
     "key.serializer": (f"{_BYTES}Serializer",),
     "value.serializer": (f"{_BYTES}Serializer",),
 }
-"""Values that say what is done anyway, of properties that are refused otherwise."""
+"""Accepted values of properties that are otherwise rejected: they equal the fixed behaviour."""
 
 REFUSED: Mapping[str, str] = {
     "enable.auto.commit": "offsets are committed after the table commit, never by the consumer on its own",

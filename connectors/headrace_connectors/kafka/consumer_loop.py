@@ -23,7 +23,7 @@ class ConsumerLoop:
         self._thread = threading.Thread(target=self._run, name="headrace-kafka", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. What else is asked of it may only follow."""
+        """Start the thread. Call it before all other methods."""
         self._loop = asyncio.new_event_loop()
         self._thread.start()
 
@@ -66,6 +66,6 @@ class ConsumerLoop:
 
 
 def _name_in_the_system(name: str) -> None:
-    """Let ``top -H`` and the benchmark tell the thread from others, as Python itself does from 3.14 on."""
+    """Set the thread's name in the system, for ``top -H`` and the benchmark; Python 3.14 does it itself."""
     with suppress(OSError):  # a system without /proc
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)

@@ -1,4 +1,4 @@
-"""The dead letter queue: bad records, as they came, in a topic of their own (``connect.md`` section 9)."""
+"""The dead letter queue: bad records, unchanged, in a separate topic (``connect.md`` section 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a dead letter topic: read once, from its beginning to the end that it has now, without a group."""
+"""Read a dead letter topic once, from its beginning to its current end, without a consumer group."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from aiokafka.errors import KafkaError
 
 from headrace.core.model.errors import ConfigError
 from headrace.ports import Record
+from headrace_connectors.kafka.aiokafka_patches import position
 from headrace_connectors.kafka.errors import translated
-from headrace_connectors.kafka.seams import position
 from headrace_connectors.kafka.stopping import stopped
 
 _AT_ONCE = 5_000

@@ -22,7 +22,7 @@ CONFIGURATION = (
 )
 
 PASSING = (kafka.KafkaTimeoutError, kafka.KafkaUnavailableError, kafka.BrokerNotAvailableError)
-"""Beside those that say themselves that they are retriable."""
+"""Retriable errors in addition to those that aiokafka marks as retriable."""
 
 
 def passes(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""What a worker opens at Kafka: one feed per task, all on one Faust app and one consumer thread."""
+"""Create the Kafka clients of a worker: one feed per task, all on one Faust app and one consumer thread."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from headrace_connectors.kafka.settings import (
 from headrace_connectors.kafka.topic_policies import CompactedTopics
 
 
-class KafkaFeeds:
+class KafkaFeedFactory:
     """The Kafka side of a worker; ``properties`` are its client properties (``bootstrap.servers``, ``consumer.*``)."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """Nothing is opened yet. Raises ConfigError that names the property of the worker that no client can take."""
+        """Check the worker's properties without opening anything. Raises ConfigError, which names the property."""
         check_worker(properties)
         self._properties = dict(properties)
         self._host = FaustHost("headrace")
@@ -38,16 +38,16 @@ class KafkaFeeds:
         await self._host.start()
 
     def check(self, connector: str, config: Mapping[str, str]) -> None:
-        """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
+        """Raise ConfigError, which names the property, for invalid client properties of the connector."""
         consumer_settings(self._properties, connector, 0, config)
         group_arguments(self._properties, connector, config)
         if config.get(TOPIC):
             producer_arguments(self._properties, connector, 0, config)
 
     def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
-        """The feed of one task, not started yet. Raises ConfigError that names the property.
+        """Create the feed of one task; the caller starts it. Raises ConfigError, which names the property.
 
-        ``divide`` makes the records' values of their bytes, on the thread that fetches.
+        ``divide`` converts the bytes of the records' values, on the consumer thread.
         """
         settings = consumer_settings(self._properties, connector, task, config)
         if divide is not None:
@@ -59,12 +59,12 @@ class KafkaFeeds:
         return self._host.agent(name, body)
 
     def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> CompactedTopics:
-        """Tells of a topic of the connector whether Kafka compacts it. Raises ConfigError."""
+        """Return an object that checks whether a topic of the connector is compacted. Raises ConfigError."""
         settings = consumer_settings(self._properties, connector, task, config)
         return CompactedTopics(settings.arguments, self._consumers)
 
     async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
-        """The task's dead letter queue, ready to write; None without one. Raises ConfigError, Retriable or Fatal."""
+        """Open the task's dead letter queue; None without one. Raises ConfigError, Retriable or Fatal."""
         if not config.get(TOPIC):
             return None
         producer = producer_arguments(self._properties, connector, task, config)
@@ -74,14 +74,14 @@ class KafkaFeeds:
         return queue
 
     def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
-        """What stands in the connector's dead letter topic now. Raises ConfigError, Retriable or Fatal.
+        """Read the connector's dead letter topic up to its current end. Raises ConfigError, Retriable or Fatal.
 
-        Read as the connector's consumers read, unless its producer writes to other brokers: they have the letters.
+        The connector's consumer properties are used, unless its producer writes to other brokers.
         """
         consumer = connection_arguments(consumer_settings(self._properties, connector, 0, config).arguments)
         producer = connection_arguments(producer_arguments(self._properties, connector, 0, config))
-        elsewhere = producer["bootstrap_servers"] != consumer["bootstrap_servers"]
-        return read_topic(config[TOPIC], producer if elsewhere else consumer)
+        other_brokers = producer["bootstrap_servers"] != consumer["bootstrap_servers"]
+        return read_topic(config[TOPIC], producer if other_brokers else consumer)
 
     async def close(self) -> None:
         """Stop the app and the thread; feeds must have been stopped. Idempotent."""

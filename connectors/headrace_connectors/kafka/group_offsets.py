@@ -28,7 +28,7 @@ _OUTSIDER = -1, "", -1
 
 
 class KafkaGroupOffsets:
-    """``headrace.ports.GroupOffsets``: a connection per question, since it is asked by hand and rarely.
+    """``headrace.ports.GroupOffsets``: a connection per call, since calls are manual and rare.
 
     Questions are repeated for some seconds: a new cluster makes its offsets topic at the first one.
     """
@@ -37,7 +37,7 @@ class KafkaGroupOffsets:
         self._arguments = dict(arguments)
 
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """The group's offsets; partitions without one are left out. Raises Retriable, ConfigError or Fatal."""
+        """Return the group's offsets; partitions without one are omitted. Raises Retriable, ConfigError or Fatal."""
         return await _patiently()(self._committed, group)
 
     async def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
@@ -54,7 +54,7 @@ class KafkaGroupOffsets:
         await _patiently()(self._delete, group)
 
     async def _committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """Asked without aiokafka's admin client: of a group that is being loaded it would say that it has none."""
+        """Fetch without aiokafka's admin client, which returns no offsets while the group is being loaded."""
         async with group_coordinator(self._arguments, f"asking for the offsets of group {group}", group) as send:
             response = await send(OffsetFetchRequest(group, None))
             if response.error_code:

@@ -46,9 +46,11 @@ class GroupLag:
 
     def now(self) -> Offsets:
         """The lag of each assigned partition whose end was seen."""
-        return {each: max(0, end - self._reached(each)) for each, end in self._ends.items()}
-
-    def _reached(self, partition: TopicPartition) -> int:
-        position = self._positions.get(partition, 0)
-        committed = self._committed.get(partition, position)
-        return committed if self._read.get(partition, 0) > committed else max(committed, position)
+        lag = {}
+        for partition, end in self._ends.items():
+            position = self._positions.get(partition, 0)
+            reached = self._committed.get(partition, position)
+            if self._read.get(partition, 0) <= reached:
+                reached = max(reached, position)
+            lag[partition] = max(0, end - reached)
+        return lag

@@ -1,7 +1,7 @@
 """A compacted topic as a keyed log: what Kafka Connect's ``KafkaBasedLog`` is for its configs and statuses.
 
 Plain aiokafka without a consumer group: every worker reads all partitions from the beginning. A write counts once it
-has been read back, so that a caller that goes on sees its own change.
+has been read back, so that the caller sees its own change.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from aiokafka.errors import KafkaError
 
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.ports import LogRecord
+from headrace_connectors.kafka.aiokafka_patches import check_alive, check_heard, pace_requests, position
 from headrace_connectors.kafka.errors import passes, translated
 from headrace_connectors.kafka.new_topics import create_topic
-from headrace_connectors.kafka.seams import check_alive, check_heard, keep_pace, position
 from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class KafkaLog:
         return self._read.get(0, 0)
 
     async def close(self) -> None:
-        """Stop following and let go of the brokers. Idempotent."""
+        """Stop reading and close the connections. Idempotent."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.cancel()
@@ -126,7 +126,7 @@ class KafkaLog:
             auto_offset_reset="earliest",
             isolation_level="read_committed",
         )
-        keep_pace(self._consumer)
+        pace_requests(self._consumer)
         await self._consumer.start()
         # A subscription would begin anew each time that the brokers do not list the topic for a moment.
         partitions = list(self._consumer.assignment())
@@ -148,13 +148,13 @@ class KafkaLog:
         return self._producer
 
     async def _drop_producer(self) -> None:
-        """One that has failed is not used again: aiokafka counts what was refused, and brokers take no gap."""
+        """Stop a producer that has failed: aiokafka counts rejected records, and brokers reject the gap after them."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await stopped(producer, _STOP_SECONDS)
 
     async def _read_to_end(self, consumer: AIOKafkaConsumer, applied: Applied) -> None:
-        partitions = sorted(consumer.assignment())  # all of them: without a group nobody shares
+        partitions = sorted(consumer.assignment())  # all partitions: without a group, none are assigned to others
         await consumer.seek_to_beginning(*partitions)
         ends = await consumer.end_offsets(partitions)
         for partition in partitions:
@@ -166,8 +166,8 @@ class KafkaLog:
         while True:
             try:
                 await self._read_some(self._consumer or await self._go_back(), applied)
-            except Exception as error:  # nobody would hear of it, and nothing more would be read
-                log.warning("Reading the topic %s failed and goes on: %s", self._topic.name, type(error).__name__)
+            except Exception as error:  # it would be lost, and reading would stop
+                log.warning("Topic %s: reading failed and is retried: %s", self._topic.name, type(error).__name__)
                 await self._drop_consumer()
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -231,13 +231,13 @@ async def _make_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
 
 
 async def _check_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
-    """A topic that deletes by age would forget connectors; Connect refuses it as well."""
+    """Reject a topic that deletes by age, which would lose connectors; Connect rejects it as well."""
     [response] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic.name)])
     for resource in response.resources:
         settings = {entry[0]: entry[1] for entry in resource[4]}
         if settings.get(_CLEANUP, "compact") != "compact":
             raise ConfigError(
-                f"The topic {topic.name} has {_CLEANUP}={settings[_CLEANUP]} and would forget connectors in time; set "
+                f"Topic {topic.name}: {_CLEANUP}={settings[_CLEANUP]} would delete records of connectors; set "
                 f"{_CLEANUP}=compact on it, or name another topic in {topic.option}",
                 topic.option,
             )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
@@ -24,13 +24,19 @@ from aiokafka.errors import KafkaError, OffsetMetadataTooLargeError
 from mode import Service
 
 from headrace.core.model.errors import Retriable
-from headrace.ports import Chunk, OffsetNote, Record, TopicPartition
+from headrace.ports import Chunk, OffsetNote, TopicPartition
+from headrace_connectors.kafka.aiokafka_patches import (
+    check_alive,
+    committed,
+    pace_requests,
+    raise_group_errors,
+    refresh_all_topics,
+)
 from headrace_connectors.kafka.assignor import topic_assignor
 from headrace_connectors.kafka.chunking import ChunkNumbering, PollSize
 from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.lag import GroupLag
-from headrace_connectors.kafka.records import make_lean
-from headrace_connectors.kafka.seams import check_alive, committed, heed_group_errors, keep_pace, refresh_all_topics
+from headrace_connectors.kafka.records import use_fetched_records
 from headrace_connectors.kafka.settings import ConsumerSettings
 from headrace_connectors.kafka.stopping import stopped
 
@@ -49,7 +55,7 @@ _NO_NOTES = (
     "committed without, so a table that is missing or behind is not noticed after a restart"
 )
 NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
-"""A partition that nobody is ever assigned."""
+"""A partition that is never assigned."""
 
 
 class MemberListener(Protocol):
@@ -59,7 +65,7 @@ class MemberListener(Protocol):
         """Take a chunk; returning late is the back-pressure."""
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Finish what is in flight, within a bound of its own."""
+        """Finish requests in flight, within a time limit."""
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Chunks of ``epoch`` follow."""
@@ -99,15 +105,15 @@ class GroupMember(Service):
 
     async def on_start(self) -> None:
         """Connect and join the group; the assignment comes later. Raises aiokafka's errors."""
-        make_lean()
+        use_fetched_records()
         self._consumer = aiokafka.AIOKafkaConsumer(
             **self._settings.arguments, partition_assignment_strategy=(topic_assignor(),)
         )
         refresh_all_topics(self._consumer)
-        keep_pace(self._consumer)
+        pace_requests(self._consumer)
         try:
             await self._consumer.start()
-            heed_group_errors(self._consumer._coordinator)
+            raise_group_errors(self._consumer._coordinator)
             self._consumer.subscribe(pattern=self._settings.pattern, listener=_Rebalances(self._revoked, self._assigns))
         except BaseException:
             await stopped(self._consumer)
@@ -132,11 +138,11 @@ class GroupMember(Service):
         self._gate_moved.set()
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
-        """Commit these notes with the offsets of their partitions from now on, as far as they are still assigned."""
+        """Commit these notes with the later offsets of their partitions, as long as they are assigned."""
         self._notes |= {each: note for each, note in notes.items() if each in self._notes}
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit next offsets, with their notes. A deleted topic is left out: aiokafka would retry it for ever."""
+        """Commit next offsets, with their notes. A deleted topic is omitted: aiokafka would retry it forever."""
         wanted = {aiokafka.TopicPartition(*partition): offset for partition, offset in offsets.items()}
         deadline = self._clock() + COMMIT_SECONDS
         while wanted:
@@ -191,21 +197,18 @@ class GroupMember(Service):
             return await self._wait_at_gate()
         polled = await self._consumer.getmany(*partitions, timeout_ms=POLL_MS, max_records=self._size.records)
         # No step between the poll and its positions: both are valid, so ``position`` returns without waiting.
-        chunks = [
-            self._chunk(partition, records, await self._consumer.position(partition))
-            for partition, records in polled.items()
-        ]
+        chunks = []
+        for client_partition, records in polled.items():
+            partition, end = TopicPartition(*client_partition), await self._consumer.position(client_partition)
+            # The highwater is that of the newest fetch; offsets of transaction markers before it have no records.
+            behind = max(0, (self._consumer.highwater(client_partition) or 0) - end)
+            self._lag.read(partition, records[0].offset, end)
+            chunks.append(self._numbering.chunk(partition, records, end, behind))
         self._idle = not chunks
         for chunk in chunks:
             self._size.observe(chunk.records)
             await self._hand_over(chunk)
         return None
-
-    def _chunk(self, partition: aiokafka.TopicPartition, records: Sequence[Record], end: int) -> Chunk:
-        """The highwater came with the newest fetch; with transactions a few of its offsets may never become records."""
-        behind = max(0, (self._consumer.highwater(partition) or 0) - end)
-        self._lag.read(TopicPartition(*partition), records[0].offset, end)
-        return self._numbering.chunk(TopicPartition(*partition), records, end, behind)
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
         """What to poll: nothing (NOWHERE), all that is assigned (an empty tuple), or what is not throttled."""
@@ -238,7 +241,7 @@ class GroupMember(Service):
             await self._listener.revoked(partitions)
 
     async def _assigns(self, partitions: Collection[TopicPartition]) -> None:
-        """aiokafka only logs what its listener raises, and everything here would wait for this assignment for good."""
+        """Handle an assignment. aiokafka only logs the errors of its listener, and callers would wait forever."""
         try:
             await self._arrived(partitions)
         except FENCED:
@@ -250,7 +253,11 @@ class GroupMember(Service):
         found = await committed(self._consumer, map(_aiokafka, partitions))
         known = {TopicPartition(*each): OffsetNote(offset, note or "") for each, (offset, note) in found.items()}
         if self._settings.reset == "latest":
-            await self._commit_first_positions([each for each in partitions if each not in known])
+            # Without a commit, ``latest`` would skip the records until the first commit at the next start.
+            without_offset = [_aiokafka(each) for each in partitions if each not in known]
+            new = {each: await self._consumer.position(each) for each in without_offset}
+            if new:
+                await self._consumer.commit(new)
         offsets = {each: offset for each, (offset, _) in known.items()}
         await self._are_gone(offsets)
         self._lag.begin(offsets)
@@ -260,14 +267,8 @@ class GroupMember(Service):
         self._heard = (0, self._clock())
         self._assigned.set()
 
-    async def _commit_first_positions(self, partitions: Collection[TopicPartition]) -> None:
-        """``latest`` would skip at the next start whatever arrives until the first commit."""
-        new = {each: await self._consumer.position(each) for each in map(_aiokafka, partitions)}
-        if new:
-            await self._consumer.commit(new)
-
     async def _are_gone(self, wanted: Mapping[TopicPartition, int]) -> bool:
-        """Whether the topics have lost records from these offsets on; True if Kafka does not say.
+        """Whether the topics have lost records from these offsets on; True if Kafka does not answer it.
 
         The client jumps over them as it does over the markers of transactions, without a word: an operator has to know.
         """
@@ -283,7 +284,7 @@ class GroupMember(Service):
         return bool(gone)
 
     async def _watch(self) -> None:
-        """Refresh the lag; fail when the client has silently stopped fetching, or the group does not settle."""
+        """Refresh the lag; fail if the client has stopped fetching, or the group does not stabilize."""
         await asyncio.sleep(WATCH_SECONDS if self.lag else WATCH_SECONDS / 8)
         check_alive(self._consumer)
         if self._assigned.is_set():
@@ -328,7 +329,7 @@ class _Rebalances(aiokafka.ConsumerRebalanceListener):
         await self._revoked([TopicPartition(*each) for each in revoked])
 
     async def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
-        """Called when the group has settled."""
+        """Called when the group is stable."""
         await self._assigned([TopicPartition(*each) for each in assigned])
 
 

@@ -7,7 +7,7 @@ from aiokafka.errors import NotControllerError, RequestTimedOutError, TopicAlrea
 
 
 async def create_topic(admin: AIOKafkaAdminClient, topic: NewTopic) -> None:
-    """Make ``topic`` unless somebody has made it meanwhile. Raises KafkaError."""
+    """Create ``topic`` unless it exists. Raises KafkaError."""
     try:
         answer = await admin.create_topics([topic])
     except AttributeError as error:  # it asks the cluster's controller, which is None where there is none

@@ -1,6 +1,6 @@
 """Why a broker cannot be reached: TCP, TLS, Kafka's protocol and SASL tried in turn, so that a message names the cause.
 
-A client only says "Unable to bootstrap", whatever is wrong. Each address of ``bootstrap.servers`` is tried; one that
+A client reports every cause as "Unable to bootstrap". Each address of ``bootstrap.servers`` is tried; one that
 works is enough.
 """
 
@@ -34,7 +34,7 @@ async def check_brokers(arguments: Mapping[str, Any]) -> None:
             failures.append(failure)
         else:
             return
-    # A refusal says more about our settings than a broker that is merely down.
+    # A rejected connection shows more about the client's settings than a broker that is down.
     raise next((failure for failure in failures if isinstance(failure, ConfigError)), failures[0])
 
 
@@ -76,14 +76,14 @@ async def _tls(host: str, port: int, address: str, context: ssl.SSLContext) -> N
     except (ssl.SSLError, OSError, TimeoutError) as error:
         raise ConfigError(
             f"Kafka broker {address} accepts TCP but no TLS handshake ({type(error).__name__}): does that port speak "
-            "TLS, as security.protocol says?",
+            "TLS, as in security.protocol?",
             "security.protocol",
         ) from error
     await _close(writer)
 
 
 async def _protocol(host: str, port: int, address: str, arguments: Mapping[str, Any]) -> None:
-    """ApiVersions, SASL when it is asked for, and a first request: a listener that wants SASL refuses only that."""
+    """Send ApiVersions, SASL if configured, and a request: a listener that requires SASL rejects only the request."""
     connection = {key: arguments[key] for key in _CONNECTION if key in arguments}
     mechanism = arguments.get("sasl_mechanism", "PLAIN")
     try:

@@ -1,8 +1,8 @@
-"""The records that aiokafka hands out, made lean.
+"""A smaller class for the records of aiokafka's consumers.
 
-aiokafka makes a dataclass instance with eleven fields and a dictionary of every record, and Headrace keeps tens of
-thousands of them until their batch is decoded. Seven fields are read (``headrace.ports.Record``). The seam is private
-to aiokafka, whose version is pinned; ``tests/unit/kafka/test_records.py`` fails when it moves.
+aiokafka creates a dataclass instance with eleven fields and a dictionary for every record, and Headrace keeps tens of
+thousands of them until their batch is decoded. Only seven fields are used (``headrace.ports.Record``). The replaced
+method is private to aiokafka, whose version is pinned; ``tests/unit/kafka/test_records.py`` fails when it changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.core.decode.json_types import Document
 
 
 class FetchedRecord(msgspec.Struct, gc=False):
-    """A ``headrace.ports.Record``. The cycle collector does not look at it: nothing in it can refer back to it."""
+    """A ``headrace.ports.Record``. The garbage collector does not track it, because it cannot be part of a cycle."""
 
     topic: str
     partition: int
@@ -29,8 +29,8 @@ class FetchedRecord(msgspec.Struct, gc=False):
     headers: Sequence[tuple[str, bytes]]
 
 
-class LeanRecords(fetcher.PartitionRecords):
-    """What one fetch brought of a partition, as FetchedRecords. Keys stay bytes, since no key deserializer is set."""
+class FetchedPartition(fetcher.PartitionRecords):
+    """The records of a partition in one fetch, as FetchedRecords. Keys stay bytes: no key deserializer is set."""
 
     def _consumer_record(self, tp: aiokafka.TopicPartition, record: Any) -> FetchedRecord:
         value = record.value
@@ -39,6 +39,6 @@ class LeanRecords(fetcher.PartitionRecords):
         return FetchedRecord(tp.topic, tp.partition, record.offset, record.timestamp, record.key, value, record.headers)
 
 
-def make_lean() -> None:
-    """Let every consumer of this process hand out FetchedRecords."""
-    fetcher.PartitionRecords = LeanRecords
+def use_fetched_records() -> None:
+    """Make every consumer of this process return FetchedRecords."""
+    fetcher.PartitionRecords = FetchedPartition

@@ -1,4 +1,4 @@
-"""aiokafka's clients, stopped within a bound and with nothing left behind, whatever state their brokers are in."""
+"""Stop aiokafka's clients within a time limit and without leaks, in any state of their brokers."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ _BETWEEN_SECONDS = 0.1
 
 
 async def stopped(client: AIOKafkaConsumer | AIOKafkaProducer, seconds: float = STOP_SECONDS) -> None:
-    """Stop ``client``; what its own ``stop`` leaves running after ``seconds``, or after an error, is ended here.
+    """Stop ``client``, and cancel what its own ``stop`` leaves running after ``seconds`` or after an error.
 
-    A consumer ends with the CancelledError of a fetch that waits for its broker, or with the error of one that died,
-    and leaves its connections open. A producer waits for brokers that are gone; merely given up, it would write what it
-    holds when they come back, long after its caller was told that it had failed.
+    A consumer's ``stop`` raises the CancelledError of a fetch that waits for its broker, or the error of a failed one,
+    and leaves its connections open. A producer's ``stop`` waits for brokers that do not answer; if it were only
+    abandoned, it would write its records when they answer again, long after the caller has got an error.
     """
-    stopping = asyncio.ensure_future(client.stop())  # in a task of its own, its cancellation is not taken for ours
+    stopping = asyncio.ensure_future(client.stop())  # in a separate task, so that its cancellation is not the caller's
     await asyncio.wait({stopping}, timeout=seconds)
     if stopping.done() and not stopping.cancelled():
         if (error := stopping.exception()) is None:
             return
-        log.warning("A Kafka client did not stop cleanly: %s", error)
+        log.warning("Kafka client: it did not stop cleanly: %s", error)
     await _ended([stopping, *_background(client)])
-    if isinstance(client, AIOKafkaProducer):
-        _give_up(client)
+    if isinstance(client, AIOKafkaProducer):  # its ``stop`` waits in a separate task for unsent batches
+        accumulator = client._message_accumulator
+        for batch in (*chain.from_iterable(accumulator._batches.values()), *accumulator._pending_batches):
+            batch.future.cancel()
     connections = _connections(client)
-    connections._sync_task = None  # its own close would raise what that task ended with
+    connections._sync_task = None  # its own close would raise the error of this task
     await connections.close()
 
 
@@ -54,15 +56,8 @@ def _background(client: AIOKafkaConsumer | AIOKafkaProducer) -> Iterator[asyncio
     yield from getattr(client._fetcher, "_pending_tasks", ())
 
 
-def _give_up(producer: AIOKafkaProducer) -> None:
-    """Its ``stop`` waits in a task of its own for what it still holds."""
-    accumulator = producer._message_accumulator
-    for batch in (*chain.from_iterable(accumulator._batches.values()), *accumulator._pending_batches):
-        batch.future.cancel()
-
-
 async def _ended(tasks: Collection[asyncio.Task[Any] | None]) -> None:
-    """Cancelled until they end: a sender that is cancelled waits for its requests, and those for the brokers."""
+    """Cancel tasks until they end: a cancelled sender waits for its requests, which wait for the brokers."""
     for _ in range(_CANCELLATIONS):
         running = [task for task in tasks if task is not None and not task.done()]
         if not running:

@@ -13,8 +13,8 @@ from aiokafka.errors import KafkaError
 
 from headrace.ports import TopicPartition, WorkerMember
 from headrace_connectors.kafka.errors import translated
+from headrace_connectors.kafka.fenced_log import KafkaFencedLog
 from headrace_connectors.kafka.group_offsets import KafkaGroupOffsets
-from headrace_connectors.kafka.led_log import KafkaLedLog
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 from headrace_connectors.kafka.preflight import check_brokers
 from headrace_connectors.kafka.settings import client_arguments, group_arguments, topic_arguments
@@ -25,7 +25,7 @@ from headrace_connectors.memory.stores import MemoryLog
 
 _CONFIG, _STATUS = "config.storage", "status.storage"
 _OWN_SETTINGS = ("topic", "partitions", "replication.factor")
-"""What stands beside the topic's own settings under its prefix."""
+"""Options with the prefix of a topic that are not settings of the topic."""
 _TIMEOUTS = ("session.timeout.ms", "heartbeat.interval.ms", "rebalance.timeout.ms")
 
 
@@ -49,7 +49,7 @@ class KafkaTopicOffsets:
         return {TopicPartition(partition.topic, partition.partition): end for partition, end in found.items()}
 
     async def _partitions(self, pattern: str) -> list[ClientPartition]:
-        """A consumer knows the partitions of the topics that it reads; an admin client is told all of them."""
+        """Create the client for metadata: an admin client, because a consumer knows only its own topics."""
         admin = AIOKafkaAdminClient(**self._arguments)
         try:
             await admin.start()
@@ -69,7 +69,7 @@ class KafkaStores:
         self._group = properties["group.id"]
         self._config_topic = properties[f"{_CONFIG}.topic"]
         self._timeouts = {option.replace(".", "_"): int(properties[option]) for option in _TIMEOUTS}
-        self.configs = KafkaLedLog(_log_topic(properties, _CONFIG, partitions=1), self._arguments, self._group)
+        self.configs = KafkaFencedLog(_log_topic(properties, _CONFIG, partitions=1), self._arguments, self._group)
         status_partitions = int(properties[f"{_STATUS}.partitions"])
         self.statuses = KafkaLog(_log_topic(properties, _STATUS, status_partitions), self._arguments)
 

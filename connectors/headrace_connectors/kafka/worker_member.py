@@ -1,8 +1,8 @@
-"""The group of workers on Kafka's own group protocol: a consumer of the config topic that consumes nothing.
+"""The group of workers with Kafka's group protocol: a consumer of the config topic that reads no records.
 
-Its assignor's user data say what ``core/connect/work.py`` needs; whoever Kafka makes the group's leader shares the work
-out. The config topic's one partition is assigned to the worker that leads, so that Kafka itself can tell whether it
-still does: an offset commit is refused to a member of an older generation (``confirm``).
+The user data of its assignor contain the state that ``core/connect/work.py`` needs. The member that Kafka chooses as
+the group's leader assigns the work. The only partition of the config topic is assigned to the leading worker, so that
+Kafka can confirm that it still leads: brokers reject an offset commit of an older generation (``confirm``).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from aiokafka.protocol.group import LeaveGroupRequest
 
 from headrace.core.connect.work import (
     Assignment,
-    Standing,
     Task,
+    WorkerState,
     assign_work,
     decode_assignment,
-    decode_standing,
+    decode_worker_state,
     encode_assignment,
-    encode_standing,
+    encode_worker_state,
 )
 from headrace.core.model.errors import Fenced, HeadraceError, Retriable
+from headrace_connectors.kafka.aiokafka_patches import check_alive, pace_requests
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.group_offsets import group_coordinator
-from headrace_connectors.kafka.seams import check_alive, keep_pace
 from headrace_connectors.kafka.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 _REQUEST_MARGIN_MS = 5_000
 _SETTLE_REQUESTS = 3
 """How many time-outs of a request a rebalance may last: one that is lost, the next, which waits for all members."""
-_OTHERS = "; stop the workers of Kafka Connect, or whatever else uses this group.id"
+_OTHERS = "; stop the workers of Kafka Connect, or other clients that use this group.id"
 
 
 class WorkAssignor(AbstractPartitionAssignor):
@@ -70,25 +70,32 @@ class WorkAssignor(AbstractPartitionAssignor):
     @classmethod
     def assign(cls, cluster: ClusterMetadata, members: Mapping[str, Any]) -> dict[str, Any]:
         """The assignment of the whole group, computed by the member that Kafka chose for it."""
-        standings = {member: decode_standing(data.user_data) for member, data in members.items()}
-        _warn_of_twins([standing.worker for standing in standings.values()])
+        states = {member: decode_worker_state(data.user_data) for member, data in members.items()}
+        # Requests to one of two workers with the same address would reach only one of them.
+        workers = [state.worker for state in states.values()]
+        for worker in sorted({worker for worker in workers if workers.count(worker) > 1}):
+            log.warning(
+                "Worker %s: several workers have this address; set a different rest.advertised.host.name or "
+                "rest.advertised.port on each",
+                worker,
+            )
         topics = sorted(set().union(*(data.subscription for data in members.values())))
         return {
             member: ConsumerProtocolMemberAssignment(
                 cls.version, [(topic, [0]) for topic in topics if work.leads], encode_assignment(work)
             )
-            for member, work in assign_work(standings, *cls.offered).items()
+            for member, work in assign_work(states, *cls.offered).items()
         }
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """What this member says when it joins."""
+        """The metadata with which this member joins."""
         held, (_, offset) = cls.held, cls.offered
         if held is None:
-            standing = Standing(cls.worker, offset)
+            state = WorkerState(cls.worker, offset)
         else:
-            standing = Standing(cls.worker, offset, held.generation, held.leads, held.tasks)
-        return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), encode_standing(standing))
+            state = WorkerState(cls.worker, offset, held.generation, held.leads, held.tasks)
+        return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), encode_worker_state(state))
 
     @classmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
@@ -97,7 +104,7 @@ class WorkAssignor(AbstractPartitionAssignor):
 
 
 def work_assignor(worker: str) -> type[WorkAssignor]:
-    """An assignor for one member, with state of its own."""
+    """Create an assignor class for one member, with its own state."""
     return type("MemberWorkAssignor", (WorkAssignor,), {"worker": worker})
 
 
@@ -121,9 +128,14 @@ class KafkaWorkerMember:
         self._started = False
 
     async def start(self, assigned: Callable[[Assignment], None]) -> None:
-        """Join on a thread of its own: a main loop that is busy costs no membership."""
+        """Join on a separate thread, so that a busy main loop does not lose the membership."""
         main = asyncio.get_running_loop()
-        self._assigned = lambda assignment: _tell(main, assigned, assignment)
+
+        def report(assignment: Assignment) -> None:
+            with suppress(RuntimeError):  # the main loop has ended
+                main.call_soon_threadsafe(assigned, assignment)
+
+        self._assigned = report
         if not self._started:
             self._loop.start()
             self._started = True
@@ -181,7 +193,7 @@ class KafkaWorkerMember:
             enable_auto_commit=False,
             auto_offset_reset="latest",
         )
-        keep_pace(self._consumer)
+        pace_requests(self._consumer)
         await self._consumer.start()
         self._subscribe()
         self._settled_at = self._coordinated_at = time.monotonic()
@@ -192,7 +204,7 @@ class KafkaWorkerMember:
             await stopped(consumer, _STOP_SECONDS)
 
     async def _stay(self) -> None:
-        """Take the membership up again whatever ends it: a worker that has none and does not know it stands alone."""
+        """Join again after any error: a worker without a membership would not get assignments any more."""
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             try:
@@ -207,7 +219,7 @@ class KafkaWorkerMember:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _check(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
-        """A poll of a partition that is nobody's returns nothing, but raises what the coordination has met.
+        """Poll a partition that is never assigned: it returns no records, but raises the coordinator's errors.
 
         It waits while the group settles. A coordinator that is not found within the session has let us go: the client
         asks brokers where it has seen them, but a new one asks those that are configured.
@@ -266,29 +278,18 @@ class KafkaWorkerMember:
             log.debug("Group %s: a predecessor, if there was one, ends with its session: %s", self._group, error)
 
 
-def _warn_of_twins(workers: Collection[str]) -> None:
-    """The others would send each request to one of them only."""
-    for worker in sorted({worker for worker in workers if list(workers).count(worker) > 1}):
-        log.warning("Two workers are reached as %s: give each its own rest.advertised.host.name and .port", worker)
-
-
 class _Listener(aiokafka.ConsumerRebalanceListener):
-    """Tells when the group has settled."""
+    """Call ``stable`` when the group is stable."""
 
-    def __init__(self, settled: Callable[[], None]) -> None:
-        self._settled = settled
+    def __init__(self, stable: Callable[[], None]) -> None:
+        self._settled = stable
 
     def on_partitions_revoked(self, revoked: Collection[aiokafka.TopicPartition]) -> None:
-        """What was assigned stays in force: tasks go on, and a leader that has been replaced is fenced."""
+        """Keep the last assignment: tasks continue, and a leader that has been replaced is fenced."""
 
     def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         """Called after every rebalance."""
         self._settled()
-
-
-def _tell(main: asyncio.AbstractEventLoop, assigned: Callable[[Assignment], None], assignment: Assignment) -> None:
-    with suppress(RuntimeError):  # the main loop has ended
-        main.call_soon_threadsafe(assigned, assignment)
 
 
 def _unheard(assignment: Assignment) -> None:

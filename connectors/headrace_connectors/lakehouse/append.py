@@ -1,13 +1,11 @@
 """Rows for a history: how they are staged and appended. Pure.
 
 An event is known by its coordinate. Offsets already keep out what is in the table; the coordinate also keeps out what
-another worker has appended meanwhile, one that does not know yet that its assignment has ended.
+another worker, which does not know yet that its assignment has ended, has appended since.
 """
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.merge.history import History
@@ -25,7 +23,7 @@ def history_rows(rows: History, stored: pa.Schema) -> pa.Table:
         pa.array([version.topic] * len(rows), pa.string()),
         pa.array(version.partition, pa.int32()),
         pa.array(version.offset, pa.int64()),
-        _times(version.source_time),
+        pa.array(version.source_time, pa.int64()).view(pa.timestamp("us", tz="UTC")),
         rows.operation,
         rows.unavailable,
     ]
@@ -33,7 +31,7 @@ def history_rows(rows: History, stored: pa.Schema) -> pa.Table:
 
 
 def append_history_sql(table: str, view: str, rows: History, names: list[str]) -> str:
-    """Insert the rows of ``view`` whose coordinate does not stand in ``table`` (both quoted)."""
+    """Insert the rows of ``view`` whose coordinate is not in ``table`` (both names quoted)."""
     low, high = int(rows.version.offset.min()), int(rows.version.offset.max())
     columns, values = ", ".join(map(quoted, names)), ", ".join(f"s.{quoted(name)}" for name in names)
     return (
@@ -44,7 +42,7 @@ def append_history_sql(table: str, view: str, rows: History, names: list[str]) -
 
 
 def row_offsets_sql(table: str) -> str:
-    """The next offset by topic and partition, as the rows themselves tell it."""
+    """The next offset by topic and partition, from the coordinates of the rows."""
     return (
         f"SELECT {TOPIC} AS topic, {PARTITION} AS number, max({OFFSET}) + 1 AS next FROM {table} "
         f"WHERE {OFFSET} IS NOT NULL GROUP BY {TOPIC}, {PARTITION}"
@@ -56,7 +54,3 @@ def _in_lake_type(name: str, values: pa.Array, stored: pa.Schema) -> pa.Array:
         raise Fatal(f"column {name!r} is not in the table; it has to be evolved first")
     kind = stored.field(name).type
     return values if values.type == kind else values.cast(kind)
-
-
-def _times(micros: npt.NDArray[np.int64]) -> pa.Array:
-    return pa.array(micros, pa.int64()).view(pa.timestamp("us", tz="UTC"))

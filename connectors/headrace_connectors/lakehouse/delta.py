@@ -112,13 +112,18 @@ class DeltaFormat:
         return {_USER_METADATA: json.dumps(dict(properties)).replace("$", "\\u0024")}
 
     def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
-        """A MERGE or DELETE returns its counts; those of an INSERT stand in the table's history.
+        """Run a statement. A MERGE or DELETE returns its counts; the table's history contains those of an INSERT.
 
-        A statement that changes no row makes no commit, so its properties are nowhere.
+        A statement that changes no row makes no commit, so that its properties are not stored.
         """
         returned = session.rows(statement)
         if returned:
-            counts = _returned_counts(returned[0].asDict())
+            row = returned[0].asDict()  # of a MERGE or DELETE
+            counts = (
+                MergeCounts(row["num_updated_rows"] + row["num_inserted_rows"], row["num_deleted_rows"])
+                if "num_updated_rows" in row
+                else MergeCounts(0, row["num_affected_rows"])
+            )
             return Committed(counts, made=counts.upserted + counts.deleted > 0)
         write_id = json.loads(session.setting(_USER_METADATA))[WRITE_ID]
         return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0), made=False)
@@ -132,7 +137,7 @@ class DeltaFormat:
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
-        """Nothing: whatever makes a commit does so under the settings of its properties."""
+        """Do nothing: the settings of a statement contain the properties of its commit."""
         return False
 
     def version(self, session: TableSession, path: TablePath) -> str:
@@ -163,28 +168,21 @@ def _standing(rows: Sequence[Any]) -> Iterator[Any]:
         if row.operation == "RESTORE":
             restored = (row.operationParameters or {}).get("version")
             if restored is None:
-                return  # to a time: what stands is not known from here on
+                return  # to a time: the restored version is unknown
             newest = int(restored)
 
 
 def _properties(text: str | None) -> Mapping[str, str]:
     """The properties of a commit; another writer's metadata may be any text."""
     try:
-        told = json.loads(text or "{}")
+        properties = json.loads(text or "{}")
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
-
-
-def _returned_counts(row: Mapping[str, Any]) -> MergeCounts:
-    """What a MERGE or DELETE returns."""
-    if "num_updated_rows" not in row:
-        return MergeCounts(0, row["num_affected_rows"])
-    return MergeCounts(row["num_updated_rows"] + row["num_inserted_rows"], row["num_deleted_rows"])
+    return properties if isinstance(properties, dict) else {}
 
 
 def _recorded_counts(operation: str, metrics: Mapping[str, str]) -> MergeCounts:
-    """What the history says of a MERGE, a DELETE or an append."""
+    """Return the counts of a MERGE, a DELETE or an append in the history."""
     if operation == "MERGE":
         upserted = int(metrics["numTargetRowsUpdated"]) + int(metrics["numTargetRowsInserted"])
         return MergeCounts(upserted, int(metrics["numTargetRowsDeleted"]))

@@ -35,7 +35,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"OutOfMemoryError|Java heap space", EngineFailed,
      "Spark ran out of memory; raise spark.driver.memory or lower batch.max.bytes"),
     (r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", Fatal,
-     "where the table should stand there are other files, of another format perhaps; move them away"),
+     "the table's location contains other files, perhaps of another format; move them away"),
     (r"DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME", Fatal,
      "a column's name has a space or one of ,;{}()= in it, which requires "
      "table.properties.delta.columnMapping.mode=name; create the table anew with it, or rename the column"),
@@ -69,19 +69,19 @@ def translate(table: str, error: BaseException) -> HeadraceError:
     for pattern, kind, meaning in _KNOWN:
         if re.search(pattern, text):
             return kind(f"{table}: {meaning} ({_cause(error, text)})")
-    return Fatal(f"{table}: Spark refused the statement ({_cause(error, text)}); its log has the details")
+    return Fatal(f"{table}: Spark rejected the statement: {_cause(error, text)}; see Spark's log for details")
 
 
 def condition(error: BaseException) -> str | None:
     """Spark's error condition; None where it has none."""
-    told: str | None = getattr(error, "getCondition", lambda: None)()
-    return told
+    name: str | None = getattr(error, "getCondition", lambda: None)()
+    return name
 
 
 def _cause(error: BaseException, text: str) -> str:
     """The innermost cause by name: Spark's error condition, or the last Java exception of the trace."""
-    told = condition(error)
-    if told:
-        return told
+    name = condition(error)
+    if name:
+        return name
     named = _JAVA_CLASS.findall(text)
     return str(named[-1]) if named else type(error).__name__

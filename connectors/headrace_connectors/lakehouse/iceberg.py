@@ -93,7 +93,7 @@ class IcebergFormat:
         return {_SNAPSHOT_PROPERTY + name: value for name, value in properties.items()}
 
     def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
-        """What the statement did stands in the summary of its snapshot; the statement itself tells nothing."""
+        """Run a statement. Only the summary of its snapshot contains its counts."""
         session.run(statement)
         write_id = session.setting(_SNAPSHOT_PROPERTY + WRITE_ID)
         return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0), made=False)
@@ -122,7 +122,7 @@ class IcebergFormat:
         yield from (summary for summary, _ in iceberg_table(session, self.sql_name(path)).snapshots())
 
     def compact(self, path: TablePath) -> Sequence[str]:
-        """Rewrite small files and those with deletes, then let go of snapshots as the table's properties say."""
+        """Rewrite small files and files with deletes, then expire snapshots by the table's properties."""
         procedures, table = f"{quoted(self._catalog)}.system", text_literal(_within_catalog(path))
         options = "map('min-input-files', '2', 'delete-file-threshold', '1')"
         return [
@@ -131,7 +131,7 @@ class IcebergFormat:
         ]
 
     def clean(self, path: TablePath) -> Sequence[str]:
-        """Nothing: snapshots are let go after each compaction."""
+        """Do nothing: snapshots expire after each compaction."""
         return []
 
 

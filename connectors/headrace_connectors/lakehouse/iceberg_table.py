@@ -25,10 +25,10 @@ Snapshot = tuple[Mapping[str, str], int | None]
 
 
 class IcebergTable(Protocol):
-    """A table as it stands now. All calls raise what ``failures`` says."""
+    """The current state of a table. All calls raise the errors of ``failures``."""
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """The snapshots that stand behind the table's rows, newest first: not those that a rollback has undone."""
+        """The ancestors of the current snapshot, newest first, without snapshots that a rollback has undone."""
 
     def version(self) -> str:
         """The id of the newest snapshot, which no other table has; "" without one."""
@@ -97,7 +97,7 @@ class ByApi:
             self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark, name)
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """Those that stand behind the table's rows, loaded one by one: mostly the newest is all that is asked for."""
+        """The ancestors of the current snapshot, loaded one by one: usually only the newest is used."""
         with translated(self._name):
             snapshot = self._table.currentSnapshot()
             while snapshot is not None:
@@ -126,7 +126,7 @@ class ByApi:
             return 0 if snapshot is None else int(snapshot.sequenceNumber())
 
     def append(self, rows: pa.Table, partition: str) -> None:
-        """As a file of their own, without a job."""
+        """Append the rows as a separate file, without a Spark job."""
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder, translated(self._name):
             path = Path(folder, "rows.parquet")
             pq.write_table(self._with_field_ids(rows), path, compression="zstd")
@@ -153,7 +153,7 @@ class ByApi:
         return rows.cast(pa.schema(fields))
 
     def _copy(self, path: Path, location: str) -> None:
-        """To wherever the table's files stand, which may be another machine."""
+        """Write to the location of the table's files, which may be on another machine."""
         stream = self._table.io().newOutputFile(location).create()
         try:
             self._jvm.java.nio.file.Files.copy(self._jvm.java.io.File(str(path)).toPath(), stream)

@@ -1,7 +1,7 @@
 """The ledger of tombstones beside a table: deletes that later events of the same key must not undo.
 
-An append-only table of its own, ``<name>__headrace_tombstones`` (``merge.md`` section 3). What stands twice for a key
-is brought together when it is read, by the rules of ranks.
+An append-only table of its own, ``<name>__headrace_tombstones`` (``merge.md`` section 3). Several entries of a key
+are merged when they are read, by the rules of ranks.
 
 Every table has a ledger, which is created before it. A ledger with the property ``EARLY`` was begun before its table,
 for what is read before the table's first batch; the table that is created next gets it. Any other ledger without a
@@ -36,7 +36,7 @@ _NAMES = ", ".join(map(quoted, _SCHEMA.names))
 
 
 def ledger_path(path: TablePath) -> TablePath:
-    """Where the ledger of a table stands."""
+    """Return the path of a table's ledger."""
     return TablePath(path.namespace, path.name + SUFFIX)
 
 
@@ -56,7 +56,7 @@ class TombstoneLedger:
         self._oldest = 0  # no tombstone was recorded earlier; 0 while that is not known
 
     def create(self) -> None:
-        """Start an empty ledger; what an earlier table of the same name left is void."""
+        """Create an empty ledger; the ledger of an earlier table of the same name is invalid."""
         for statement in self._format.create_ledger(self._path, _SCHEMA):
             self._session.run(statement)
         self._oldest = _NEVER
@@ -96,14 +96,14 @@ class TombstoneLedger:
             if not self._recreate:
                 raise TableMissing(
                     f"{self._table}: the ledger of the table's deletes does not exist any more: without it late events "
-                    "bring deleted rows back; restore it, or begin an empty one with table.missing=recreate"
+                    "restore deleted rows; restore the ledger, or create an empty one with table.missing=recreate"
                 ) from error
             self.create()
             return {}
 
     def read(self) -> dict[str, RowVersion]:
         """All tombstones by canonical key."""
-        seen = self._commits()  # before they are read: what comes meanwhile is read again
+        seen = self._commits()  # before the entries are read: later entries are read again
         rows = self._session.arrow(f"SELECT {_NAMES} FROM {self._table}")
         ledger: dict[str, RowVersion] = {}
         for key, version in zip(rows["key"].to_pylist(), versions(rows), strict=True):
@@ -128,7 +128,7 @@ class TombstoneLedger:
     def expire(self, before: int) -> None:
         """Forget what was recorded before a time in microseconds; the floor of a truncate stays.
 
-        Nothing is asked of Spark once ``load`` has told that nothing is that old.
+        Without a Spark job if ``load`` has shown that no entry is that old.
         """
         if self._oldest >= before:
             return
@@ -156,18 +156,17 @@ def _rows(tombstones: Mapping[str, RowVersion], now: int) -> pa.Table:
         [version.source_time for version in found],
         [now] * len(found),
     ]
-    arrays = [_typed(values, column.type) for values, column in zip(columns, _SCHEMA, strict=True)]
+    arrays = [
+        pa.array(values, pa.int64()).view(column.type)
+        if pa.types.is_timestamp(column.type)
+        else pa.array(values, column.type)
+        for values, column in zip(columns, _SCHEMA, strict=True)
+    ]
     return pa.table(arrays, _SCHEMA)
 
 
-def _typed(values: Sequence[object], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.int64()).view(kind)
-    return pa.array(values, kind)
-
-
 def versions(rows: pa.Table) -> list[RowVersion]:
-    """The version columns of a result, row by row; rows that nothing of ours wrote are UNVERSIONED."""
+    """The versions of a result's rows; rows that Headrace has not written are UNVERSIONED."""
     times = rows[VERSION_COLUMNS.names[-1]].combine_chunks().view(pa.int64()).to_pylist()
     columns = [rows[name].to_pylist() for name in VERSION_COLUMNS.names[:-1]]
     return [

@@ -36,7 +36,7 @@ HISTORY_COLUMNS = pa.schema(
         (f"{OWN_PREFIX}unavailable", pa.list_(pa.string())),
     ]
 )
-"""Those of a history: what the event did as well, and the names of columns whose value nobody knew."""
+"""The own columns of a history: also the operation, and the names of columns with unavailable values."""
 
 _SQL_NAMES = {
     pa.bool_(): "BOOLEAN",
@@ -92,7 +92,7 @@ class Evolution:
 
 
 def quoted(name: str) -> str:
-    """A Spark SQL identifier: any text stands, dots included."""
+    """Quote a Spark SQL identifier, which may contain any text, dots included."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -158,7 +158,7 @@ def _refuse_alike(table: str, what: str, names: Sequence[str]) -> None:
         other = seen.get(name.lower())
         if other is not None:
             how = "occurs twice" if other == name else f"differs from {other!r} only in case"
-            raise Fatal(f"{table}: {what} {name!r} {how}; lake engines cannot tell them apart, exclude one of them")
+            raise Fatal(f"{table}: {what} {name!r} {how}; lake engines cannot distinguish them; exclude one of them")
         seen[name.lower()] = name
 
 
@@ -204,7 +204,7 @@ def evolution(table: str, stored: pa.Schema, wanted: pa.Schema) -> Evolution:
 def _with_new_members(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
     """``stored`` with what structs of ``wanted`` have besides; None if values of ``wanted`` do not fit into that.
 
-    Members are told by their names. Those that ``wanted`` lacks are null in its values: it may be an older schema.
+    Members are identified by their names. Members that ``wanted`` lacks are null: its schema may be older.
     """
     if fits(wanted, stored):
         return stored

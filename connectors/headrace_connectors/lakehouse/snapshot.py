@@ -45,7 +45,7 @@ def highest(*offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]
 
 
 def progress(commits: Iterable[Mapping[str, str]], group: str = "") -> Progress | None:
-    """What the properties of a table's commits, newest first, tell of a group, or of the newest that they name."""
+    """Return the progress of a group, or of the newest one, from the properties of commits, newest first."""
     named = (properties for properties in commits if GROUP in properties)
     if not group:
         newest = next(named, None)
@@ -85,6 +85,6 @@ def stored_offsets(properties: Mapping[str, str]) -> dict[TopicPartition, int]:
     topics = json.loads(properties.get(_OFFSETS, "{}"))
     return {
         TopicPartition(topic, int(partition)): offset
-        for topic, told in topics.items()
-        for partition, offset in told["offsets"].items()
+        for topic, committed in topics.items()
+        for partition, offset in committed["offsets"].items()
     }

@@ -126,6 +126,6 @@ class _HeldOutput(threading.Thread):
 
 
 def _print(data: bytes) -> None:
-    with suppress(OSError):  # nobody reads it: the child must not wait for that
+    with suppress(OSError):  # the output is not read: the child must not block on it
         while data:
             data = data[os.write(_STANDARD_ERROR, data) :]

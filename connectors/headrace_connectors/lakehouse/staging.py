@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Actions, CellState, Column, Versions
-from headrace_connectors.lakehouse.merge import Shape, staged, staged_names, text_literal
+from headrace_connectors.lakehouse.merge import MergeColumns, staged, staged_names, text_literal
 from headrace_connectors.lakehouse.schema import VERSION_COLUMNS, quoted, sql_type
 
 SPLIT_ROWS = 5000
-"""From this many rows without kept cells on, they get a MERGE of their own."""
+"""The number of rows without kept cells from which they are written by a separate MERGE."""
 
 _MAX_RANGE_TEXT = 256  # longer keys make longer statements than they save reading
 _RANGE_STEPS = 16
@@ -29,17 +29,17 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StagedActions:
     """Rows for one statement, and what its text depends on."""
 
     rows: pa.Table
-    shape: Shape
+    shape: MergeColumns
 
 
-def stages(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> list[Stage]:
+def stages(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> list[StagedActions]:
     """The statements that a batch takes, in order. ``schema`` holds the table's data columns in lake types.
 
-    ``soft`` says that deleted rows stay, see ``Shape``.
+    ``soft`` is whether deleted rows stay, see ``MergeColumns``.
     """
     needs_target = _any_state(actions, CellState.UNCHANGED)
     if _any_state(actions, CellState.CARRIED).any() or not needs_target.any():
@@ -51,22 +51,22 @@ def stages(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> list[S
     return [stage(actions, schema, part, soft=soft) for part in parts]
 
 
-def stage(actions: Actions, schema: pa.Schema, index: Ints | None = None, *, soft: bool = False) -> Stage:
+def stage(actions: Actions, schema: pa.Schema, index: Ints | None = None, *, soft: bool = False) -> StagedActions:
     """The rows at ``index`` (all by default)."""
     picked = _Picked(actions, np.arange(len(actions)) if index is None else index)
     shape = _shape(picked, schema, soft)
     arrays = [_in_lake_type(picked.values(column), column.name, schema) for column in actions.columns]
     arrays += [_staged_array(picked, shape, schema, name) for name in staged_names(shape)]
-    return Stage(pa.table(arrays, [*shape.columns, *staged_names(shape)]), shape)
+    return StagedActions(pa.table(arrays, [*shape.columns, *staged_names(shape)]), shape)
 
 
-def stage_keys(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> Stage:
+def stage_keys(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> StagedActions:
     """Only the keys of a batch, each with its canonical text."""
     whole = _Picked(actions, np.arange(len(actions)))
     fields = actions.key_fields
     arrays = [_in_lake_type(whole.values(column), column.name, schema) for column in whole.key_columns()]
-    shape = Shape("", fields, fields, key_range=_key_range(fields[0], arrays[0]), soft=soft)
-    return Stage(pa.table([*arrays, actions.key], [*fields, staged("key")]), shape)
+    shape = MergeColumns("", fields, fields, key_range=_key_range(fields[0], arrays[0]), soft=soft)
+    return StagedActions(pa.table([*arrays, actions.key], [*fields, staged("key")]), shape)
 
 
 class _Picked:
@@ -102,13 +102,13 @@ def _any_state(actions: Actions, state: CellState) -> Bools:
     return found
 
 
-def _shape(picked: _Picked, schema: pa.Schema, soft: bool) -> Shape:
+def _shape(picked: _Picked, schema: pa.Schema, soft: bool) -> MergeColumns:
     actions, index = picked.actions, picked.index
     names = tuple(column.name for column in actions.columns)
     first_key = picked.key_columns()[0]
     keys = _in_lake_type(picked.values(first_key), first_key.name, schema)
     positioned = (actions.version.position[index] != b"") & (actions.first_position[index] != b"")
-    return Shape(
+    return MergeColumns(
         topic=actions.version.topic,
         key_fields=actions.key_fields,
         columns=names,
@@ -139,7 +139,7 @@ def _in_lake_type(values: pa.Array, name: str, schema: pa.Schema) -> pa.Array:
 # -- staged columns ---------------------------------------------------------------------------------------------------
 
 
-def _staged_array(picked: _Picked, shape: Shape, schema: pa.Schema, name: str) -> pa.Array:
+def _staged_array(picked: _Picked, shape: MergeColumns, schema: pa.Schema, name: str) -> pa.Array:
     actions, index = picked.actions, picked.index
     if name in VERSION_COLUMNS.names:
         return _version_array(actions.version, index, name)
@@ -154,8 +154,8 @@ def _staged_array(picked: _Picked, shape: Shape, schema: pa.Schema, name: str) -
     return _row_array(picked, shape, name)
 
 
-def _row_array(picked: _Picked, shape: Shape, name: str) -> pa.Array:
-    """What is told once per row, whatever its columns."""
+def _row_array(picked: _Picked, shape: MergeColumns, name: str) -> pa.Array:
+    """Return a staged column with the metadata of rows."""
     actions, index = picked.actions, picked.index
     first = actions.first
     match name.removeprefix(staged("")):
@@ -224,27 +224,23 @@ def _key_range(name: str, keys: pa.Array) -> str:
     extremes = pc.min_max(keys)
     low, high = extremes["min"], extremes["max"]
     if pa.types.is_string(kind):
-        return _text_range(name, low.as_py(), high.as_py())
+        first, last = low.as_py(), high.as_py()
+        if max(len(first), len(last)) > _MAX_RANGE_TEXT:
+            return ""
+        return f"t.{quoted(name)} BETWEEN {text_literal(first)} AND {text_literal(last)}"
     if pa.types.is_date32(kind):
         low, high = low.cast(pa.int32()), high.cast(pa.int32())
-    return _number_range(name, kind, *_round_outwards(low.as_py(), high.as_py(), kind.bit_width))
-
-
-def _text_range(name: str, low: str, high: str) -> str:
-    if max(len(low), len(high)) > _MAX_RANGE_TEXT:
-        return ""
-    return f"t.{quoted(name)} BETWEEN {text_literal(low)} AND {text_literal(high)}"
+    least, most = _round_outwards(low.as_py(), high.as_py(), kind.bit_width)
+    if pa.types.is_date32(kind):
+        return f"t.{quoted(name)} BETWEEN date_from_unix_date({least}) AND date_from_unix_date({most})"
+    return f"t.{quoted(name)} BETWEEN CAST('{least}' AS {sql_type(kind)}) AND CAST('{most}' AS {sql_type(kind)})"
 
 
 def _round_outwards(low: int, high: int, bits: int) -> tuple[int, int]:
-    """Bounds that stay the same for batches over the same keys: Spark compiles a statement's numbers into its code,
-    and code that is new for every batch never gets fast."""
+    """Round bounds so that batches over the same keys have the same: Spark compiles a statement's numbers into code.
+
+    Code that is new for every batch is always compiled again.
+    """
     step = 1 << max(0, ((high - low) // _RANGE_STEPS).bit_length())
     limit = 1 << (bits - 1)
     return max(low // step * step, -limit), min((high // step + 1) * step - 1, limit - 1)
-
-
-def _number_range(name: str, kind: pa.DataType, low: int, high: int) -> str:
-    if pa.types.is_date32(kind):
-        return f"t.{quoted(name)} BETWEEN date_from_unix_date({low}) AND date_from_unix_date({high})"
-    return f"t.{quoted(name)} BETWEEN CAST('{low}' AS {sql_type(kind)}) AND CAST('{high}' AS {sql_type(kind)})"

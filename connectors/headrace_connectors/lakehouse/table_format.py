@@ -1,4 +1,4 @@
-"""What a table format has to say for itself: the statements in which formats differ, and how a commit is told.
+"""The interface of table formats: the statements that differ between formats, and the detection of commits.
 
 ``writer.py``, ``merge.py``, ``staging.py`` and ``ledger.py`` are the same for every format; ``iceberg.py`` and
 ``delta.py`` hold the rest.
@@ -18,14 +18,14 @@ from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.table_session import TableSession
 
 WRITE_ID = "headrace.write-id"
-"""The property of a commit that tells it from all others."""
+"""The property that identifies a commit."""
 
 KEY_FIELDS = "headrace.key-fields"
 """The table property that names the columns of the row key."""
 
 
 class TablePath(NamedTuple):
-    """Where a table stands, as the configuration names it."""
+    """The path of a table in the configuration."""
 
     namespace: str
     name: str
@@ -35,8 +35,8 @@ class TablePath(NamedTuple):
 class Committed:
     """What a commit did.
 
-    ``counts`` tell the rows that it touched; appended rows are upserted. ``first`` says that nothing was written to the
-    table before. ``files`` is how many the table consists of now, None where the format does not tell it with a commit.
+    ``counts`` are the rows that it changed; appended rows are upserted. ``first`` is whether nothing was written to the
+    table before. ``files`` is how many the table consists of now, None if the commit does not contain it.
     ``made`` is False where there is no commit with the statement's properties.
     """
 
@@ -59,13 +59,13 @@ class TableFormat(Protocol):
         """Statements that make an empty table; ``schema`` in lake types, with all of its columns."""
 
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
-        """Statements that make an empty ledger; what another of this name holds is void."""
+        """Statements that create an empty ledger and remove another of this name."""
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
         """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its ``commits`` since."""
 
     def commits(self, session: TableSession, path: TablePath) -> int:
-        """A number that each commit to a table raises by one, whoever makes it. Costs next to nothing."""
+        """Return a number that every commit to a table increases by one, also commits of other writers. It is cheap."""
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Statements after which a column has the wider type of ``column``."""
@@ -86,7 +86,7 @@ class TableFormat(Protocol):
         """What names the table's newest commit, and no commit of another table. Costs next to nothing."""
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
-        """The properties of the commits that stand behind the table's rows, newest first, as far as they are kept."""
+        """The properties of the table's commits that were not undone, newest first, as far as they are kept."""
 
     def compact(self, path: TablePath) -> Sequence[str]:
         """Statements that rewrite small files, and those with deletes."""

@@ -1,4 +1,4 @@
-"""A table's own Spark session: statements, rows handed over, and what a commit says about itself.
+"""A table's own Spark session: statements, staged rows, and the properties of commits.
 
 Sessions are children of the worker's one session: temporary views and settings, and with them the snapshot properties
 of a commit, belong to one table (``spark.md`` section 5).

@@ -1,6 +1,6 @@
 """Keeping a table small and fast: compaction, expiry of old files and of tombstones, decided by counts.
 
-Every commit leaves a few small files and deletes. How many there are stands in the commit's own summary where the
+Every commit leaves a few small files and deletes. The commit's summary contains their number where the
 format writes that there, so that deciding costs nothing; otherwise commits are counted.
 """
 
@@ -20,7 +20,7 @@ FILES_UNTIL_COMPACTION = 24
 """Files and delete files that may come up since the last compaction."""
 
 FILES_OF_A_COMMIT = 2
-"""A file and a deletion vector, where the format does not tell with a commit how many there are."""
+"""The assumed files of a commit, a file and a deletion vector, if the commit does not contain their number."""
 
 LEDGER_COMMITS_UNTIL_COMPACTION = 100
 _DAY = 24 * 3600 * 1_000_000
@@ -37,7 +37,7 @@ class Upkeep:
         path: TablePath,
         carried: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """``carried`` tells the properties that every commit to the table carries on."""
+        """``carried`` returns the properties that every commit to the table repeats."""
         self._carried = carried
         self._session = session
         self._format = table_format
@@ -65,7 +65,9 @@ class Upkeep:
         """
         try:
             self._compact(now // _DAY)
-            self._expire(now, tombstone_retention)
+            if self._expired != now // _DAY:
+                self._ledger.expire(now - tombstone_retention)
+                self._expired = now // _DAY
         except Conflict as error:
             log.info("Upkeep is left for later: %s", error)
 
@@ -80,11 +82,6 @@ class Upkeep:
         if self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
             self._ledger_commits = 0
             self._run(self._format.compact(ledger_path(self._path)))
-
-    def _expire(self, now: int, tombstone_retention: int) -> None:
-        if self._expired != now // _DAY:
-            self._ledger.expire(now - tombstone_retention)
-            self._expired = now // _DAY
 
     def _clean(self, day: int) -> None:
         """Once a day at most, and not before there was something to compact: it lists all of the table's files."""

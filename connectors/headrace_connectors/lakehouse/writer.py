@@ -43,7 +43,7 @@ from headrace_connectors.lakehouse.snapshot import (
     commit_properties,
     progress,
 )
-from headrace_connectors.lakehouse.staging import Stage, stage_keys, stages
+from headrace_connectors.lakehouse.staging import StagedActions, stage_keys, stages
 from headrace_connectors.lakehouse.table_format import (
     KEY_FIELDS,
     WRITE_ID,
@@ -58,7 +58,7 @@ from headrace_connectors.lakehouse.upkeep import Upkeep
 
 
 class SparkTable:
-    """A ``ports.LakeTable`` that Spark writes. One thread at a time calls it; it has a session of its own."""
+    """A ``ports.LakeTable`` that Spark writes, with its own session. Not thread-safe."""
 
     def __init__(
         self, session: TableSession, table_format: TableFormat, path: TablePath, options: TableOptions
@@ -72,7 +72,7 @@ class SparkTable:
         self._upkeep = Upkeep(
             session, table_format, self._ledger, path, lambda: carried_properties(self._newest_progress())
         )
-        self._known: tuple[str, Progress] | None = None  # the version of the table that tells of this progress
+        self._known: tuple[str, Progress] | None = None  # the version of the table with this progress
         self._schema: pa.Schema | None = None
         self._key_fields: tuple[str, ...] = ()
         self._fresh = False
@@ -105,7 +105,7 @@ class SparkTable:
             )
         if not own and not self._adopt:
             raise Fatal(
-                f"{self._label}: the table was not made by Headrace; write to another one, or have it taken over with "
+                f"{self._label}: the table was not created by Headrace; write to another one, or adopt it with "
                 "table.adopt=true"
             )
         if not own:
@@ -122,7 +122,7 @@ class SparkTable:
         self._session.run(set_properties(self._table, {"headrace.format-version": FORMAT_VERSION}))
 
     def key_fields(self) -> tuple[str, ...]:
-        """The columns of the row key in their order, which the table's properties tell."""
+        """The columns of the row key in their order, from the table's properties."""
         if not self._key_fields and self.schema() is not None:
             stored = self._session.properties(self._table)
             self._key_fields = tuple(json.loads(stored.get(KEY_FIELDS, "[]")))
@@ -136,20 +136,13 @@ class SparkTable:
             self._create(wanted, key_fields)
         else:
             if evolution(self._label, stored, wanted):
-                stored = self._looked_up()  # `headrace verify --repair` may have added the column meanwhile
+                self._schema = None  # read again: `headrace verify --repair` may have added the column
+                stored = self._existing_schema()
                 self._alter(stored, evolution(self._label, stored, wanted))
-            self._tell_key(key_fields)
-
-    def _tell_key(self, key_fields: Sequence[str]) -> None:
-        """A table that was taken over does not say yet what its key is."""
-        if self._adopt and not self.key_fields():
-            self._session.run(set_properties(self._table, key_property(key_fields)))
-            self._key_fields = tuple(key_fields)
-
-    def _looked_up(self) -> pa.Schema:
-        """The data columns as they are now."""
-        self._schema = None
-        return self._existing_schema()
+            # An adopted table does not have the property with its key columns yet.
+            if self._adopt and not self.key_fields():
+                self._session.run(set_properties(self._table, key_property(key_fields)))
+                self._key_fields = tuple(key_fields)
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         self._run(self._format.create_namespace(self._path.namespace))
@@ -184,7 +177,7 @@ class SparkTable:
         return self._ledger.read() if self._ledger.is_early() else {}
 
     def ledger_moved(self) -> bool:
-        """Whether somebody else may have added to the ledger since this handle has read it."""
+        """Whether another writer may have added entries to the ledger since this handle has read it."""
         return (self.schema() is not None or self._ledger.is_early()) and self._ledger.moved()
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
@@ -222,9 +215,9 @@ class SparkTable:
         taken = take_actions(actions, deletes)
         return int(applying(taken, self.stored(taken)).sum())
 
-    def _write(self, part: Stage, commit: Commit) -> MergeCounts:
+    def _write(self, part: StagedActions, commit: Commit) -> MergeCounts:
         with self._session.staged(part.rows) as view:
-            # The table's maker may have been overtaken since: by whoever found it empty.
+            # The worker that created the table may have been overtaken by one that found the table empty.
             self._fresh = self._fresh and not self._format.commits(self._session, self._path)
             if self._fresh and not (part.shape.kept or part.shape.carried):
                 return self._append(append_sql(self._table, view, part.shape), commit)
@@ -257,7 +250,7 @@ class SparkTable:
             self._commit(statement, commit)
 
     def _commit(self, statement: str, commit: Commit) -> Committed:
-        """Run a statement that makes a commit, which says what ``commit`` does and carries on what stood there before.
+        """Run a statement whose commit has the properties of ``commit``, and those of the last commit.
 
         A conflict with another writer's commit (a compaction) is tried again, unless the commit did go in.
         """
@@ -282,21 +275,19 @@ class SparkTable:
                 reraise=True,
             ):
                 with attempt:
-                    done = self._run_once(statement, write_id, attempt.retry_state.attempt_number)
+                    again = attempt.retry_state.attempt_number > 1
+                    earlier = self._format.committed(self._session, self._path, write_id) if again else None
+                    done = earlier or self._format.commit(self._session, self._path, statement)
         return done
 
     @contextmanager
     def _forgetting_on_error(self) -> Iterator[None]:
-        """After an error nothing is known of the table any more: somebody may have dropped it or made it anew."""
+        """Discard the cached state after an error: the table may have been dropped or recreated."""
         try:
             yield
         except HeadraceError:
             self._schema, self._key_fields, self._fresh, self._known = None, (), False, None
             raise
-
-    def _run_once(self, statement: str, write_id: str, attempt: int) -> Committed:
-        done = None if attempt == 1 else self._format.committed(self._session, self._path, write_id)
-        return done or self._format.commit(self._session, self._path, statement)
 
     # -- how far the table is -----------------------------------------------------------------------------------------
 
@@ -334,8 +325,8 @@ class SparkTable:
         return progress(self._format.history(self._session, self._path)) or NO_PROGRESS
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """As ``reached``. Where no commit tells any more (somebody else has expired it, or a log was cleaned while
-        nothing came), the rows themselves do."""
+        """Return ``reached``, or the offsets in the rows if no commit with them is left (expired, or log cleaned while
+        no events arrived)."""
         if self.schema() is None or self._fresh:
             return {}
         reached = self.reached(group)
@@ -354,7 +345,7 @@ class SparkTable:
         return dict(zip(rows["key"].to_pylist(), versions(rows), strict=True))
 
     def topics(self) -> Collection[str]:
-        """As the versions of the rows tell them."""
+        """The offsets in the versions of the rows."""
         return [] if self.schema() is None else reader.topics(self._session, self._live())
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -373,6 +364,6 @@ class SparkTable:
         return live_sql(self._table) if self._soft else self._table
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
-        """Compact, expire snapshots and old tombstones where that is due; nothing is asked of Spark where it is not."""
+        """Compact, expire snapshots and old tombstones if that is due; otherwise without a Spark job."""
         if self.schema() is not None:
             self._upkeep.run(now, tombstone_retention)

@@ -11,7 +11,7 @@ from headrace_connectors.errant_headers import Headers, context_headers
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class QueuedLetter:
     """A record as the queue holds it."""
 
     key: bytes | None
@@ -27,14 +27,14 @@ class MemoryDeadLetterQueue:
         self._connector = connector
         self._task = task
         self._with_context = with_context
-        self.letters: list[DeadLetter] = []
+        self.letters: list[QueuedLetter] = []
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
         """Append the records."""
         for each in errant:
             added = context_headers(each, self._connector, self._task) if self._with_context else []
             headers = [*each.record.headers, *added]
-            self.letters.append(DeadLetter(each.record.key, whole(each.record.value), each.record.timestamp, headers))
+            self.letters.append(QueuedLetter(each.record.key, whole(each.record.value), each.record.timestamp, headers))
 
     async def close(self) -> None:
         """Nothing to let go of."""

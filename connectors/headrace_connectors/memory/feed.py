@@ -1,6 +1,6 @@
 """Feeds without Kafka: topics, groups and rebalances in memory, for tests of everything behind a feed.
 
-One ``MemoryBroker`` stands for the cluster. Its feeds keep the contract of ``headrace.ports.Feed``: chunks are numbered
+One ``MemoryBroker`` represents the cluster. Its feeds keep the contract of ``headrace.ports.Feed``: chunks are numbered
 per assignment, a topic belongs to one member, a rebalance lets the batch in flight finish, and whatever was not
 committed comes again.
 """
@@ -316,7 +316,7 @@ class MemoryFeeds:
         return self.queues.setdefault(topic, queue) if topic else None
 
     async def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
-        """What stands in the connector's dead letter queue now."""
+        """Read the connector's dead letter queue up to its current end."""
         topic = config["errors.deadletterqueue.topic.name"]
         letters = self.queues[topic].letters if topic in self.queues else []
         yield [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from headrace.core.connect.work import Assignment, Standing, Task, assign_work
+from headrace.core.connect.work import Assignment, Task, WorkerState, assign_work
 from headrace.core.model.errors import Fenced
 
 
@@ -36,9 +36,9 @@ class MemoryGroup:
         """Share out what the member knows that has read most."""
         if not self._members:
             return
-        best = max(self._members.values(), key=lambda member: member.standing().offset)
-        standings = {name: member.standing() for name, member in self._members.items()}
-        for name, assignment in assign_work(standings, best.tasks, best.standing().offset).items():
+        best = max(self._members.values(), key=lambda member: member.state().offset)
+        states = {name: member.state() for name, member in self._members.items()}
+        for name, assignment in assign_work(states, best.tasks, best.state().offset).items():
             self._members[name].take(assignment)
 
 
@@ -77,12 +77,12 @@ class MemoryMember:
         self._assigned = None
         self._group.leave(self._name)
 
-    def standing(self) -> Standing:
+    def state(self) -> WorkerState:
         """What the group hears of this member."""
         held = self._held
         if held is None:
-            return Standing(self._worker, self._offset)
-        return Standing(self._worker, self._offset, held.generation, held.leads, held.tasks)
+            return WorkerState(self._worker, self._offset)
+        return WorkerState(self._worker, self._offset, held.generation, held.leads, held.tasks)
 
     def take(self, assignment: Assignment) -> None:
         """Hear of the assignment."""

@@ -111,7 +111,7 @@ class MemoryTable:
 
     @property
     def commits(self) -> Sequence[Commit]:
-        """The commits in order, as the snapshots of a real table would tell them."""
+        """The commits in order, like the snapshots of a real table."""
         return self._stored.commits
 
     @property
@@ -133,9 +133,17 @@ class MemoryTable:
         found = self._stored.rows.values()
         rows = [row.cells | _version_cells(row.version) | {DELETED: pa.scalar(row.deleted)} for row in found]
         rows += [
-            {name: cells.get(name, _null(schema, name)) for name in schema.names} for cells in self._stored.history
+            {name: cells.get(name, pa.scalar(None, schema.field(name).type)) for name in schema.names}
+            for cells in self._stored.history
         ]
-        return pa.table([_column([row[column.name] for row in rows], column.type) for column in schema], schema)
+        columns = []
+        for column in schema:
+            cells = [row[column.name] for row in rows]
+            if pa.types.is_nested(column.type) and cells:  # pyarrow cannot build arrays from scalars with nested nulls
+                columns.append(pa.concat_arrays([pa.repeat(cell, 1) for cell in cells]))
+            else:
+                columns.append(pa.array(cells, column.type))
+        return pa.table(columns, schema)
 
     def create_otherwise(self, schema: pa.Schema) -> None:
         """Be a table that somebody else has made."""
@@ -156,10 +164,15 @@ class MemoryTable:
                 raise TableMissing(f"{self._name}: the table does not exist any more")
             return None
         self._seen = True
-        if not self._of_this_kind():
+        # ``delete.mode`` of a table may change to ``soft``.
+        if self._soft and self._stored.own == VERSION_COLUMNS:
+            self._stored.own = SOFT_COLUMNS
+        if self._stored.own not in (None, self._own):
             raise Fatal(f"{self._name}: the table has another insert.mode or delete.mode; write to another one")
         if self._stored.foreign and not self._adopt:
-            raise Fatal(f"{self._name}: the table was not made by Headrace; set table.adopt=true or write elsewhere")
+            raise Fatal(
+                f"{self._name}: the table was not created by Headrace; set table.adopt=true, or write to another table"
+            )
         if self._stored.foreign:
             self._stored.foreign, self._stored.tombstones, self._stored.attached = False, {}, True
         return self._stored.schema
@@ -247,7 +260,10 @@ class MemoryTable:
     def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
         """Give rows from before a version a value where they have a null."""
         for row in self._live().values():
-            if row.version is not None and not row.cells[column].is_valid and _older(row.version, before):
+            version = row.version
+            if version is None or row.cells[column].is_valid:
+                continue
+            if version.position < before.position if version.position else version.source_time < before.source_time:
                 row.cells[column] = value
         self._committed(commit)
 
@@ -262,7 +278,7 @@ class MemoryTable:
             del self._stored.rows[key]
 
     def append(self, rows: History, commit: Commit) -> None:
-        """Add rows to a history, but those of a coordinate that stands there."""
+        """Add rows to a history, except those whose coordinate is stored."""
         table = history_rows(rows, self._existing_schema())
         standing = {_coordinate(cells) for cells in self._stored.history}
         for index in range(table.num_rows):
@@ -292,7 +308,7 @@ class MemoryTable:
         return {key: rows[key].version or UNVERSIONED for key in actions.key.to_pylist() if key in rows}
 
     def topics(self) -> Collection[str]:
-        """As the versions of the rows tell them."""
+        """The offsets in the versions of the rows."""
         return {row.version.topic for row in self._live().values() if row.version is not None}
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -325,12 +341,6 @@ class MemoryTable:
             return rows
         return rows.filter(pc.invert(rows[DELETED])).drop_columns([DELETED])
 
-    def _of_this_kind(self) -> bool:
-        """A table whose rows were deleted may go on to mark them."""
-        if self._soft and self._stored.own == VERSION_COLUMNS:
-            self._stored.own = SOFT_COLUMNS
-        return self._stored.own in (None, self._own)
-
     def _existing_schema(self) -> pa.Schema:
         schema = self.schema()
         if schema is None:
@@ -339,16 +349,10 @@ class MemoryTable:
 
 
 def _grown(cell: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-    """A struct with nulls for the members that it has not had."""
+    """Return a struct with nulls for its new members."""
     grown = conformed(pa.array([cell], cell.type), kind)
     assert grown is not None  # noqa: S101 - narrows the type; a struct with a known type keeps it
     return grown[0]
-
-
-def _column(cells: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_nested(kind) and cells:  # pyarrow cannot build arrays from scalars with nested nulls
-        return pa.concat_arrays([pa.repeat(cell, 1) for cell in cells])
-    return pa.array(cells, kind)
 
 
 def _key_rows(keys: pa.Table) -> list[tuple[pa.Scalar, ...]]:
@@ -357,14 +361,6 @@ def _key_rows(keys: pa.Table) -> list[tuple[pa.Scalar, ...]]:
 
 def _coordinate(cells: Cells) -> tuple[Any, ...]:
     return tuple(cells[name].as_py() for name in VERSION_COLUMNS.names[1:4])
-
-
-def _null(schema: pa.Schema, name: str) -> pa.Scalar:
-    return pa.scalar(None, schema.field(name).type)
-
-
-def _older(row: RowVersion, than: RowVersion) -> bool:
-    return row.position < than.position if row.position else row.source_time < than.source_time
 
 
 def _version_cells(version: RowVersion | None) -> Cells:

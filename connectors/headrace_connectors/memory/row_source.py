@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import Fatal, HeadraceError
 from headrace.core.model.events import TableId

@@ -38,7 +38,7 @@ class MemoryLog:
         self._storage.listeners.append(applied)
 
     async def append(self, records: Sequence[LogRecord]) -> None:
-        """Keep the records, the last of each key at its own place as compaction does, and tell all listeners."""
+        """Keep the records, the last of each key at its own place as compaction does, and notify all listeners."""
         if self.outage is not None:
             raise Retriable(self.outage)
         if self._term != self._storage.term:

@@ -20,7 +20,7 @@ _TARGETS = {
     "bearer.auth.logical.cluster": "target-sr-cluster",
     "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
 }
-"""What a token is for: options, and the headers in which it is said."""
+"""The options for the scope of a token, and the headers that contain them."""
 
 
 class ConfluentRegistry:
@@ -50,8 +50,9 @@ class ConfluentRegistry:
         except (KeyError, TypeError, AttributeError) as error:
             raise Retriable("the schema registry's answer is not one of Confluent's API") from error
 
-    def _referred(self, named: str, version: int, context: str) -> RegisteredSchema:
-        subject = named if _context(named) else f"{context}{named}"
+    def _referred(self, name: str, version: int, context: str) -> RegisteredSchema:
+        """Fetch a reference, whose name may lack the context of the schema that contains it."""
+        subject = name if _context(name) else f"{context}{name}"
         path = f"subjects/{quote(subject, safe='')}/versions/{version}"
         return self._schema(self._client.get(path, f"version {version} of subject {subject}").json())
 

@@ -52,10 +52,10 @@ class RegistryClient:
     headers: Mapping[str, str] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     proxy: str = ""
-    """``host:port`` of an HTTP proxy that stands before all addresses."""
+    """``host:port`` of an HTTP proxy for all addresses."""
 
     def get(self, path: str, what: str) -> Answer:
-        """What stands at ``path``. Raises BadRecord where there is no such thing, Retriable or ConfigError."""
+        """Return the answer for ``path``. Raises BadRecord if it does not exist, Retriable or ConfigError."""
         failed: Retriable | None = None
         for url in self.urls:
             try:
@@ -73,7 +73,8 @@ class RegistryClient:
         if self.proxy:
             request.set_proxy(self.proxy, request.type)
         try:
-            with self._opener().open(request, timeout=_SECONDS) as response:
+            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=self.tls), _Redirects())
+            with opener.open(request, timeout=_SECONDS) as response:
                 return Answer(response.read(_LARGEST), response.headers.get("Content-Type", ""))
         except urllib.error.HTTPError as error:
             raise self._meant(error, bare, what) from error
@@ -87,9 +88,6 @@ class RegistryClient:
                 message = f"the certificate of {bare} is not trusted: {reason.verify_message}"
                 raise ConfigError(message, self.option) from error
             raise Retriable(f"the schema registry at {bare} does not answer: {reason}") from error
-
-    def _opener(self) -> urllib.request.OpenerDirector:
-        return urllib.request.build_opener(urllib.request.HTTPSHandler(context=self.tls), _Redirects())
 
     def _meant(self, error: urllib.error.HTTPError, url: str, what: str) -> Exception:
         with error:
@@ -117,8 +115,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 def _is_registrys(body: bytes) -> bool:
     """Whether it is the schema that was not found, and not the path: Confluent's codes, or Apicurio's exceptions."""
     try:
-        told = json.loads(body)
-        code, name = int(told.get("error_code", 0)), str(told.get("name", ""))
+        document = json.loads(body)
+        code, name = int(document.get("error_code", 0)), str(document.get("name", ""))
     except (ValueError, TypeError, AttributeError):
         return False
     return code in _UNKNOWN or (name.endswith("NotFoundException") and name != "NotFoundException")
@@ -148,7 +146,7 @@ def basic(credentials: str) -> str:
 
 
 def tls_context(options: Mapping[str, str], prefix: str) -> ssl.SSLContext | None:
-    """TLS as Kafka's keys say it, with PEM files. Raises ConfigError."""
+    """Create the TLS context from options with Kafka's names and PEM files. Raises ConfigError."""
     given = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
     if not given:
         return None

@@ -45,7 +45,7 @@ class _Use:
 
 
 class _Saved(msgspec.Struct, array_like=True):
-    """What stands under ``_STATE``."""
+    """The value of ``_STATE``."""
 
     state: bytes
     last_place: int
@@ -53,7 +53,7 @@ class _Saved(msgspec.Struct, array_like=True):
 
 
 def open_rows(options: RowStoreOptions) -> RocksRowStore:
-    """The store of one task, in a directory of its own below ``reselect.cache.rocksdb.path``.
+    """Open the store of one task, in its own directory below ``reselect.cache.rocksdb.path``.
 
     Raises ConfigError for a path that cannot be written, Retriable while another process has it.
     """
@@ -61,12 +61,12 @@ def open_rows(options: RowStoreOptions) -> RocksRowStore:
     if not path:
         raise ConfigError(f"{_PATH} is missing: the directory for the cache's files", _PATH)
     cleanup = options.properties.get("cleanup", "false").strip().lower() == "true"
-    connector = options.connector.replace("/", "%2F")  # Kafka Connect stores names with slashes: no path of their own
+    connector = options.connector.replace("/", "%2F")  # names of connectors may contain slashes
     return RocksRowStore(Path(path) / f"{connector}-{options.task}", options.limits, cleanup=cleanup)
 
 
 class RocksRowStore:
-    """Rows on disk, bounded by rows and bytes as they are written, with an optional quota per table.
+    """Rows on disk, with limits on rows and on written bytes, and an optional quota per table.
 
     The row that was used longest ago goes first; a row that is read again and again moves up in steps, not each time.
     ``cleanup`` removes the files when the store is closed.
@@ -121,7 +121,10 @@ class RocksRowStore:
     def keys(self, table: int | None) -> Collection[RowKey]:
         """The keys of a table, or of all."""
         prefix = _ROW if table is None else _ROW + _number(table)
-        return [_key_of(stored) for stored, _ in _tried(list, self._range(prefix))]
+        return [
+            RowKey(int.from_bytes(stored[1:5], "big"), stored[5:].decode())
+            for stored, _ in _tried(list, self._range(prefix))
+        ]
 
     def holds(self, table: int) -> bool:
         """Whether there is any row of a table."""
@@ -146,7 +149,7 @@ class RocksRowStore:
     # -- between processes --------------------------------------------------------------------------------------------
 
     def oldest(self) -> int | None:
-        """Not told: all rows would have to be read for it."""
+        """None: all rows would have to be read for it."""
         return None
 
     def load(self) -> bytes | None:
@@ -270,10 +273,6 @@ def _tried(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
 
 def _row_key(key: RowKey) -> bytes:
     return _ROW + _number(key.table) + key.key.encode()
-
-
-def _key_of(stored: bytes) -> RowKey:
-    return RowKey(int.from_bytes(stored[1:5], "big"), stored[5:].decode())
 
 
 def _order_key(table: int, place: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The cells of an answer, whatever the database: which were found, and what became of their values.
+"""The cells of an answer of any database: which were found, and the conversion of their values.
 
 A value that the event's type cannot hold stays UNREADABLE; a key that several rows have is no key.
 """

@@ -25,7 +25,7 @@ class Unreachable(Retriable):
     """The database did not answer: no connection, or one that was lost."""
 
 
-class State(StrEnum):
+class CircuitState(StrEnum):
     """What the breaker does with the next call."""
 
     CLOSED = "closed"
@@ -41,18 +41,18 @@ class Happened(StrEnum):
     WAITED = "waited"
 
 
-TRANSITIONS: dict[tuple[State, Happened], State] = {
-    (State.CLOSED, Happened.FAILURES): State.OPEN,
-    (State.OPEN, Happened.WAITED): State.HALF_OPEN,
-    (State.OPEN, Happened.SUCCESS): State.CLOSED,
-    (State.HALF_OPEN, Happened.SUCCESS): State.CLOSED,
-    (State.HALF_OPEN, Happened.FAILURES): State.OPEN,
+TRANSITIONS: dict[tuple[CircuitState, Happened], CircuitState] = {
+    (CircuitState.CLOSED, Happened.FAILURES): CircuitState.OPEN,
+    (CircuitState.OPEN, Happened.WAITED): CircuitState.HALF_OPEN,
+    (CircuitState.OPEN, Happened.SUCCESS): CircuitState.CLOSED,
+    (CircuitState.HALF_OPEN, Happened.SUCCESS): CircuitState.CLOSED,
+    (CircuitState.HALF_OPEN, Happened.FAILURES): CircuitState.OPEN,
 }
 """What is not listed changes nothing. A call that began before the breaker opened may still succeed."""
 
 
 class CircuitBreaker:
-    """Opens after ``failures`` calls in a row found nobody, for ``seconds``; then one call may try. Thread-safe."""
+    """Open for ``seconds`` after ``failures`` consecutive failed calls; then one call may try. Thread-safe."""
 
     def __init__(
         self, where: str, failures: int = 5, seconds: float = 10.0, clock: Callable[[], float] = time.monotonic
@@ -62,13 +62,13 @@ class CircuitBreaker:
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._state = State.CLOSED
+        self._state = CircuitState.CLOSED
         self._failures = 0
         self._until = 0.0
 
     @property
-    def state(self) -> State:
-        """The state as it stands."""
+    def state(self) -> CircuitState:
+        """The current state."""
         return self._state
 
     @contextmanager
@@ -87,16 +87,18 @@ class CircuitBreaker:
 
     def _admit(self) -> None:
         with self._lock:
-            if self._state is State.OPEN and self._clock() >= self._until:
+            if self._state is CircuitState.OPEN and self._clock() >= self._until:
                 self._move(Happened.WAITED)
-            elif self._state is not State.CLOSED:
-                raise Unreachable(f"{self._where} did not answer {self._failures} times; it is asked again in a while")
+            elif self._state is not CircuitState.CLOSED:
+                raise Unreachable(
+                    f"{self._where} did not answer {self._failures} times; the next attempt follows after a pause"
+                )
 
     def _failed(self) -> None:
         with self._lock:
             self._failures += 1
             self._until = self._clock() + self._seconds
-            if self._failures >= self._limit or self._state is State.HALF_OPEN:
+            if self._failures >= self._limit or self._state is CircuitState.HALF_OPEN:
                 self._move(Happened.FAILURES)
 
     def _succeeded(self) -> None:
@@ -106,7 +108,7 @@ class CircuitBreaker:
 
     def _move(self, happened: Happened) -> None:
         before, self._state = self._state, TRANSITIONS.get((self._state, happened), self._state)
-        if before is not self._state and self._state is State.OPEN:
+        if before is not self._state and self._state is CircuitState.OPEN:
             log.warning("%s does not answer and is left alone for %g s", self._where, self._seconds)
-        elif before is not self._state and self._state is State.CLOSED:
+        elif before is not self._state and self._state is CircuitState.CLOSED:
             log.info("%s answers again", self._where)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.core.model.arrays import days_from_civil
+from headrace.core.model.arrow_columns import days_from_civil
 
 DAY_MICROS = 86_400_000_000
 
@@ -44,7 +44,7 @@ class CivilDate:
 
 
 def fraction(micros: int, digits: int | None = None) -> str:
-    """The fraction of a second as text with its point: exactly ``digits``, or as few as say everything."""
+    """Format the fraction of a second with its point: exactly ``digits``, or as few as are exact."""
     if digits is None:
         return f".{micros % 1_000_000:06d}".rstrip("0").rstrip(".")
     return f".{micros % 1_000_000:06d}"[: digits + 1] if digits else ""

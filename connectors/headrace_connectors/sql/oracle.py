@@ -59,7 +59,7 @@ class OracleRowSource:
     def catalog(self, table: TableId) -> CatalogTable | None:
         """The table's catalog entry. Raises ConfigError where its state as of an SCN may not be read.
 
-        None for a table that the user may not see at all: the dictionary does not tell it from one that is not there.
+        None for a table that the user may not see at all: the dictionary does not distinguish it from an absent one.
         """
         return self._ask(lambda server: _catalog(server, table))
 
@@ -108,7 +108,7 @@ class OracleRowSource:
             try:
                 return call(server)
             except (Retriable, _NotOnStandby) as error:
-                log.info("reselect goes on to the next server: %s", error)
+                log.info("Reselect: a server failed, the next one is read: %s", error)
         return call(last)
 
     def _check_server(self, server: OracleServer) -> None:
@@ -155,7 +155,7 @@ def _catalog(server: OracleServer, table: TableId) -> CatalogTable | None:
 
 
 def _rows(server: OracleServer, connection: Any, read: OracleRead) -> tuple[FoundRows, Mapping[str, int]]:
-    """All rows as of the SCN; if that cannot be, all rows as they are now, and the code that says why."""
+    """All rows as of the SCN; if that is impossible, all current rows, and the code of the error."""
     if read.scn < 0:
         return _select(connection, read, as_of_scn=False), {}
     try:
@@ -164,7 +164,7 @@ def _rows(server: OracleServer, connection: Any, read: OracleRead) -> tuple[Foun
         code = _fallback_code(server, error)
         if code is None:
             raise
-    log.info("%s is read as it is now, not as of its events' SCN (%s)", read.where, code)
+    log.info("%s: the current rows are read instead of those as of the events' SCN (%s)", read.where, code)
     return _select(connection, read, as_of_scn=False), {code: 1}
 
 

@@ -1,4 +1,4 @@
-"""What Oracle's dictionary says about a table, as ``CatalogTable``. Runs on the connection it is given.
+"""Read a table's catalog from Oracle's dictionary, on a given connection.
 
 Names are the events' own, exactly: a name in another case is another table. Of a table that the user may not see the
 dictionary says as little as of one that does not exist.
@@ -48,7 +48,7 @@ _LONGEST_INLINE = {"VARCHAR2": 4000, "NVARCHAR2": 4000, "RAW": 2000}
 _DECLARED = re.compile(r"\(\d+\)")
 _NO_PRIVILEGE = frozenset({"ORA-00942", "ORA-01031", "ORA-41900"})
 INTEGER_PRECISION = 38
-"""Of ``INTEGER`` and ``NUMBER(*,s)``, for which the dictionary tells a scale only."""
+"""The precision of ``INTEGER`` and ``NUMBER(*,s)``, for which the dictionary has a scale only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,18 @@ def read_catalog(connection: Any, table: TableId) -> CatalogTable | None:
     found = _rows(connection, _TABLE, table)
     if not found:
         return None
-    rows = [_Row(*(_plain(value) for value in row)) for row in _rows(connection, _COLUMNS, table)]
+    rows = [_Row(*map(_plain, row)) for row in _rows(connection, _COLUMNS, table)]
     columns = tuple(map(_column, rows))
     primary = _key_names(_rows(connection, _PRIMARY_KEY, table), columns, unique=False)
     names = primary or _key_names(_rows(connection, _UNIQUE_INDEXES, table), columns, unique=True)
     folding = {row.name for row in rows if row.collation not in (None, "USING_NLS_COMP", "BINARY")}
+    type_of = {column.name: column.type for column in columns}
     return CatalogTable(
         table=table,
         relkind="r",
         replica_identity="d",
         columns=columns,
-        key=tuple(_key_column(name, columns, name not in folding) for name in names),
+        key=tuple(KeyColumn(name, type_of[name], "SYS", "=", deterministic=name not in folding) for name in names),
         primary_key=bool(primary),
         version=str(found[0][0]),
         dialect=Dialect.ORACLE,
@@ -114,7 +115,7 @@ def _rows(connection: Any, statement: str, table: TableId) -> list[tuple[Any, ..
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of the dictionary are whole; the driver brings them as Decimal."""
+    """Convert a value of the dictionary, whose integers the driver returns as Decimal."""
     return value if value is None or isinstance(value, str) else int(value)
 
 
@@ -142,8 +143,3 @@ def _key_names(rows: Sequence[tuple[Any, ...]], columns: Sequence[CatalogColumn]
         by_key.setdefault(key, []).append(column)
     required = {column.name for column in columns if column.not_null or not unique}
     return next((names for names in by_key.values() if required.issuperset(names)), [])
-
-
-def _key_column(name: str, columns: Sequence[CatalogColumn], deterministic: bool) -> KeyColumn:
-    kind = next(column.type for column in columns if column.name == name)
-    return KeyColumn(name, kind, "SYS", "=", deterministic)

@@ -52,7 +52,7 @@ _REFUSED: Mapping[str, str] = {
     "ORA-00904": "a column does not exist any more",
     "ORA-01031": "the user lacks a privilege; GRANT SELECT, FLASHBACK on the table",
 }
-"""What the server refuses until somebody changes it there (section 4.4)."""
+"""Errors that persist until the server's configuration is changed (section 4.4)."""
 _CERTIFICATE = re.compile(r"certificate|SSL", re.IGNORECASE)
 _CORRECT = "correct reselect.database.* (user, password, dbname, hostname, port, TLS) and send the configuration again"
 
@@ -91,14 +91,11 @@ def _translate(error: BaseException, where: str) -> HeadraceError:
         )
     if any(_LOST.match(code) for code in codes):
         return Unreachable(f"{where} cannot be reached ({shown})")
-    if any(_TRANSIENT.match(code) for code in codes) or _recoverable(error):
+    recoverable = any(getattr(part, "isrecoverable", False) for each in _chain(error) for part in each.args)
+    if recoverable or any(_TRANSIENT.match(code) for code in codes):
         return Retriable(f"{where} failed for now ({shown})")
     said = next((_REFUSED[code] for code in codes if code in _REFUSED), "see Oracle's documentation of the code")
     return Fatal(f"{where} refuses the query ({shown}): {said}")
-
-
-def _recoverable(error: BaseException) -> bool:
-    return any(getattr(part, "isrecoverable", False) for each in _chain(error) for part in each.args)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

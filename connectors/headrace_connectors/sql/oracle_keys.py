@@ -104,14 +104,6 @@ def _number(source: _Source) -> Writer | None:
     return Decimal if known else None
 
 
-def _floating(source: _Source) -> Writer | None:
-    return float if pa.types.is_floating(source.column.values.type) else None
-
-
-def _text(source: _Source) -> Writer | None:
-    return str if pa.types.is_string(source.column.values.type) else None
-
-
 def _octets(source: _Source) -> Writer | None:
     if pa.types.is_binary(source.column.values.type):
         return bytes
@@ -123,16 +115,13 @@ def _local_time(source: _Source) -> Writer | None:
     kind = source.column.values.type
     fraction = source.known.type.name != "DATE"
     if pa.types.is_timestamp(kind):
-        return None if source.digits > _carried_digits(source) else lambda micros: _time_text(micros * 1000, fraction)
+        event_digits = MICRO_DIGITS if source.semantic == "MicroTimestamp" else 3
+        return None if source.digits > event_digits else lambda micros: _time_text(micros * 1000, fraction)
     if pa.types.is_integer(kind) and source.semantic == "NanoTimestamp":
         return lambda nanos: _time_text(nanos, fraction)
     if pa.types.is_string(kind) and source.semantic == "IsoTimestamp":
         return lambda text: _time_text(_iso_nanos(text), fraction)
     return None
-
-
-def _carried_digits(source: _Source) -> int:
-    return MICRO_DIGITS if source.semantic == "MicroTimestamp" else 3
 
 
 def _zoned_time(source: _Source) -> Writer | None:
@@ -198,8 +187,14 @@ def _total_seconds(parts: Sequence[str]) -> Decimal:
 
 _BY_KIND: Mapping[str, Callable[[_Source], Writer | None]] = {
     **dict.fromkeys(("NUMBER", "FLOAT"), _number),
-    **dict.fromkeys(("BINARY_FLOAT", "BINARY_DOUBLE"), _floating),
-    **dict.fromkeys(("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2"), _text),
+    **dict.fromkeys(
+        ("BINARY_FLOAT", "BINARY_DOUBLE"),
+        lambda source: float if pa.types.is_floating(source.column.values.type) else None,
+    ),
+    **dict.fromkeys(
+        ("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2"),
+        lambda source: str if pa.types.is_string(source.column.values.type) else None,
+    ),
     "RAW": _octets,
     **dict.fromkeys(("DATE", "TIMESTAMP"), _local_time),
     **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), _zoned_time),

@@ -16,7 +16,7 @@ from headrace_connectors.sql.query import MASK_BITS, mask_count, quoted
 SLOTS = (1, 8, 64, 512)
 """Numbers of keys for which there are statements; more keys take more statements."""
 SCN = "scn"
-"""Name of the bind that tells the SCN."""
+"""The name of the bind with the SCN."""
 
 
 @dataclass(frozen=True, slots=True)

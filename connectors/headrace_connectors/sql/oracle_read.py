@@ -1,4 +1,4 @@
-"""One request as Oracle statements and binds: which parts it is sent in, and what each of them says."""
+"""Convert one request to Oracle statements and binds, split into parts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class OracleRead:
 
     @property
     def scn(self) -> int:
-        """The highest commit SCN of the rows; -1 if one does not tell it, since it may be higher than all others."""
+        """The highest commit SCN of the rows; -1 if one is unknown, since it may be higher than all others."""
         scns = self.request.transactions
         return int(scns.max()) if len(scns) and scns.min() >= 0 else -1
 
@@ -97,11 +97,9 @@ class OracleRead:
             end = min(begin + SLOTS[-1], len(self.request))
             slots = slots_for(end - begin)
             binds = self._binds(begin, end, slots) | ({SCN: self.scn} if as_of_scn else {})
-            yield Statement(begin, slots, self._text(slots, as_of_scn), binds, self._bind_types(slots))
-
-    def _text(self, slots: int, as_of_scn: bool) -> str:
-        table = self.catalog.table
-        return select_rows((table.schema, table.table), self.key, self.cells, slots, as_of_scn=as_of_scn)
+            table = self.catalog.table
+            text = select_rows((table.schema, table.table), self.key, self.cells, slots, as_of_scn=as_of_scn)
+            yield Statement(begin, slots, text, binds, self._bind_types(slots))
 
     def _binds(self, begin: int, end: int, slots: int) -> dict[str, Any]:
         """Values of the slots' binds; slots without a row have null keys, which are equal to nothing."""

@@ -59,10 +59,6 @@ def _inexact(modes: HandlingModes, optional: bool) -> Schema:
     return Schema("double" if modes.decimal == "double" else "string", optional)
 
 
-def _octets(column: CatalogColumn, modes: HandlingModes, optional: bool) -> Schema:
-    return Schema("bytes" if modes.binary == "bytes" else "string", optional)
-
-
 def _timestamp(column: CatalogColumn, modes: HandlingModes, optional: bool) -> Schema | None:
     mode, digits = modes.time_precision, column.scale or 0
     if mode == "structured":
@@ -97,7 +93,10 @@ _BY_KIND: Mapping[str, Make] = {
     **dict.fromkeys(("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2", "CLOB", "NCLOB", "ROWID"), _always("string")),
     "XMLTYPE": _always("string", f"{DEBEZIUM}.Xml"),
     "JSON": _always("string", f"{DEBEZIUM}.Json"),
-    **dict.fromkeys(("RAW", "BLOB"), _octets),
+    **dict.fromkeys(
+        ("RAW", "BLOB"),
+        lambda column, modes, optional: Schema("bytes" if modes.binary == "bytes" else "string", optional),
+    ),
     **dict.fromkeys(("DATE", "TIMESTAMP"), _timestamp),
     **dict.fromkeys(
         ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), _always("string", f"{TIME}.ZonedTimestamp")

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
-from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State
+from headrace_connectors.sql.circuit_breaker import CircuitBreaker, CircuitState
 from headrace_connectors.sql.oracle_errors import connection_lost, translated
 from headrace_connectors.sql.oracle_session import connect_parameters, pool_parameters, prepare_session
 
@@ -24,7 +24,7 @@ ROLE = "SELECT SYS_CONTEXT('USERENV', 'DATABASE_ROLE') FROM DUAL"
 class OracleServer:
     """One of the servers of ``reselect.database.*``. Connections are made when they are first needed.
 
-    ``standby`` is what the latest connection said.
+    ``standby`` is the role at the latest connection.
     """
 
     def __init__(self, database: DatabaseOptions, address: tuple[str, int], call_timeout_ms: int, driver: Any) -> None:
@@ -71,9 +71,9 @@ class OracleServer:
 
     def connections(self) -> Connections:
         """What the pool has, and whether the server is left alone."""
-        with self._lock:  # a pool that is closed tells nothing
+        with self._lock:  # a closed pool has no statistics
             open_, used = (0, 0) if self._pool is None else (self._pool.opened, self._pool.busy)
-        return Connections(open_ - used, used, int(self._breaker.state is State.OPEN))
+        return Connections(open_ - used, used, int(self._breaker.state is CircuitState.OPEN))
 
     def close(self) -> None:
         """Close the pool. Idempotent."""

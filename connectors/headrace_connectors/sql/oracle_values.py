@@ -33,7 +33,7 @@ _LOCAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class OracleTime:
-    """A DATE or TIMESTAMP as its text says it; ``offset`` in seconds east of UTC, None without a zone."""
+    """The parsed text of a DATE or TIMESTAMP; ``offset`` in seconds east of UTC, None without a zone."""
 
     date: CivilDate
     second: int
@@ -59,7 +59,7 @@ def parse_time(text: str) -> OracleTime:
 
 
 def reader(schema: Schema, column: CatalogColumn, modes: HandlingModes) -> Reader:
-    """The conversion for a column whose event schema is ``schema``. A type that nobody knows reads as a ValueError."""
+    """Return the conversion for a column with the event schema ``schema``. For unknown types it raises ValueError."""
     choose = _BY_KIND.get(column.type.name, _refused)
     return truncating(choose(Target(schema, column, modes)), schema)
 
@@ -126,10 +126,6 @@ def _plain(number: Decimal, scale: int) -> str:
     return f"{whole}.{digits}" if digits else whole
 
 
-def _float_reader(target: Target) -> Reader:
-    return str if target.schema.type == "string" else float
-
-
 # -- texts and octets -------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +189,7 @@ def _zoned_timestamp_reader(target: Target) -> Reader:
 
 
 def _zoned(time: OracleTime, digits: int) -> str:
-    """ISO with exactly ``digits``, with as few as say everything where none were declared; local zones are UTC."""
+    """Format as ISO with exactly ``digits``, or as few as are exact if none are declared; local zones are UTC."""
     shown = f".{time.nanos:09d}"[: digits + 1] if digits else _shortest(time.nanos)
     offset = time.offset or 0
     sign, minutes = "-" if offset < 0 else "+", abs(offset) // 60
@@ -220,10 +216,6 @@ def _months_reader(target: Target) -> Reader:
     return lambda value: (value.years * 12 + value.months) * MONTH_MICROS
 
 
-def _duration_reader(target: Target) -> Reader:
-    return _iso_duration if target.schema.type == "string" else _micros
-
-
 def _micros(value: timedelta) -> int:
     return (value.days * 86400 + value.seconds) * 1_000_000 + value.microseconds
 
@@ -241,7 +233,7 @@ def _iso_duration(value: timedelta) -> str:
 
 _BY_KIND: Mapping[str, Callable[[Target], Reader]] = {
     **dict.fromkeys(("NUMBER", "FLOAT"), _number_reader),
-    **dict.fromkeys(("BINARY_FLOAT", "BINARY_DOUBLE"), _float_reader),
+    **dict.fromkeys(("BINARY_FLOAT", "BINARY_DOUBLE"), lambda target: str if target.schema.type == "string" else float),
     **dict.fromkeys(("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2", "ROWID", "XMLTYPE", "JSON"), _text_reader),
     **dict.fromkeys(("CLOB", "NCLOB"), _nonempty(_text_reader)),
     "RAW": _octets_reader,
@@ -249,7 +241,7 @@ _BY_KIND: Mapping[str, Callable[[Target], Reader]] = {
     **dict.fromkeys(("DATE", "TIMESTAMP"), _timestamp_reader),
     **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), _zoned_timestamp_reader),
     "INTERVAL YEAR TO MONTH": _months_reader,
-    "INTERVAL DAY TO SECOND": _duration_reader,
+    "INTERVAL DAY TO SECOND": lambda target: _iso_duration if target.schema.type == "string" else _micros,
 }
 """LONG, LONG RAW, BFILE, UROWID, object types and the like are in no event (``OracleValueConverters``)."""
 KNOWN_TYPES = frozenset(_BY_KIND)

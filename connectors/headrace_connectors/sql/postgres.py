@@ -70,7 +70,7 @@ class PostgresRowSource:
             try:
                 return self._fetch_from(server, catalog, request)
             except Retriable as error:
-                log.info("reselect goes on to the primary: %s", error)
+                log.info("Reselect: a replica failed, the primary is read: %s", error)
         return self._fetch_from(last, catalog, request)
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
@@ -108,12 +108,17 @@ class PostgresRowSource:
 
     def _fetch_from(self, server: PostgresServer, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
         readable = self._readable(catalog, request.columns)
-        text = _select(catalog, request, readable.names)
-        parameters = self._parameters(catalog, request, readable.places)
+        table = (catalog.table.schema, catalog.table.table)
+        terms = [_key_term(catalog, column.name) for column in request.key]
+        text = select_rows(table, terms, readable.names, only=catalog.relkind == "r")
+        keys = [key_texts(column, key_column(catalog, column.name), self._options.modes) for column in request.key]
+        needs = masks(request.needs[:, list(readable.places)])
+        parameters = [array_literal(texts) for texts in keys] + [array_literal([*map(str, mask)]) for mask in needs]
         waited = 0.0
         with server.connection() as connection:
             if self._options.visibility_check:
-                waited = self._visibility.wait(connection, _known_transactions(request), server.where)
+                transactions = sorted({int(number) for number in request.transactions if number >= 0})
+                waited = self._visibility.wait(connection, transactions, server.where)
             with RawCursor(connection) as cursor:
                 cursor.execute(cast(Any, text), parameters, prepare=True)
                 rows = _raw_rows(cursor, len(request), len(readable.columns), catalog.table)
@@ -128,11 +133,6 @@ class PostgresRowSource:
             wanted, catalog.column, lambda schema, column: reader(schema, column, self._options.modes)
         )
 
-    def _parameters(self, catalog: CatalogTable, request: RowRequest, readable: Sequence[int]) -> list[str]:
-        keys = [key_texts(column, key_column(catalog, column.name), self._options.modes) for column in request.key]
-        needs = masks(request.needs[:, list(readable)])
-        return [array_literal(texts) for texts in keys] + [array_literal([*map(str, mask)]) for mask in needs]
-
 
 def _servers(database: DatabaseOptions, options: ReselectOptions) -> tuple[PostgresServer, ...]:
     """In the order in which they are asked."""
@@ -140,16 +140,6 @@ def _servers(database: DatabaseOptions, options: ReselectOptions) -> tuple[Postg
     if options.read_from == "replica":
         roles = [Role.REPLICA, Role.PRIMARY] if len(database.servers) > 1 else [Role.REPLICA]
     return tuple(PostgresServer(database, role, options.database_query_timeout_ms) for role in roles)
-
-
-def _select(catalog: CatalogTable, request: RowRequest, names: Sequence[str]) -> str:
-    table = (catalog.table.schema, catalog.table.table)
-    terms = [_key_term(catalog, column.name) for column in request.key]
-    return select_rows(table, terms, names, only=catalog.relkind == "r")
-
-
-def _known_transactions(request: RowRequest) -> list[int]:
-    return sorted({int(number) for number in request.transactions if number >= 0})
 
 
 def _raw_rows(cursor: RawCursor[Any], rows: int, columns: int, table: TableId) -> FoundRows:

@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says about a table, as ``CatalogTable``. Runs on the connection it is given.
+"""Read a table's catalog from PostgreSQL, on a given connection.
 
 Types are resolved through domains and arrays, the key's equality operators come from the operator class of its index:
 with a reduced ``search_path`` a plain ``=`` on citext silently compares texts (``reselect.md`` section 7.1).
@@ -75,12 +75,16 @@ def read_catalog(connection: Connection, table: TableId) -> CatalogTable | None:
         key: list[Any] = cursor.execute(_KEY, (found.oid,)).fetchall()
     known = tuple(_column(column, types, found.identity == "f") for column in columns)
     identity = [part for part in key if part.primary_key] or key
+    type_of = {column.name: column.type for column in known}
     return CatalogTable(
         table=table,
         relkind=found.kind,
         replica_identity=found.identity,
         columns=known,
-        key=tuple(_key_column(part, known) for part in identity),
+        key=tuple(
+            KeyColumn(part.name, type_of[part.name], part.operator_schema, part.operator, part.deterministic)
+            for part in identity
+        ),
         primary_key=any(part.primary_key for part in key),
         identity_index=next((part.index_name for part in key if part.identity and not part.primary_key), None),
     )
@@ -127,8 +131,3 @@ def _column(row: Any, types: Mapping[int, SqlType], recoverable: bool) -> Catalo
         generated=row.generated,
         recoverable=recoverable,
     )
-
-
-def _key_column(row: Any, columns: Sequence[CatalogColumn]) -> KeyColumn:
-    kind = next(column.type for column in columns if column.name == row.name)
-    return KeyColumn(row.name, kind, row.operator_schema, row.operator, row.deterministic)

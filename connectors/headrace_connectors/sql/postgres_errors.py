@@ -65,7 +65,7 @@ def _translate(error: psycopg.Error, where: str) -> HeadraceError:
 def _said(error: psycopg.Error) -> str:
     """The server's primary message, as details may carry values of cells; without one, libpq's own words.
 
-    libpq says why a connection failed and what to look at on different lines, and repeats itself with and without TLS.
+    libpq writes the cause of a failed connection and hints to different lines, and repeats them with and without TLS.
     """
     if error.diag.message_primary:
         return error.diag.message_primary

@@ -32,7 +32,9 @@ def key_texts(column: Column, known: CatalogColumn, modes: HandlingModes) -> lis
     """One text per row. Raises Fatal for a type that cannot be matched exactly."""
     kind = column.values.type
     if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        _refuse_cut(column, known, kind)
+        truncated = (column.schema.name or "").endswith("data.Timestamp") and _digits(known) > 3
+        if pa.types.is_timestamp(kind) and truncated:
+            raise inexact_key(column.name, column.schema, known)
         counts = column.values.view(pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).to_pylist()
         write: Writer = _timestamp_text if pa.types.is_timestamp(kind) else _date_text
         return [None if count is None else write(count) for count in counts]
@@ -53,17 +55,13 @@ def _writer(column: Column, known: CatalogColumn, modes: HandlingModes) -> Write
         return lambda value: format(Decimal(value), "f")
     if pa.types.is_binary(kind) and base == "bytea":
         return lambda value: "\\x" + value.hex()
-    if pa.types.is_floating(kind) and (base in ("float4", "float8") or _fits_double(known, base)):
+    # A double distinguishes all values of ``numeric`` with up to 15 digits.
+    digits = ((known.typmod - 4) >> 16) & 0xFFFF if known.typmod >= 4 else EXACT_DIGITS + 1
+    if pa.types.is_floating(kind) and (base in ("float4", "float8") or (base == "numeric" and digits <= EXACT_DIGITS)):
         return repr
     if pa.types.is_string(kind):
         return _text_writer(base, modes)
     raise inexact_key(column.name, column.schema, known)
-
-
-def _fits_double(known: CatalogColumn, base: str) -> bool:
-    """Whether a double tells all values of the type apart: ``numeric`` of up to 15 digits."""
-    digits = ((known.typmod - 4) >> 16) & 0xFFFF if known.typmod >= 4 else EXACT_DIGITS + 1
-    return base == "numeric" and digits <= EXACT_DIGITS
 
 
 def _text_writer(base: str, modes: HandlingModes) -> Writer:
@@ -92,12 +90,6 @@ def _time_writer(column: Column, known: CatalogColumn, semantic: str) -> Writer:
         return lambda nanos: clock(nanos // 1000) + fraction(nanos // 1000)
     unit = _TIME_UNITS[semantic]
     return lambda count: clock(count * unit) + fraction(count * unit)
-
-
-def _refuse_cut(column: Column, known: CatalogColumn, kind: pa.DataType) -> None:
-    cut = (column.schema.name or "").endswith("data.Timestamp") and _digits(known) > 3
-    if pa.types.is_timestamp(kind) and cut:
-        raise inexact_key(column.name, column.schema, known)
 
 
 def _digits(known: CatalogColumn) -> int:

@@ -43,7 +43,8 @@ def table_texts(connection: Connection, catalog: CatalogTable, columns: Sequence
             if result is None or result.ntuples == 0:
                 return
             rows = range(result.ntuples)
-            yield [[_text(result.get_value(row, column)) for row in rows] for column in range(len(columns))]
+            values = ([result.get_value(row, column) for row in rows] for column in range(len(columns)))
+            yield [[None if value is None else bytes(value).decode() for value in column] for column in values]
 
 
 def log_position(connection: Connection) -> LogPosition:
@@ -55,7 +56,3 @@ def log_position(connection: Connection) -> LogPosition:
 
 def _sql(text: str) -> Any:
     return cast(Any, text)
-
-
-def _text(octets: bytes | memoryview | None) -> str | None:
-    return None if octets is None else bytes(octets).decode()

@@ -86,10 +86,6 @@ _FIXED: Mapping[str, tuple[str, str | None]] = {
 Make = Callable[[int, HandlingModes, bool], Schema]
 
 
-def _bytea(typmod: int, modes: HandlingModes, optional: bool) -> Schema:
-    return Schema("bytes" if modes.binary == "bytes" else "string", optional)
-
-
 def _hstore(typmod: int, modes: HandlingModes, optional: bool) -> Schema:
     if modes.hstore == "map":
         return Schema("map", optional, keys=Schema("string"), values=TEXT)
@@ -216,12 +212,12 @@ _SHAPES: Mapping[str, tuple[str, tuple[Field, ...]]] = {
 }
 
 
-def _shape(name: str, members: tuple[Field, ...]) -> Make:
+def _geometry(name: str, members: tuple[Field, ...]) -> Make:
     return lambda typmod, modes, optional: Schema("struct", optional, f"{GEOMETRY}.{name}", 1, fields=members)
 
 
 _BY_MODE: Mapping[str, Make] = {
-    "bytea": _bytea,
+    "bytea": lambda typmod, modes, optional: Schema("bytes" if modes.binary == "bytes" else "string", optional),
     "hstore": _hstore,
     "numeric": _numeric,
     "money": _money,
@@ -233,5 +229,5 @@ _BY_MODE: Mapping[str, Make] = {
     "timestamptz": _timestamptz,
     "timetz": _timetz,
     "interval": _interval,
-    **{kind: _shape(*made) for kind, made in _SHAPES.items()},
+    **{name: _geometry(*definition) for name, definition in _SHAPES.items()},
 }

@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.options import DatabaseOptions
 from headrace.ports import Connections
-from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State
+from headrace_connectors.sql.circuit_breaker import CircuitBreaker, CircuitState
 from headrace_connectors.sql.postgres_errors import translated
 
 Connection = psycopg.Connection[Any]
@@ -53,8 +53,11 @@ class PostgresServer:
 
     def __init__(self, database: DatabaseOptions, role: Role, query_timeout_ms: int) -> None:
         self.role = role
-        self.where = f'database "{database.dbname}" at {_places(database)} (user "{database.user}")'
-        self._arguments: dict[str, Any] = {"autocommit": True, "options": _settings(query_timeout_ms)}
+        servers = ", ".join(f"{host}:{port}" for host, port in database.servers)
+        self.where = f'database "{database.dbname}" at {servers} (user "{database.user}")'
+        timeouts = dict.fromkeys(("statement_timeout", "lock_timeout"), str(query_timeout_ms))
+        settings = " ".join(f"-c {key}={value}" for key, value in {**SETTINGS, **timeouts}.items())
+        self._arguments: dict[str, Any] = {"autocommit": True, "options": settings}
         self._conninfo = _conninfo(database, role)
         self._breaker = CircuitBreaker(self.where)
         self._pool = psycopg_pool.ConnectionPool(
@@ -101,14 +104,14 @@ class PostgresServer:
                 with self._pool.connection() as connection:
                     yield connection
             except psycopg_pool.PoolTimeout:
-                self._connect().close()  # says why there is no connection
+                self._connect().close()  # raises the error of the connection
                 raise
 
     def connections(self) -> Connections:
         """What the pool has, and whether the server is left alone."""
-        told = {} if self._pool.closed else self._pool.get_stats()
-        open_, idle = told.get("pool_size", 0), told.get("pool_available", 0)
-        return Connections(idle, open_ - idle, int(self._breaker.state is State.OPEN))
+        stats = {} if self._pool.closed else self._pool.get_stats()
+        open_, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
+        return Connections(idle, open_ - idle, int(self._breaker.state is CircuitState.OPEN))
 
     def close(self) -> None:
         """Close the pool. Idempotent."""
@@ -116,10 +119,6 @@ class PostgresServer:
 
     def _connect(self) -> Connection:
         return psycopg.connect(self._conninfo, **self._arguments)
-
-
-def _places(database: DatabaseOptions) -> str:
-    return ", ".join(f"{host}:{port}" for host, port in database.servers)
 
 
 def _conninfo(database: DatabaseOptions, role: Role) -> str:
@@ -137,8 +136,3 @@ def _conninfo(database: DatabaseOptions, role: Role) -> str:
     }
     options = {key: value for key, value in given.items() if value}
     return make_conninfo(**options, connect_timeout=CONNECT_SECONDS, application_name="headrace-reselect")
-
-
-def _settings(query_timeout_ms: int) -> str:
-    timeouts = dict.fromkeys(("statement_timeout", "lock_timeout"), str(query_timeout_ms))
-    return " ".join(f"-c {key}={value}" for key, value in {**SETTINGS, **timeouts}.items())

@@ -40,7 +40,7 @@ def _shape_reader(target: Target) -> Reader:
 
 
 def _postgis(text: str) -> dict[str, Any]:
-    """PostGIS writes EWKB in hex; the spatial reference, if any, stands in its fifth to ninth octet."""
+    """Parse PostGIS's EWKB in hex; the spatial reference, if any, is in its fifth to ninth byte."""
     wkb = bytes.fromhex(text)
     order: Literal["little", "big"] = "little" if wkb[0] == 1 else "big"
     has_srid = int.from_bytes(wkb[1:5], order) & 0x20000000

@@ -44,7 +44,9 @@ def _reader(target: Target) -> Reader:
         return _BY_KIND[target.kind.name](target)
     if schema.type in _BY_TYPE:
         return _BY_TYPE[schema.type]
-    return _text_reader(target)
+    if target.kind.name in _TEXTS or target.kind.kind == "e":
+        return str
+    return _unknown_reader(target)
 
 
 def _array_reader(target: Target) -> Reader:
@@ -74,12 +76,6 @@ _TEXTS = frozenset(
 )
 
 
-def _text_reader(target: Target) -> Reader:
-    if target.kind.name in _TEXTS or target.kind.kind == "e":
-        return str
-    return _unknown_reader(target)
-
-
 def _unknown_reader(target: Target) -> Reader:
     """``include.unknown.datatypes``: the text's octets, written like ``bytea``."""
     write = octets_writer(target.schema, target.modes)
@@ -97,16 +93,12 @@ def _number_reader(target: Target) -> Reader:
     if target.schema.type in ("double", "float"):
         return lambda text: float(clean(text))
     if target.schema.type == "string":
-        zeros = "." + "0" * 2046 if _scale_is_negative(target.typmod) else ""
+        negative_scale = target.typmod >= 4 and (target.typmod - 4) & 0x400 != 0
+        zeros = "." + "0" * 2046 if negative_scale else ""  # Debezium reads its eleven bits as a scale of about 2046
         return lambda text: NUMERIC_SPECIALS.get(text) or clean(text) + zeros
     if target.semantic == "VariableScaleDecimal":
         return lambda text: None if text in NUMERIC_SPECIALS else {"scale": 0, "value": Decimal(clean(text))}
     return lambda text: None if text in NUMERIC_SPECIALS else Decimal(clean(text))
-
-
-def _scale_is_negative(typmod: int) -> bool:
-    """Debezium takes the eleven bits of a negative scale for a scale of about 2046."""
-    return typmod >= 4 and (typmod - 4) & 0x400 != 0
 
 
 def _money(text: str) -> str:
@@ -127,15 +119,11 @@ def _hstore_reader(target: Target) -> Reader:
     return lambda text: json.dumps(java_order(parse_hstore(text)), ensure_ascii=False, separators=(",", ":"))
 
 
-def _json_reader(target: Target) -> Reader:
-    return _hstore_reader(target) if target.kind.name == "hstore" else str
-
-
 _BY_SEMANTIC: Mapping[str, Choice] = {
     "Decimal": _number_reader,
     "VariableScaleDecimal": _number_reader,
     "Bits": always(parse_bits),
-    "Json": _json_reader,
+    "Json": lambda target: _hstore_reader(target) if target.kind.name == "hstore" else str,
     **postgres_times.BY_SEMANTIC,
     **postgres_shapes.BY_SEMANTIC,
 }

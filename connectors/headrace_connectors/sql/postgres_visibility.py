@@ -77,12 +77,12 @@ def _check(connection: Connection, transactions: Sequence[int], where: str) -> N
 
 
 def _states(connection: Connection, full_ids: Sequence[int], where: str) -> set[str | None]:
-    """What became of the transactions; null is too long ago to tell, and so visible."""
+    """The status of the transactions; null is too old for a status, and so visible."""
     asked = [number for number in full_ids if number >= FIRST_NORMAL_ID]
     try:
         return {row[0] for row in connection.execute(_STATES, (asked,))}
     except psycopg.errors.InvalidParameterValue as error:  # "transaction ID … is in the future"
         raise NotVisible(
             f"{where} does not know transaction {max(full_ids) & 0xFFFFFFFF} yet; if it is a copy or was restored, "
-            "its transaction ids say nothing: set reselect.visibility.check=off"
+            "its transaction ids are not those of the events; set reselect.visibility.check=off"
         ) from error

@@ -29,13 +29,16 @@ def select_rows(table: tuple[str, str], key: Sequence[KeyTerm], columns: Sequenc
     """SELECT of ``columns`` for many keys. Parameters: an array per key column, then one array per mask.
 
     The result has ``ord`` (from 1) and the columns; columns that a row does not need are null and stay undetoasted.
-    ``only`` leaves out inheriting tables; it must be False for a partitioned root.
+    ``only`` excludes inheriting tables; it must be False for a partitioned root.
     """
     names = [f"k{number}" for number in range(1, len(key) + 1)]
     masks = [f"need{number}" for number in range(1, mask_count(len(columns)) + 1)]
     arrays = [f"${n}::{quoted(*term.type)}[]" for n, term in enumerate(key, 1)]
     arrays += [f"${n}::pg_catalog.int8[]" for n in range(len(key) + 1, len(key) + len(masks) + 1)]
-    matches = [f"t.{quoted(term.name)} {_operator(term)} k.{name}" for term, name in zip(key, names, strict=True)]
+    matches = []
+    for term, name in zip(key, names, strict=True):
+        schema, symbol = term.operator
+        matches.append(f"t.{quoted(term.name)} OPERATOR({quoted(schema)}.{symbol}) k.{name}")
     cells = [
         f"CASE WHEN k.{masks[n // MASK_BITS]} & {1 << n % MASK_BITS} <> 0 THEN t.{quoted(column)} END"
         for n, column in enumerate(columns)
@@ -63,19 +66,10 @@ def masks(needs: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int64]]:
 
 def array_literal(elements: Sequence[str | None]) -> str:
     """An array in PostgreSQL's input form; every element is quoted, so that no content can mean anything else."""
-    return "{" + ",".join("NULL" if text is None else _array_element(text) for text in elements) + "}"
-
-
-def _array_element(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    escaped = (None if text is None else text.replace("\\", "\\\\").replace('"', '\\"') for text in elements)
+    return "{" + ",".join("NULL" if text is None else f'"{text}"' for text in escaped) + "}"
 
 
 def quoted(*names: str) -> str:
     """A qualified name with every part quoted as an identifier."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
-
-
-def _operator(term: KeyTerm) -> str:
-    schema, symbol = term.operator
-    return f"OPERATOR({quoted(schema)}.{symbol})"

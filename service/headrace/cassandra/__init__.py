@@ -1,1 +1,1 @@
-"""Cassandra's tables: writes whose cells have times of their own."""
+"""Tables of Cassandra, in which each cell has its own write time."""

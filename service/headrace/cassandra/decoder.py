@@ -1,6 +1,7 @@
-"""Records of a Cassandra topic as batches of writes (``cassandra/envelope.py`` says what an event does).
+"""Decode the records of a Cassandra topic into batches of writes (``cassandra/envelope.py`` reads single events).
 
-Which connector wrote a topic its records tell, and a topic has one: ``ConnectorDecoder`` looks until one has told.
+One connector writes a topic, and its records contain the connector's name: ``RecordDecoder`` examines records until
+one contains it.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from headrace.core.model.inference import infer_schema
 from headrace.core.model.schema import Field, Schema
 
 _SMALLEST_BLOCK = 100
-"""Fewer records than these cost less when they are read one by one."""
+"""The smallest number of records that is decoded as a block: fewer cost less when they are decoded one by one."""
 
-_TOLD = b'"connector":"cassandra"'
+_CASSANDRA = b'"connector":"cassandra"'
 
 
-class ConnectorDecoder:
-    """Decodes the records of one topic, as the connector that wrote them demands."""
+class RecordDecoder:
+    """Decode the records of one topic in the format of the connector that wrote them."""
 
     def __init__(
         self,
@@ -51,16 +52,16 @@ class ConnectorDecoder:
         self._is_cassandra: bool | None = None
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
-        """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it.
+        """Decode records of one partition, in order of arrival. The result lists bad records; none raises an error.
 
-        Raises Retriable where a converter cannot reach its registry. The same records may then be given again.
+        Raises Retriable where a converter cannot reach its registry. The caller may then pass the same records again.
         """
         out = self._decode(records) if self._conversion is None else self._decode_parts(self._conversion, records)
         out.errant = [self._first_fault(records[each.index], each) for each in out.errant]
         return out
 
     def _first_fault(self, record: KafkaRecord, errant: Errant) -> Errant:
-        """Of a bad key and a bad value the key, as Kafka Connect tells it: it converts that first."""
+        """Report a bad key before a bad value, as Kafka Connect does: it converts the key first."""
         if self._json_keys is None or errant.stage is not Stage.VALUE_CONVERTER or not isinstance(record.key, bytes):
             return errant
         try:
@@ -74,13 +75,14 @@ class ConnectorDecoder:
         try:
             self._decode_part(conversion, records, 0, out)
         except Retriable:
-            self._rows.untold(out.notes)
+            self._rows.discard_notes(out.notes)
             raise
         return out
 
     def _decode_part(self, conversion: Conversion, records: Sequence[KafkaRecord], begin: int, out: Decoded) -> None:
         """Decode records, the first of which is the chunk's ``begin``-th: as a block, else in halves, else each."""
-        in_blocks = self._reads_blocks(conversion) and len(records) >= _SMALLEST_BLOCK
+        reads_blocks = conversion.reads_blocks and self._rows.reads_blocks and not self._is_cassandra
+        in_blocks = reads_blocks and len(records) >= _SMALLEST_BLOCK
         block = conversion.block(records) if in_blocks else None
         decoded = None if block is None else self._rows.decode_block(block)
         if decoded is None and in_blocks and len(records) >= 2 * _SMALLEST_BLOCK:
@@ -91,9 +93,6 @@ class ConnectorDecoder:
         decoded = decoded or self._decode_each(conversion, records)
         decoded.errant = [replace(each, index=begin + each.index) for each in decoded.errant]
         out.add(decoded)
-
-    def _reads_blocks(self, conversion: Conversion) -> bool:
-        return conversion.reads_blocks and self._rows.reads_blocks and not self._is_cassandra
 
     def _decode_each(self, conversion: Conversion, records: Sequence[KafkaRecord]) -> Decoded:
         converted = conversion.convert(records)
@@ -113,11 +112,11 @@ def _is_cassandra(value: bytes | Document | SchemaAndValue) -> bool:
     if isinstance(value, SchemaAndValue):
         source = value.value.get("source") if isinstance(value.value, Mapping) else None
         return isinstance(source, Mapping) and source.get("connector") == "cassandra"
-    return _TOLD in (value.payload if isinstance(value, Document) else value)
+    return _CASSANDRA in (value.payload if isinstance(value, Document) else value)
 
 
 class CassandraDecoder:
-    """Decodes the records of one Cassandra topic; one thread at a time."""
+    """Decode the records of one Cassandra topic. Not thread-safe."""
 
     def __init__(self, topic: str, options: EnvelopeOptions) -> None:
         self._losses = Losses()
@@ -127,7 +126,7 @@ class CassandraDecoder:
         self._decoders: dict[int, tuple[Schema | None, Callable[[Payload], Any]]] = {}
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
-        """Batches of writes in order of arrival; what cannot be used is reported by its index."""
+        """Return batches of writes in order of arrival, and the indexes of the records that cannot be used."""
         out = Decoded()
         batches: list[CassandraBatch] = []
         for index, record in enumerate(records):
@@ -139,11 +138,11 @@ class CassandraDecoder:
             except BadRecord as error:
                 out.errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
         out.pieces.extend(joined(batches))
-        out.notes, out.losses = self._losses.taken()
+        out.notes, out.losses = self._losses.drain()
         return out
 
     def _batch(self, record: KafkaRecord) -> CassandraBatch:
-        """A batch of one event. Raises BadRecord."""
+        """Return a batch of one event. Raises BadRecord."""
         assert record.value is not None  # noqa: S101 - the caller has looked
         schema, text = self._values.split(record.value)
         payload = self._payload(schema, text)
@@ -155,8 +154,13 @@ class CassandraDecoder:
         version = RowVersion(b"", self._topic, record.partition, record.offset, int(source["ts_us"]))
         cells = payload["after"]
         names = [*key_fields, *(name for name in cells if name not in key_fields and not name.startswith("_range_"))]
-        fields = tuple(Field(name, _schema(name, cells.get(name), after)) for name in names)
-        return CassandraBatch(table, key_fields, fields, (write,), version, _size(text))
+        fields = []
+        for name in names:
+            declared = None if after is None else after.field(name)
+            schema = None if declared is None else declared.field("value")
+            fields.append(Field(name, schema or infer_schema([(cells.get(name) or {}).get("value")])))
+        approximate_bytes = len(repr(text.value)) if isinstance(text, SchemaAndValue) else len(text)
+        return CassandraBatch(table, key_fields, tuple(fields), (write,), version, approximate_bytes)
 
     def _payload(self, schema: Schema | None, text: Payload) -> Mapping[str, Any]:
         try:
@@ -168,14 +172,14 @@ class CassandraDecoder:
             error.stage = Stage.VALUE_CONVERTER
             raise
         if not isinstance(payload, Mapping):
-            raise BadRecord("a value that is no Debezium change event")
+            raise BadRecord("the record's value is not a Debezium change event")
         return payload
 
     def _decoder(self, schema: Schema | None) -> Callable[[Payload], Any]:
         if schema is None:
             return parse_plain
         if id(schema) not in self._decoders:
-            # Holding the schema keeps its id its own.
+            # The entry holds the schema, so that no other object gets its id.
             self._decoders[id(schema)] = (schema, PayloadDecoder(json_type(schema)).decode)
         return self._decoders[id(schema)][1]
 
@@ -186,14 +190,3 @@ class CassandraDecoder:
         if not isinstance(plain, Mapping):
             raise BadRecord("the record's key is not a struct", stage=Stage.KEY_CONVERTER)
         return tuple(plain)
-
-
-def _schema(name: str, cell: Any, after: Schema | None) -> Schema:
-    told = None if after is None else after.field(name)
-    value = None if told is None else told.field("value")
-    return value or infer_schema([(cell or {}).get("value")])
-
-
-def _size(payload: Payload) -> int:
-    """About how much memory a payload takes."""
-    return len(repr(payload.value)) if isinstance(payload, SchemaAndValue) else len(payload)

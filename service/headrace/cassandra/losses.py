@@ -1,7 +1,7 @@
-"""What Debezium's Cassandra connector itself does not tell (``merge.md`` section 7; observed on connector 3.4.1).
+"""Information that Debezium's Cassandra connector loses (``merge.md`` section 7; observed on connector 3.4.1).
 
-Nothing of it is guessed: the value is taken as it came, counted, and noted in the task's status. Types are seen through
-the connector's own: where a bigint and a varint arrive alike, the note begins with *if*.
+Headrace does not guess it: it writes the value as it arrived, counts it, and adds a note to the task's status. Only the
+connector's own types are known: where a bigint and a varint arrive alike, the note begins with *if*.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.core.model.schema import Schema
 
 
 class Loss(StrEnum):
-    """What is lost; the values are labels of a metric."""
+    """Kinds of lost information; the values are labels of a metric."""
 
     COLLECTION = "collection"
     STATIC = "static_column"
@@ -55,33 +55,33 @@ _LOSSES_OF_TYPES = {"array": Loss.COLLECTION, "map": Loss.COLLECTION, "int64": L
 
 
 class Losses:
-    """Counts the losses of a topic by kind and column, and notes each column's once."""
+    """Count the losses of a topic by kind and column, and make one note for each kind and column."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[Loss, str | None]] = Counter()
         self._notes: list[Note] = []
-        self._taken: Counter[str] = Counter()
+        self._new_counts: Counter[str] = Counter()
 
     def note(self, loss: Loss, column: str | None = None, events: int = 1) -> None:
-        """Some more events with it; none where only the table's form says that it may happen unseen."""
+        """Add ``events`` events with a loss; 0 where only the table's definition shows that the loss may occur."""
         if (loss, column) not in self.counts:
             self._notes.append(Note(TEXTS[loss], column))
         self.counts[loss, column] += events
-        self._taken[loss] += events
+        self._new_counts[loss] += events
 
-    def taken(self) -> tuple[list[Note], Counter[str]]:
-        """What is new since the last call: notes, and the counts by kind."""
-        notes, counts = self._notes, +self._taken
-        self._notes, self._taken = [], Counter()
+    def drain(self) -> tuple[list[Note], Counter[str]]:
+        """Return the notes, and the counts by kind, that were added since the last call."""
+        notes, counts = self._notes, +self._new_counts
+        self._notes, self._new_counts = [], Counter()
         return notes, counts
 
 
 def losses_of(value: Any, schema: Schema | None) -> Iterator[Loss]:
-    """What a live cell's value may have lost; ``schema`` is None where records have none."""
+    """Return what the value of a live cell may have lost; ``schema`` is None where records have none."""
     if isinstance(value, str):
         if _is_inet(value):
             yield Loss.INET
-    elif isinstance(value, Mapping) and _is_tuple(value):
+    elif isinstance(value, Mapping) and value and all(name == f"field{i}" for i, name in enumerate(value, 1)):
         yield Loss.TUPLE
     elif schema is None:
         yield from _losses_without_schema(value)
@@ -92,7 +92,7 @@ def losses_of(value: Any, schema: Schema | None) -> Iterator[Loss]:
 
 
 def _losses_without_schema(value: Any) -> Iterator[Loss]:
-    if isinstance(value, list | Mapping):  # of a map and a user type JSON makes the same
+    if isinstance(value, list | Mapping):  # a map and a user-defined type have the same JSON
         yield Loss.COLLECTION
     elif isinstance(value, float):
         yield Loss.DECIMAL
@@ -102,7 +102,7 @@ def _losses_without_schema(value: Any) -> Iterator[Loss]:
 
 
 def _is_inet(text: str) -> bool:
-    """Java's form of an address without a host name."""
+    """Whether a text is an address without a host name, as Java writes it."""
     if not text.startswith("/"):
         return False
     try:
@@ -110,7 +110,3 @@ def _is_inet(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_tuple(value: Mapping[str, Any]) -> bool:
-    return bool(value) and all(name == f"field{place}" for place, name in enumerate(value, 1))

@@ -1,13 +1,12 @@
-"""Cassandra's rows as rows of a lake table: values beside a map of their versions (``merge.md`` section 7).
+"""Store Cassandra's rows in a lake table: values, and a map of the cells' versions (``merge.md`` section 7).
 
-``__headrace_cells`` maps a column's name to when its cell was written and when it ends, the empty name to the same of
-the insert marker. A column with a version and no value is a deleted cell, or one that has ended if the version has an
-end. What is deleted and has no row to stand in
-(rows, partitions, ranges, the cells of rows that are gone) stands in the table's ledger, under a text that says what it
-is.
+``__headrace_cells`` maps a column's name to the write time and the expiry time of its cell, and the empty name to those
+of the insert marker. A column with a version and no value is a deleted cell, or an expired cell if the version has an
+expiry time. Deletes that have no stored row (of rows, partitions, ranges, and of the cells of absent rows) are stored
+in the table's ledger, under a text that describes them.
 
-``fold_writes`` joins a batch with what is stored and says which rows to write. It needs every stored row that a write
-of the batch may change: those under its keys, and those that its deletes cover.
+``fold_writes`` merges a batch with the stored rows and returns the rows to write. It needs every stored row that a
+write of the batch may change: the rows under its keys, and the rows that its deletes cover.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.cell_writes import (
     MARKED,
@@ -34,7 +33,7 @@ from headrace.core.model.cell_writes import (
     Range,
     RowState,
     Write,
-    octets,
+    comparison_bytes,
 )
 from headrace.core.model.events import OWN_PREFIX, Actions, CellState, Column, RowVersion, Versions
 from headrace.core.model.keys import canonical_keys
@@ -45,30 +44,30 @@ _COUNT, _MAYBE = Schema("int64"), Schema("int64", optional=True)
 _VERSION = Schema("struct", fields=(Field("written", _COUNT), Field("expires", _MAYBE)))
 CELLS_SCHEMA = Schema("map", optional=True, keys=Schema("string"), values=_VERSION)
 MARKER = ""
-"""The name of the insert marker among the versions; no column is called so."""
+"""The name of the insert marker among the versions; no column has this name."""
 
 _EARLIEST = 2**63
-_ENDED = 0
-_MICROS = 1000  # of a millisecond, which Connect's Timestamp counts
+_EXPIRED = 0
+_MICROS = 1000  # microseconds in a millisecond, the unit of Connect's Timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class CassandraFold:
-    """What a batch does to a table: rows to write, and what the ledger has to remember first."""
+    """The changes of a batch to a table: rows to write, and tombstones to store in the ledger before them."""
 
     actions: Actions
     tombstones: Mapping[str, RowVersion]
 
 
 class _Kept:
-    """Stands for the value that the stored row has."""
+    """The type of ``KEPT``, which represents the value of the stored row."""
 
 
 KEPT: Final = _Kept()
 
 
 def fold_writes(batch: CassandraBatch, stored: pa.Table, ledger: Mapping[str, RowVersion], now: int) -> CassandraFold:
-    """Join the batch with ``stored`` (rows of the lake) and ``ledger``; ``now`` decides which TTLs have ended."""
+    """Merge the batch with ``stored`` (rows of the lake) and ``ledger``; ``now`` decides which cells have expired."""
     state = CassandraTable()
     before = dict(_stored_rows(batch, stored))
     for write in (*before.values(), *_remembered(ledger), *batch.writes):
@@ -83,17 +82,11 @@ def fold_writes(batch: CassandraBatch, stored: pa.Table, ledger: Mapping[str, Ro
     return CassandraFold(_actions(batch, written, stored.schema, now), tombstones)
 
 
-def _unknown(batch: CassandraBatch, stored: pa.Schema) -> list[pa.Field]:
-    """The data columns that only the table has."""
-    known = {member.name for member in batch.fields}
-    return [column for column in stored if column.name not in known and not column.name.startswith(OWN_PREFIX)]
-
-
-def _is_new(row: RowState, stood: CellWrites | None, now: int) -> bool:
-    """Whether the batch, or the end of a TTL, makes the row another one than the one that stands."""
-    if stood is None:
+def _is_new(row: RowState, stored: CellWrites | None, now: int) -> bool:
+    """Whether the batch, or the end of a TTL, changes the stored row."""
+    if stored is None:
         return True
-    old = RowState(dict(stood.cells), stood.marker)
+    old = RowState(dict(stored.cells), stored.marker)
     return _versions_of(row) != _versions_of(old) or row.visible(now) != old.visible(NEVER)
 
 
@@ -109,12 +102,17 @@ def _actions(
     keys, states = list(rows), list(rows.values())
     delete = np.array([row.visible(now) is None for row in states], np.bool_)
     columns = [
-        _key_column(member, [key[place] for key in keys], stored)
-        for place, member in enumerate(batch.fields[: len(batch.key_fields)])
+        _key_column(member, [key[index] for key in keys], stored)
+        for index, member in enumerate(batch.fields[: len(batch.key_fields)])
     ]
     key = canonical_keys([column.values for column in columns])
     columns += [_data_column(member, states, now) for member in batch.fields if member.name not in batch.key_fields]
-    columns += [_unknown_column(column, states, now) for column in _unknown(batch, stored)]
+    known = {member.name for member in batch.fields}
+    columns += [
+        _table_column(column, states, now)
+        for column in stored
+        if column.name not in known and not column.name.startswith(OWN_PREFIX)
+    ]
     columns.append(Column(CELLS, CELLS_SCHEMA, build_array(CELLS_SCHEMA, [_versions_of(row) for row in states])))
     versions = _same(batch.version, len(keys))
     nothing = np.zeros(len(keys), np.bool_)
@@ -127,7 +125,7 @@ def _actions(
         version=versions,
         first_position=versions.position,
         first=versions,
-        by_arrival=nothing,  # what applies has been decided cell by cell
+        by_arrival=nothing,  # ``CassandraTable`` has already compared the versions of all cells
         carry_from=np.full(len(keys), -1, np.int64),
         transaction=np.full(len(keys), -1, np.int64),
         columns=tuple(columns),
@@ -135,7 +133,7 @@ def _actions(
 
 
 def _key_column(member: Field, values: Sequence[Any], stored: pa.Schema) -> Column:
-    """A key column; of the table's type where the batch has deletes only, without schemas, that cover stored rows."""
+    """Return a key column. It has the table's type where the batch has no schemas, and only deletes of stored rows."""
     if member.schema.type == "null" and member.name in stored.names:
         return Column(member.name, member.schema, pa.array(values, stored.field(member.name).type))
     return Column(member.name, member.schema, build_array(member.schema, values))
@@ -145,19 +143,19 @@ def _data_column(member: Field, rows: Sequence[RowState], now: int) -> Column:
     seen = [(row.visible(now) or {}).get(member.name) for row in rows]
     values = build_array(member.schema, [None if value is KEPT else value for value in seen])
     states = np.where(np.asarray(values.is_null()), CellState.NULL, CellState.VALUE).astype(np.uint8)
-    states[[place for place, value in enumerate(seen) if value is KEPT]] = CellState.UNCHANGED
+    states[[index for index, value in enumerate(seen) if value is KEPT]] = CellState.UNCHANGED
     return Column(member.name, member.schema, values, states if any(value is KEPT for value in seen) else None)
 
 
-def _unknown_column(column: pa.Field, rows: Sequence[RowState], now: int) -> Column:
-    """A column that the batch does not know: its cells are kept, or deleted with what covers them."""
+def _table_column(column: pa.Field, rows: Sequence[RowState], now: int) -> Column:
+    """Return a column that only the table has: its cells are kept, or deleted by a delete that covers them."""
     kept = np.array([column.name in (row.visible(now) or {}) for row in rows], np.bool_)
     states = np.where(kept, CellState.UNCHANGED, CellState.NULL).astype(np.uint8)
     return Column(column.name, Schema("string", optional=True), pa.nulls(len(rows), column.type), states)
 
 
 def _versions_of(row: RowState) -> dict[str, dict[str, int | None]]:
-    """What a later write has to be compared with. What a delete covers is told by the ledger."""
+    """Return the versions that a later write is compared with. The ledger stores what a delete covers."""
     cells = {**row.cells, **({MARKER: row.marker} if row.marker is not None else {})}
     return {
         name: {"written": cell.written, "expires": cell.expires}
@@ -180,36 +178,37 @@ def _same(version: RowVersion, count: int) -> Versions:
 
 
 def _stored_rows(batch: CassandraBatch, stored: pa.Table) -> Iterator[tuple[Key, CellWrites]]:
-    """The rows that stand, as the writes that would have made them."""
+    """Return the stored rows, as the writes that would have made them."""
     if len(stored) == 0:
         return
     schemas = {member.name: member.schema for member in batch.fields}
     columns = {
         name: _plain(stored[name], schemas.get(name)) for name in stored.column_names if not name.startswith(OWN_PREFIX)
     }
-    for place, versions in enumerate(stored[CELLS].to_pylist()):
-        key = tuple(columns[name][place] for name in batch.key_fields)
+    for index, versions in enumerate(stored[CELLS].to_pylist()):
+        key = tuple(columns[name][index] for name in batch.key_fields)
         cells = {
-            name: _stored_cell(version, schemas.get(name), columns[name][place] if name in columns else None)
+            name: _stored_cell(version, schemas.get(name), columns[name][index] if name in columns else None)
             for name, version in versions or ()
         }
         marker = cells.pop(MARKER, None)
-        yield key, CellWrites(key, cells, None if marker is None else _marker(marker))
+        if marker is not None:
+            marker = Cell(marker.written, MARKED, expires=marker.expires)
+        yield key, CellWrites(key, cells, marker)
 
 
 def _stored_cell(version: Mapping[str, Any], schema: Schema | None, value: Any) -> Cell:
-    """The cell of a column that the batch does not know meets no other version there, so its octets do not count."""
+    """Return a stored cell. Without a schema the batch has no other version of it, so its serialized value is unused.
+
+    The serialized value decides between versions of one write time only.
+    """
     if value is None:
         return Cell(version["written"], expires=version["expires"])
-    return Cell(version["written"], KEPT, octets(schema.type, value) if schema else b"", version["expires"])
-
-
-def _marker(cell: Cell) -> Cell:
-    return Cell(cell.written, MARKED, expires=cell.expires)
+    return Cell(version["written"], KEPT, comparison_bytes(schema.type, value) if schema else b"", version["expires"])
 
 
 def _plain(column: pa.ChunkedArray, schema: Schema | None) -> list[Any]:
-    """Cells as events have them; dates and times as their counts."""
+    """Return cells as events contain them: dates and times are counts."""
     array = column.combine_chunks()
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
@@ -228,31 +227,36 @@ def _deletes(batch: CassandraBatch) -> dict[str, RowVersion]:
     found: dict[str, int] = {}
     for write in batch.writes:
         if isinstance(write, Delete):
-            text = _delete_text(write)
+            start, end = write.range.start, write.range.end
+            bounds = [list(start.prefix), start.inclusive, list(end.prefix), end.inclusive]
+            text = json.dumps(["delete", list(write.key), *bounds, list(write.range.descending)])
             found[text] = max(write.written, found.get(text, write.written))
-    return {text: _remember(batch, written) for text, written in found.items()}
+    return {text: _ledger_version(batch, written) for text, written in found.items()}
 
 
 def _cells_without_row(batch: CassandraBatch, gone: Mapping[Key, RowState]) -> dict[str, RowVersion]:
-    """Deleted and ended cells of rows that are not there: older writes of them must stay without effect.
+    """Return entries for deleted and expired cells of absent rows, so that older writes of them have no effect.
 
-    An ended cell has its end in its text: of two cells of one microsecond that end, the one that ends later wins.
+    The text of an expired cell contains its expiry time: of two such cells of one microsecond, the one that expires
+    later wins.
     """
-    return {
-        _cell_text(key, name, version["expires"]): _remember(batch, version["written"] or 0)
-        for key, row in gone.items()
-        for name, version in _versions_of(row).items()
-    }
+    found = {}
+    for key, row in gone.items():
+        for name, version in _versions_of(row).items():
+            expires = [] if version["expires"] is None else [version["expires"]]
+            text = json.dumps(["cell", list(key), name, *expires])
+            found[text] = _ledger_version(batch, version["written"] or 0)
+    return found
 
 
-def _remember(batch: CassandraBatch, written: int) -> RowVersion:
-    """The write time as a position, so that of two entries the later one stays."""
+def _ledger_version(batch: CassandraBatch, written: int) -> RowVersion:
+    """Return a version with the write time as its position, so that the ledger keeps the later of two entries."""
     last = batch.version
     return RowVersion(b"%020d" % (written + _EARLIEST), last.topic, last.partition, last.offset, last.source_time)
 
 
 def _remembered(ledger: Mapping[str, RowVersion]) -> Iterator[Write]:
-    """What stands in the ledger, as writes."""
+    """Return the entries of the ledger, as writes."""
     for text, version in ledger.items():
         kind, key, *rest = json.loads(text)
         written = int(version.position) - _EARLIEST
@@ -260,17 +264,7 @@ def _remembered(ledger: Mapping[str, RowVersion]) -> Iterator[Write]:
             start, start_in, end, end_in, descending = rest
             bounds = Bound(tuple(start), start_in), Bound(tuple(end), end_in)
             yield Delete(tuple(key), written, Range(*bounds, tuple(descending)))
-        elif rest[0] == MARKER:  # a marker is never deleted by itself, and earlier releases did not write its end
-            yield CellWrites(tuple(key), {}, Cell(written, expires=rest[1] if len(rest) > 1 else _ENDED))
+        elif rest[0] == MARKER:  # a marker is never deleted by itself, and earlier releases did not write its expiry
+            yield CellWrites(tuple(key), {}, Cell(written, expires=rest[1] if len(rest) > 1 else _EXPIRED))
         else:
             yield CellWrites(tuple(key), {rest[0]: Cell(written, expires=rest[1] if len(rest) > 1 else None)})
-
-
-def _delete_text(delete: Delete) -> str:
-    start, end = delete.range.start, delete.range.end
-    bounds = [list(start.prefix), start.inclusive, list(end.prefix), end.inclusive]
-    return json.dumps(["delete", list(delete.key), *bounds, list(delete.range.descending)])
-
-
-def _cell_text(key: Key, name: str, expires: int | None) -> str:
-    return json.dumps(["cell", list(key), name, *([] if expires is None else [expires])])

@@ -1,8 +1,8 @@
-"""Avro's binary form as Connect data, by the schema that the registry has.
+"""Convert Avro's binary format to Connect data, with the schema of the registry.
 
-fastavro reads records one by one; logical types are taken out of the schema before, so that values keep the physical
-form that ``core/model/connect_data.py`` describes. Only maps that Avro has as lists of entries have to be put into it
-afterwards. Blocks of records of one schema are read to columns without it (``converters/avro_fields.py``).
+fastavro reads single records. Logical types are removed from the schema first, so that values have the physical form
+that ``core/model/connect_data.py`` describes; only maps that Avro encodes as lists of entries are converted afterwards.
+Blocks of records of one schema are read to columns without fastavro (``converters/avro_fields.py``).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import fastavro
 
-from headrace.converters.avro_block import Octets
-from headrace.converters.avro_fields import Record, as_record, field_reader
+from headrace.converters.avro_block import Payloads
+from headrace.converters.avro_fields import RecordReader, as_record_reader, field_reader
 from headrace.converters.avro_maps import with_pairs
 from headrace.converters.avro_schema import Named, connect_schema
 from headrace.converters.registered import RegisteredSchema
@@ -25,20 +25,22 @@ from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema
 
 _FAILURES = (EOFError, IndexError, ValueError, KeyError, TypeError, OverflowError, UnicodeDecodeError)
-"""What fastavro raises for bytes that are not what the schema says."""
+"""The errors of fastavro for bytes that do not match the schema."""
 
 
 class AvroReader:
-    """Reads payloads of one schema. Raises BadRecord for a schema that Connect has none for."""
+    """Read payloads of one schema. Raises BadRecord for a schema without an equivalent in Connect."""
 
     def __init__(self, registered: RegisteredSchema) -> None:
-        if registered.kind.upper() != "AVRO":
-            raise BadRecord(f"the registry has a {registered.kind} schema under the record's id, not an Avro schema")
+        if registered.schema_type.upper() != "AVRO":
+            raise BadRecord(
+                f"the schema with the record's id is of type {registered.schema_type} in the registry, not Avro"
+            )
         definitions: dict[str, Any] = {}
         self._parsed, self.schema = _parsed(registered, Named(), definitions)
         self._shape = with_pairs(self.schema)
         self._fields = field_reader(self._parsed, definitions, self.schema)
-        self.reads_blocks = isinstance(self._fields, Record)
+        self.reads_blocks = isinstance(self._fields, RecordReader)
 
     def __call__(self, payload: bytes) -> SchemaAndValue:
         """The data of one payload. Raises BadRecord."""
@@ -46,21 +48,21 @@ class AvroReader:
         try:
             value: Any = fastavro.schemaless_reader(stream, self._parsed, None)
         except _FAILURES as error:
-            raise BadRecord(f"the bytes are not what their Avro schema says ({type(error).__name__})") from error
+            raise BadRecord(f"the bytes do not match their Avro schema ({type(error).__name__})") from error
         if stream.tell() != len(payload):
-            raise BadRecord("there are more bytes than the record's Avro schema describes")
+            raise BadRecord("the record has more bytes than its Avro schema describes")
         return SchemaAndValue(self.schema, value if self._shape is None else self._shape(value))
 
     def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
-        """The wanted fields of all documents, whose payloads begin at ``offset``. Raises BadRecord, naming none."""
+        """The wanted fields of all documents, whose payloads begin at ``offset``. Raises BadRecord for all of them."""
         try:
-            octets = Octets(documents, offset)
-            at = octets.begins.copy()
-            fields = as_record(self._fields).struct(octets, at, wanted)
+            payloads = Payloads(documents, offset)
+            at = payloads.begins.copy()
+            fields = as_record_reader(self._fields).struct(payloads, at, wanted)
         except _FAILURES as error:
-            raise BadRecord("the bytes are not what their Avro schema says") from error
-        if (at != octets.ends).any():
-            raise BadRecord("there are more or fewer bytes than the records' Avro schema describes")
+            raise BadRecord("the bytes do not match their Avro schema") from error
+        if (at != payloads.ends).any():
+            raise BadRecord("the records have more or fewer bytes than their Avro schema describes")
         return fields
 
 
@@ -73,13 +75,13 @@ def _parsed(registered: RegisteredSchema, named: Named, definitions: dict[str, A
         parsed = fastavro.parse_schema(_physical(described), definitions)
     except BadRecord:
         raise
-    except Exception as error:  # whatever fastavro says of a schema that is none
-        raise BadRecord(f"the registry's schema is no Avro schema: {type(error).__name__}") from error
+    except Exception as error:  # fastavro raises various errors for an invalid schema
+        raise BadRecord(f"the registry's schema is not a valid Avro schema: {type(error).__name__}") from error
     return parsed, schema
 
 
 def _json(text: str) -> Any:
-    """The schema, whose text may be a bare name as well."""
+    """Parse the text of a schema, which may be the name of a type without quotes."""
     try:
         return json.loads(text)
     except ValueError:
@@ -87,7 +89,7 @@ def _json(text: str) -> Any:
 
 
 def _physical(avro: Any) -> Any:
-    """A schema without logical types and defaults, which only a writer needs."""
+    """Remove logical types and defaults, which only a writer needs, from a schema."""
     if isinstance(avro, list):
         return [_physical(each) for each in avro]
     if isinstance(avro, dict):

@@ -1,7 +1,7 @@
-"""Readers of Avro's types over a block of payloads, compiled from a schema once (``converters/avro_block.py``).
+"""Readers of Avro's types over a block of payloads, compiled once per schema (``converters/avro_block.py``).
 
-Columns hold physical values, as ``connect_data.py`` describes them. Arrays and maps have as many steps as
-their longest cell, so they are read cell by cell, by fastavro; everything else is read for all payloads at once.
+Columns contain physical values, as ``connect_data.py`` describes them. Arrays and maps need as many steps as their
+longest cell has entries: fastavro reads them cell by cell. All other types are read for all payloads at once.
 """
 
 from __future__ import annotations
@@ -16,129 +16,129 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.converters.avro_block import Malformed, Octets, Places
+from headrace.converters.avro_block import Malformed, Payloads, Positions
 from headrace.converters.avro_maps import with_pairs
 from headrace.core.decode.column_rows import Cells, Struct, Wanted, filled, in_python
 from headrace.core.model.schema import Schema
 
 
 class Reader(Protocol):
-    """Reads one field of every payload; ``at`` has the places where it begins, which are moved behind it."""
+    """Read one field of every payload. ``at`` is where it begins in each; reading advances ``at`` past the field."""
 
-    def read(self, octets: Octets, at: Places) -> Cells:
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
         """The cells."""
 
-    def skip(self, octets: Octets, at: Places) -> None:
-        """Only moves on."""
+    def skip(self, payloads: Payloads, at: Positions) -> None:
+        """Advance ``at`` past the field without reading it."""
 
 
 class _Numbers:
     """Ints and longs."""
 
-    def read(self, octets: Octets, at: Places) -> Cells:
-        return pa.array(octets.numbers(at))
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
+        return pa.array(payloads.numbers(at))
 
-    def skip(self, octets: Octets, at: Places) -> None:
-        octets.numbers(at)
+    def skip(self, payloads: Payloads, at: Positions) -> None:
+        payloads.numbers(at)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """What takes the same room in each payload."""
+    """Values of a fixed number of bytes."""
 
     width: int
 
-    def read(self, octets: Octets, at: Places) -> Cells:
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
         begins = at.copy()
         at += self.width
-        return octets.cut(begins, np.full(len(at), self.width, np.int64))
+        return payloads.cut(begins, np.full(len(at), self.width, np.int64))
 
-    def skip(self, octets: Octets, at: Places) -> None:
+    def skip(self, payloads: Payloads, at: Positions) -> None:
         at += self.width
 
 
 class _Booleans(_Fixed):
-    def read(self, octets: Octets, at: Places) -> Cells:
-        told = octets.bytes[at]
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
+        values = payloads.bytes[at]
         at += self.width
-        return pa.array(told != 0)
+        return pa.array(values != 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Floats(_Fixed):
-    kind: str
+    dtype: str
 
-    def read(self, octets: Octets, at: Places) -> Cells:
-        return octets.floats(at, self.kind)
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
+        return payloads.floats(at, self.dtype)
 
 
 class _Bytes:
-    def read(self, octets: Octets, at: Places) -> Cells:
-        return self._cut(octets, at)
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
+        return self._cut(payloads, at)
 
-    def _cut(self, octets: Octets, at: Places) -> pa.BinaryArray:
-        lengths = octets.lengths(at)
+    def _cut(self, payloads: Payloads, at: Positions) -> pa.BinaryArray:
+        lengths = payloads.lengths(at)
         begins = at.copy()
         at += lengths
-        return octets.cut(begins, lengths)
+        return payloads.cut(begins, lengths)
 
-    def skip(self, octets: Octets, at: Places) -> None:
-        at += octets.lengths(at)
+    def skip(self, payloads: Payloads, at: Positions) -> None:
+        at += payloads.lengths(at)
 
 
 class _Text(_Bytes):
-    def read(self, octets: Octets, at: Places) -> Cells:
-        return self._cut(octets, at).cast(pa.string())  # which checks that it is UTF-8
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
+        return self._cut(payloads, at).cast(pa.string())  # the cast checks that it is UTF-8
 
 
 @dataclass(frozen=True, slots=True)
 class _Enum:
     symbols: pa.Array
 
-    def read(self, octets: Octets, at: Places) -> Cells:
-        return self.symbols.take(pa.array(octets.numbers(at)))
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
+        return self.symbols.take(pa.array(payloads.numbers(at)))
 
-    def skip(self, octets: Octets, at: Places) -> None:
-        octets.numbers(at)
+    def skip(self, payloads: Payloads, at: Positions) -> None:
+        payloads.numbers(at)
 
 
 class _Null:
-    def read(self, octets: Octets, at: Places) -> Cells:
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
         return pa.nulls(len(at))
 
-    def skip(self, octets: Octets, at: Places) -> None:
+    def skip(self, payloads: Payloads, at: Positions) -> None:
         pass
 
 
 @dataclass(frozen=True, slots=True)
 class _EachCell:
-    """What fastavro reads, ``parsed`` being a record that has nothing else."""
+    """Cells that fastavro reads one by one; ``parsed`` is the schema of a record with this field only."""
 
     parsed: Any
     shape: Callable[[Any], Any] | None
 
-    def read(self, octets: Octets, at: Places) -> Cells:
-        stream, cells = io.BytesIO(octets.joined), []
-        for row, place in enumerate(at.tolist()):
-            stream.seek(place)
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
+        stream, cells = io.BytesIO(payloads.joined), []
+        for row, begin in enumerate(at.tolist()):
+            stream.seek(begin)
             (cell,) = cast(dict[str, Any], fastavro.schemaless_reader(stream, self.parsed, None)).values()
             cells.append(cell if self.shape is None else self.shape(cell))
             at[row] = stream.tell()
         return cells
 
-    def skip(self, octets: Octets, at: Places) -> None:
-        self.read(octets, at)
+    def skip(self, payloads: Payloads, at: Positions) -> None:
+        self.read(payloads, at)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """Fields one behind the other."""
+class RecordReader:
+    """The fields of a record, in their order."""
 
     fields: tuple[tuple[str, Reader], ...]
 
-    def read(self, octets: Octets, at: Places) -> Cells:
-        """All fields of each payload together."""
-        columns = {name: reader.read(octets, at) for name, reader in self.fields}
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
+        """All fields, as one column."""
+        columns = {name: reader.read(payloads, at) for name, reader in self.fields}
         if not columns:
             return [{} for _ in at]
         if any(isinstance(column, list) for column in columns.values()):
@@ -146,69 +146,69 @@ class Record:
             return [dict(zip(columns, each, strict=True)) for each in cells]
         return pa.StructArray.from_arrays(list(columns.values()), list(columns))
 
-    def skip(self, octets: Octets, at: Places) -> None:
-        """Only moves on."""
+    def skip(self, payloads: Payloads, at: Positions) -> None:
+        """Advance ``at`` past all fields."""
         for _, reader in self.fields:
-            reader.skip(octets, at)
+            reader.skip(payloads, at)
 
-    def struct(self, octets: Octets, at: Places, wanted: Wanted) -> Struct:
-        """The wanted fields, each by itself."""
+    def struct(self, payloads: Payloads, at: Positions, wanted: Wanted) -> Struct:
+        """The wanted fields, each as its own column."""
         columns: dict[str, Cells | Struct] = {}
         for name, reader in self.fields:
             if name not in wanted:
-                reader.skip(octets, at)
-            elif (parts := wanted[name]) is not None and isinstance(reader, Record | Optional):
-                columns[name] = reader.struct(octets, at, parts)
+                reader.skip(payloads, at)
+            elif (parts := wanted[name]) is not None and isinstance(reader, RecordReader | OptionalReader):
+                columns[name] = reader.struct(payloads, at, parts)
             else:
-                columns[name] = reader.read(octets, at)
+                columns[name] = reader.read(payloads, at)
         return Struct(columns)
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
-    """A union of one type, with null or without."""
+class OptionalReader:
+    """A union of a single type, or of null and one type."""
 
     inner: Reader
     branch: int
     nullable: bool
 
-    def read(self, octets: Octets, at: Places) -> Cells:
+    def read(self, payloads: Payloads, at: Positions) -> Cells:
         """The cells, and nulls."""
-        rows = self._present(octets, at)
+        rows = self._present(payloads, at)
         if rows is None:
-            return self.inner.read(octets, at)
+            return self.inner.read(payloads, at)
         if not len(rows):
             return pa.nulls(len(at))
         part = at[rows]
-        cells = self.inner.read(octets, part)
+        cells = self.inner.read(payloads, part)
         at[rows] = part
         return filled(cells, rows, len(at))
 
-    def skip(self, octets: Octets, at: Places) -> None:
-        """Only moves on."""
-        rows = self._present(octets, at)
+    def skip(self, payloads: Payloads, at: Positions) -> None:
+        """Advance ``at`` past the union."""
+        rows = self._present(payloads, at)
         if rows is None:
-            self.inner.skip(octets, at)
+            self.inner.skip(payloads, at)
         elif len(rows):
             part = at[rows]
-            self.inner.skip(octets, part)
+            self.inner.skip(payloads, part)
             at[rows] = part
 
-    def struct(self, octets: Octets, at: Places, wanted: Wanted) -> Struct:
-        """The wanted fields of a record that may be missing; raises Malformed where it is none."""
-        rows = self._present(octets, at)
-        if not isinstance(self.inner, Record):
+    def struct(self, payloads: Payloads, at: Positions, wanted: Wanted) -> Struct:
+        """The wanted fields of a record that may be null; raises Malformed if the type is not a record."""
+        rows = self._present(payloads, at)
+        if not isinstance(self.inner, RecordReader):
             raise Malformed
         if rows is None:
-            return self.inner.struct(octets, at, wanted)
+            return self.inner.struct(payloads, at, wanted)
         part = at[rows]
-        inner = self.inner.struct(octets, part, wanted)
+        inner = self.inner.struct(payloads, part, wanted)
         at[rows] = part
         return Struct(inner.columns, rows)
 
-    def _present(self, octets: Octets, at: Places) -> npt.NDArray[np.intp] | None:
+    def _present(self, payloads: Payloads, at: Positions) -> npt.NDArray[np.intp] | None:
         """The rows that are not null, None for all."""
-        branches = octets.numbers(at)
+        branches = payloads.numbers(at)
         found = branches == self.branch
         if found.all():
             return None
@@ -230,28 +230,29 @@ _SIMPLE: dict[str, Reader] = {
 
 
 def field_reader(parsed: Any, definitions: Mapping[str, Any], schema: Schema) -> Reader:
-    """The reader of a type as fastavro has parsed it, with its Connect schema. ``definitions`` are by full name."""
+    """Return the reader of a type that fastavro has parsed; ``definitions`` are the named types by full name."""
     if isinstance(parsed, list):
-        (branch,) = [place for place, each in enumerate(parsed) if each not in _NULLS]
-        return Optional(field_reader(parsed[branch], definitions, schema), branch, len(parsed) > 1)
+        (branch,) = [index for index, each in enumerate(parsed) if each not in _NULLS]
+        return OptionalReader(field_reader(parsed[branch], definitions, schema), branch, len(parsed) > 1)
     if isinstance(parsed, str):
         return _SIMPLE.get(parsed) or field_reader(definitions[parsed], definitions, schema)
     kind = parsed["type"]
     if kind in ("record", "error"):
         members = ((each["name"], each["type"], schema.field(each["name"])) for each in parsed["fields"])
-        return Record(
+        return RecordReader(
             tuple((name, field_reader(each, definitions, member)) for name, each, member in members if member)
         )
     if kind in ("array", "map"):
-        return _each_cell(parsed, definitions, schema)
+        only = {"type": "record", "name": "Only", "fields": [{"name": "it", "type": _by_names(parsed)}]}
+        return _EachCell(fastavro.parse_schema(only, dict(definitions)), with_pairs(schema))
     if kind == "enum":
         return _Enum(pa.array(parsed["symbols"]))
     return _Fixed(parsed["size"]) if kind == "fixed" else field_reader(kind, definitions, schema)
 
 
-def as_record(reader: Reader) -> Record:
-    """Raises Malformed for what is none."""
-    if not isinstance(reader, Record):
+def as_record_reader(reader: Reader) -> RecordReader:
+    """Return ``reader``, which has to read records: raises Malformed otherwise."""
+    if not isinstance(reader, RecordReader):
         raise Malformed
     return reader
 
@@ -259,13 +260,8 @@ def as_record(reader: Reader) -> Record:
 _NULLS = ("null", {"type": "null"})
 
 
-def _each_cell(parsed: Any, definitions: Mapping[str, Any], schema: Schema) -> _EachCell:
-    only = {"type": "record", "name": "Only", "fields": [{"name": "it", "type": _by_names(parsed)}]}
-    return _EachCell(fastavro.parse_schema(only, dict(definitions)), with_pairs(schema))
-
-
 def _by_names(parsed: Any) -> Any:
-    """A type whose definitions stand elsewhere."""
+    """Replace the definitions of named types within a type by their names."""
     if isinstance(parsed, list):
         return [_by_names(each) for each in parsed]
     if isinstance(parsed, dict):

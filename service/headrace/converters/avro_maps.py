@@ -1,4 +1,4 @@
-"""Maps that Avro has as lists of entries, in the form that ``core/model/connect_data.py`` describes."""
+"""Convert maps that Avro encodes as lists of entries to the form that ``core/model/connect_data.py`` describes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ from headrace.core.model.schema import Schema
 
 
 def with_pairs(schema: Schema) -> Callable[[Any], Any] | None:
-    """Makes pairs of the entries of maps; None where a schema has no such map."""
+    """Return a function that converts the entries of maps to pairs; None if the schema has no such map."""
     if schema.type == "struct":
-        return _shaped_members({m.name: shape for m in schema.fields if (shape := with_pairs(m.schema)) is not None})
+        members = {m.name: shape for m in schema.fields if (shape := with_pairs(m.schema)) is not None}
+        if not members:
+            return None
+        return lambda value: value and {**value, **{name: shape(value[name]) for name, shape in members.items()}}
     if schema.items is not None:
         inner = with_pairs(schema.items)
         return None if inner is None else lambda value: value and [inner(each) for each in value]
     if schema.keys is None or schema.values is None:
         return None
-    plain = schema.keys == Schema("string") and with_pairs(schema.values) is None  # as Avro's own maps are
+    plain = schema.keys == Schema("string") and with_pairs(schema.values) is None  # an Avro map
     return None if plain else _shaped_map(schema.keys, schema.values)
-
-
-def _shaped_members(members: dict[str, Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
-    if not members:
-        return None
-    return lambda value: value and {**value, **{name: shape(value[name]) for name, shape in members.items()}}
 
 
 def _shaped_map(keys: Schema, values: Schema) -> Callable[[Any], Any]:

@@ -1,8 +1,8 @@
-"""Avro schemas as Kafka Connect's, with the properties that Confluent's and Apicurio's converters leave in them.
+"""Convert Avro schemas to Connect schemas, as Confluent's and Apicurio's converters do (``AvroData``).
 
-``AvroData`` is the model: ``connect.name``, ``connect.version``, ``connect.parameters``, ``connect.default``,
-``connect.type`` and ``connect.internal.type`` count before Avro's own words; ``[null, T]`` is an optional T; logical
-types that Connect has not (micros, uuid…) are what they are made of; enums are strings.
+The properties ``connect.name``, ``connect.version``, ``connect.parameters``, ``connect.default``, ``connect.type`` and
+``connect.internal.type`` take precedence over Avro's own. ``[null, T]`` is an optional T. Logical types that Connect
+does not have (micros, uuid…) become their physical types, and enums become strings.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Definitions by full name: None while one is being read. ``entries`` are those of maps' entries."""
+    """Definitions by full name: None while one is being converted. ``entries`` are the definitions of map entries."""
 
     schemas: dict[str, Schema | None] = field(default_factory=dict)
     entries: set[str] = field(default_factory=set)
 
     def find(self, name: str, namespace: str) -> str | None:
-        """The full name of what ``name`` means in a namespace."""
+        """The full name of the definition that ``name`` refers to in a namespace."""
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         return next((each for each in (full, name) if each in self.schemas), None)
 
@@ -48,16 +48,17 @@ _LOGICAL = {
     ("long", "timestamp-millis"): f"{_CONNECT}Timestamp",
 }
 _NAMELESS = "io.confluent.connect.avro.ConnectDefault"
-"""What Confluent's converter calls a record whose Connect schema has no name."""
+"""The name that Confluent's converter gives to a record whose Connect schema has no name."""
 _ANY_PRECISION = 64
-"""What Connect's converters write for a Decimal that says none."""
+"""The precision that Connect's converters write for a Decimal without one."""
 _MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 
 
 def connect_schema(avro: Any, named: Named, namespace: str = "") -> Schema:
-    """The Connect schema of an Avro schema in JSON's form. ``named`` has what it refers to, and gets what it defines.
+    """Return the Connect schema of an Avro schema, which is given as parsed JSON.
 
-    Raises BadRecord for what Connect has no schema for: unions of several types, and records within themselves.
+    ``named`` contains the definitions that it refers to; its own definitions are added. Raises BadRecord for schemas
+    without an equivalent in Connect: unions of several types, and records that contain themselves.
     """
     if isinstance(avro, list):
         return _union(avro, named, namespace)
@@ -88,7 +89,7 @@ def full_name(avro: Any, namespace: str = "") -> str:
 def _union(branches: list[Any], named: Named, namespace: str) -> Schema:
     kinds = [each for each in branches if each != "null" and each != {"type": "null"}]
     if len(kinds) != 1:
-        raise BadRecord(f"a union of {len(kinds)} types in the Avro schema, where a column has one")
+        raise BadRecord(f"the Avro schema has a union of {len(kinds)} types, which a column cannot store")
     schema = connect_schema(kinds[0], named, namespace)
     return replace(schema, optional=True) if len(kinds) < len(branches) else schema
 
@@ -99,7 +100,7 @@ def _called(name: str, named: Named, namespace: str) -> Schema:
     full = named.find(name, namespace)
     found = None if full is None else named.schemas[full]
     if found is None:
-        problem = "is referred to but not defined" if full is None else "contains itself"
+        problem = "is used but not defined" if full is None else "contains itself"
         raise BadRecord(f"the Avro schema {name} {problem}")
     return found
 
@@ -112,15 +113,12 @@ def _definition(avro: Mapping[str, Any], kind: str, named: Named, namespace: str
     named.schemas[name] = None
     if kind in ("record", "error"):
         members = tuple(Field(each["name"], connect_schema(each["type"], named, inner)) for each in avro["fields"])
-        schema = _with_properties(Schema("struct", fields=members, name=_shown(name)), avro)
+        shown_name = None if name.startswith(_NAMELESS) else name
+        schema = _with_properties(Schema("struct", fields=members, name=shown_name), avro)
     else:
         schema = _scalar(avro, kind)
     named.schemas[name] = schema
     return schema
-
-
-def _shown(name: str) -> str | None:
-    return None if name.startswith(_NAMELESS) else name
 
 
 def _array(avro: Mapping[str, Any], named: Named, namespace: str) -> Schema:
@@ -144,7 +142,7 @@ def _scalar(avro: Mapping[str, Any], kind: str) -> Schema:
 
 
 def _with_properties(schema: Schema, avro: Mapping[str, Any], own: Mapping[str, str] | None = None) -> Schema:
-    """The schema with what Connect's converter has noted in Avro's."""
+    """Add the properties that Connect's converter has stored in the Avro schema."""
     parameters = {str(name): str(value) for name, value in (avro.get("connect.parameters") or {}).items()}
     return replace(
         schema,

@@ -1,7 +1,7 @@
-"""Keys and values through converters other than JsonConverter, before anything else looks at them.
+"""Convert keys and values with converters other than JsonConverter, before they are decoded.
 
-JsonConverter's documents stay what they are (``core/decode/payload.py`` says why); a side without a converter here is
-its.
+Documents of JsonConverter are not converted here (``core/decode/payload.py`` explains why): a ``Conversion`` has no
+converter for such keys or values.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class Converter(Protocol):
-    """Makes Connect data of keys, or of values. Not thread-safe."""
+    """Convert keys, or values, to Connect data. Not thread-safe."""
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
-        """The data of one document, in the form that ``connect_data.py`` describes; like schemas are one object.
+        """The data of one document, in the form that ``connect_data.py`` describes; equal schemas are one object.
 
-        Raises BadRecord, or Retriable where something outside has to be asked and does not answer.
+        Raises BadRecord, or Retriable if the schema registry does not answer.
         """
 
 
 @runtime_checkable
 class BlockReader(Protocol):
-    """Reads what one schema describes; of many documents at once, if ``reads_blocks`` says so."""
+    """Read the documents of one schema; many at once if ``reads_blocks`` is true."""
 
     schema: Schema
     reads_blocks: bool
@@ -46,7 +46,7 @@ class BlockReader(Protocol):
         """The data of one payload. Raises BadRecord."""
 
     def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
-        """The wanted fields of all documents, whose payloads begin at ``offset``. Raises BadRecord, naming none."""
+        """The wanted fields of all documents, whose payloads begin at ``offset``. Raises BadRecord for all of them."""
 
 
 @runtime_checkable
@@ -54,18 +54,18 @@ class BlockConverter(Converter, Protocol):
     """A converter that can read many documents of one schema at once."""
 
     reads_blocks: bool
-    """Whether that is worth a try: unless the last document showed that its like cannot be read so."""
+    """Whether to try it: false if the schema of the last document cannot be read in blocks."""
 
     def reader_of(self, documents: Sequence[bytes], headers: Set[str]) -> tuple[BlockReader, int] | None:
-        """What reads all documents at once, and where their payloads begin; None unless all have the last schema.
+        """The reader of all documents, and where their payloads begin; None unless all have the last schema.
 
-        ``headers`` are the names of those that stand beside any of the documents.
+        ``headers`` are the names of all headers of these records.
         """
 
 
 @runtime_checkable
 class TopicConverter(Converter, Protocol):
-    """A converter that asks for what its documents name, which the topic may say more of."""
+    """A converter that needs the topic to identify the schema of its documents."""
 
     def of_topic(self, topic: str) -> Converter:
         """The converter of one topic's documents."""
@@ -85,7 +85,7 @@ class ConvertedRecord(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class Converted:
-    """Records that could be converted, their places among those that were given, and the others."""
+    """Records that were converted, their indexes among the given records, and the records that failed."""
 
     records: list[KafkaRecord] = field(default_factory=list)
     indexes: list[int] = field(default_factory=list)
@@ -94,12 +94,12 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The converters of a connector, as far as they are not JsonConverters."""
+    """The converters of a connector; None stands for JsonConverter."""
 
     key: Converter | None = None
     value: Converter | None = None
     header: Converter | None = None
-    """Of headers that a transform reads; None is SimpleHeaderConverter."""
+    """The converter of headers that a transform reads; None is SimpleHeaderConverter."""
 
     def __bool__(self) -> bool:
         return self.key is not None or self.value is not None
@@ -112,7 +112,7 @@ class Conversion:
         return replace(self, key=key, value=value)
 
     def convert(self, records: Sequence[KafkaRecord]) -> Converted:
-        """All records, in their order. Raises Retriable, and then nothing has been done."""
+        """Convert all records, in their order. Raises Retriable; the records can then be converted again."""
         out = Converted()
         for index, record in enumerate(records):
             try:
@@ -125,7 +125,7 @@ class Conversion:
         return out
 
     def block(self, records: Sequence[KafkaRecord]) -> Block | None:
-        """The records as one block; None where their values have to be converted one by one."""
+        """The records as one block; None if their values have to be converted one by one."""
         values: list[Any] = [record.value for record in records if record.value is not None]
         found = _block_reader(self.value, values, records)
         if found is None:
@@ -138,28 +138,28 @@ class Conversion:
         """Whether the values' converter reads many records at once."""
         return isinstance(self.value, BlockConverter) and self.value.reads_blocks
 
-    def _keys(self, records: Sequence[KafkaRecord], places: Sequence[int], names: Sequence[str]) -> Sequence[Any]:
-        """The keys at ``places``. Raises BadRecord if any of the keys is bad."""
+    def _keys(self, records: Sequence[KafkaRecord], indexes: Sequence[int], names: Sequence[str]) -> Sequence[Any]:
+        """The keys at ``indexes``. Raises BadRecord if any of the keys is bad."""
         keys: list[Any] = [record.key for record in records]
         if self.key is None:
-            return [keys[place] for place in places]
+            return [keys[index] for index in indexes]
         found = _block_reader(self.key, keys, records)
         if found is None:
             converted = [_converted(self.key, record.key, record.headers, Stage.KEY_CONVERTER) for record in records]
             if None in converted:
-                raise BadRecord("a key that is null", stage=Stage.KEY_CONVERTER)
-            return [converted[place] for place in places]
+                raise BadRecord("a record's key is null", stage=Stage.KEY_CONVERTER)
+            return [converted[index] for index in indexes]
         reader, offset = found
         columns = reader.block(keys, offset, dict.fromkeys(names)).columns
-        rows = np.array(places, np.int64)
+        rows = np.array(indexes, np.int64)
         cells = {name: in_python(spread(column, rows)) for name, column in columns.items()}
         return [
             SchemaAndValue(reader.schema, {name: each[row] for name, each in cells.items()})
-            for row in range(len(places))
+            for row in range(len(indexes))
         ]
 
     def of(self, record: KafkaRecord) -> ConvertedRecord:
-        """One record. Raises BadRecord, with its stage, or Retriable."""
+        """Convert one record. Raises BadRecord, with its stage, or Retriable."""
         return ConvertedRecord(
             record.partition,
             record.offset,
@@ -174,7 +174,7 @@ class Conversion:
 def _block_reader(
     converter: Converter | None, documents: Sequence[Any], records: Sequence[KafkaRecord]
 ) -> tuple[BlockReader, int] | None:
-    """What reads a side of the records at once, as ``BlockConverter.reader_of`` gives it."""
+    """Return the reader of the keys or the values of all records, see ``BlockConverter.reader_of``."""
     if not isinstance(converter, BlockConverter) or not converter.reads_blocks or set(map(type, documents)) != {bytes}:
         return None
     return converter.reader_of(documents, {name for record in records for name, _ in record.headers})
@@ -183,7 +183,7 @@ def _block_reader(
 def _converted(
     converter: Converter | None, document: bytes | Document | SchemaAndValue | None, headers: Headers, stage: Stage
 ) -> Any:
-    """What a converter makes of a document; null data is None, as a tombstone's value is."""
+    """Convert a document; null data becomes None, like a tombstone's value."""
     if converter is None or document is None or isinstance(document, SchemaAndValue):
         return document
     try:

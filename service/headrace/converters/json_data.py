@@ -1,7 +1,6 @@
-"""JsonConverter's documents as Connect data: what transforms need of them.
+"""Convert JsonConverter's documents to Connect data, for transforms.
 
-Where nothing stands between converter and table, documents are not taken apart like this
-(``core/decode/json_types.py``).
+Without transforms, ``core/decode/json_types.py`` decodes documents without this intermediate form.
 """
 
 from __future__ import annotations
@@ -17,30 +16,31 @@ from cachetools import LRUCache
 from headrace.converters.conversion import Headers
 from headrace.core.decode.json_types import Document, JsonConverter, json_type, parse_plain
 from headrace.core.decode.payload import Payload, PayloadDecoder
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema
 
 MOST_DIGITS = 4_000
-"""Of a number; databases have far fewer, and a few characters of JSON may stand for any number of zeros."""
+"""The limit on digits of a number: databases have far fewer, and a short JSON number may have any number of zeros."""
 
 _Decoders = tuple[Schema, PayloadDecoder[Any], PayloadDecoder[Any]]
 
 
 class JsonData:
-    """Decodes keys or values that JsonConverter wrote. Not thread-safe. It remembers the last schemas."""
+    """Decode keys or values that JsonConverter wrote. Not thread-safe. It caches the decoders of the last schemas."""
 
-    def __init__(self, schemas_enable: bool, remembered: int = 64) -> None:
-        self._converter = JsonConverter(schemas_enable, remembered)
-        self._decoders: LRUCache[int, _Decoders] = LRUCache(remembered)  # holding the schema keeps its id its own
+    def __init__(self, schemas_enable: bool, cache_size: int = 64) -> None:
+        self._converter = JsonConverter(schemas_enable, cache_size)
+        # By the id of the schema: an entry holds its schema, so that no other object gets this id.
+        self._decoders: LRUCache[int, _Decoders] = LRUCache(cache_size)
 
     def to_connect_data(self, document: bytes | Document, headers: Headers = ()) -> SchemaAndValue:
-        """A document's schema and value; equal schemas of like documents are one object. Raises BadRecord."""
+        """A document's schema and value; documents with the same schema text share one object. Raises BadRecord."""
         return self.decoded(*self._converter.split(document))
 
     def decoded(self, schema: Schema | None, payload: Payload) -> SchemaAndValue:
-        """A payload of a schema, or a plain document. Raises BadRecord."""
+        """Decode a payload of a schema, or a plain document. Raises BadRecord."""
         if schema is None:
             return SchemaAndValue(None, parse_plain(payload))
         _, decoder, numeric = self._decoders_of(schema)
@@ -81,7 +81,7 @@ class FixedSchema:
 
 
 def _unscaled(schema: Schema, value: Any) -> Any:
-    """The value with its Decimals, which were numbers in JSON, as Connect has them."""
+    """Convert the Decimals of a value, which were numbers in JSON, to Connect's form."""
     if value is None:
         return None
     if isinstance(value, Decimal):
@@ -102,13 +102,16 @@ def _unscaled_map(keys: Schema, values: Schema, value: Mapping[str, Any] | Seque
 
 
 def unscaled_bytes(value: Decimal, scale: int) -> bytes:
-    """A Decimal as Connect stores it: its digits as a big-endian two's complement. Raises BadRecord for more digits."""
+    """Return a Decimal in Connect's form: its unscaled value in big-endian two's complement.
+
+    Raises BadRecord for more than ``MOST_DIGITS`` digits, or more decimal places than ``scale``.
+    """
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or len(digits) + abs(exponent) + abs(scale) > MOST_DIGITS:
-        raise BadRecord(f"a number of more than {MOST_DIGITS} digits, for a schema {DECIMAL}")
+        raise BadRecord(f"a number of schema {DECIMAL} has more than {MOST_DIGITS} digits")
     shift = scale + exponent
     if shift < 0 and any(digits[shift:]):
-        raise BadRecord(f"a number with more digits behind the point than the {scale} of its schema {DECIMAL}")
+        raise BadRecord(f"a number has more decimal places than the {scale} of its schema {DECIMAL}")
     unsigned = "".join(map(str, digits)) + "0" * shift if shift >= 0 else "".join(map(str, digits[:shift]))
     number = int(unsigned or "0") * (-1 if sign else 1)
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)

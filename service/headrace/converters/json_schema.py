@@ -1,8 +1,8 @@
-"""JSON documents whose schema stands in a registry: JSON Schema as Confluent's converter has it, and Connect's own.
+"""Read JSON documents whose schema is stored in a registry: JSON Schema of Confluent's converter, or Connect's schema.
 
-``JsonSchemaData`` is the model for the first: ``title`` names a schema, ``connect.type``, ``connect.version``,
-``connect.parameters`` and ``connect.index`` count before JSON Schema's words, and ``oneOf`` with null is an optional
-type. The second is what Apicurio's ``ExtJsonConverter`` registers: JsonConverter's schema, without its documents.
+JSON Schema is converted as ``JsonSchemaData`` does: ``title`` names a schema; ``connect.type``, ``connect.version``,
+``connect.parameters`` and ``connect.index`` take precedence over JSON Schema's own properties; and ``oneOf`` with null
+is an optional type. Apicurio's ``ExtJsonConverter`` registers JsonConverter's schemas instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.converters.json_data import FixedSchema, unscaled_bytes
 from headrace.converters.registered import Read, RegisteredSchema
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema
@@ -36,22 +36,24 @@ _DEFAULTS = {"integer": "int64", "number": "double", "string": "string", "boolea
 
 
 def json_schema_reader(registered: RegisteredSchema) -> Read:
-    """Reads documents of one JSON Schema. Raises BadRecord for a schema that Connect has none for."""
-    if registered.kind.upper() != "JSON":
-        raise BadRecord(f"the registry has a schema of {registered.kind} under the record's id, not a JSON Schema")
+    """Return a reader of one JSON Schema. Raises BadRecord for a schema without an equivalent in Connect."""
+    if registered.schema_type.upper() != "JSON":
+        raise BadRecord(
+            f"the schema with the record's id is of type {registered.schema_type} in the registry, not JSON Schema"
+        )
     schema = _Document(registered, _parsed(registered.text)).schema()
 
     def read(payload: bytes) -> SchemaAndValue:
         try:
             return SchemaAndValue(schema, _value(schema, json.loads(payload, parse_float=Decimal)))
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise BadRecord(f"the document is not what its JSON Schema says ({type(error).__name__})") from error
+            raise BadRecord(f"the document does not match its JSON Schema ({type(error).__name__})") from error
 
     return read
 
 
 def connect_json_reader(registered: RegisteredSchema) -> Read:
-    """Reads documents whose schema is JsonConverter's. Raises BadRecord for one that is not."""
+    """Return a reader of documents whose schema is in JsonConverter's format. Raises BadRecord for another format."""
     data = FixedSchema(registered.text.encode())
     return lambda payload: data.to_connect_data(payload)
 
@@ -60,7 +62,7 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadRecord("the registry's schema is no JSON") from error
+        raise BadRecord("the registry's schema is not valid JSON") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,11 @@ class _Document:
     root: Any
 
     def schema(self) -> Schema:
-        """The Connect schema of the whole. Raises BadRecord."""
+        """The Connect schema of the document. Raises BadRecord."""
         try:
             return self._of(self.root, ())
         except (KeyError, TypeError, AttributeError) as error:
-            raise BadRecord("the registry's schema is no JSON Schema that Connect has a schema for") from error
+            raise BadRecord("the registry's JSON Schema has no equivalent in Connect") from error
 
     def _of(self, node: Mapping[str, Any], within: tuple[str, ...]) -> Schema:
         if "$ref" in node:
@@ -96,22 +98,19 @@ class _Document:
             entry = node["items"]["properties"]
             return Schema("map", keys=self._of(entry["key"], within), values=self._of(entry["value"], within))
         if kind == "object":
-            return Schema("struct", fields=self._fields(node, within))
+            members = list((node.get("properties") or {}).items())
+            members.sort(key=lambda member: member[1].get("connect.index", len(members)))
+            return Schema("struct", fields=tuple(Field(name, self._of(each, within)) for name, each in members))
         if kind == "array":
             return Schema("array", items=self._of(node["items"], within))
         if kind is None and "enum" in node:
             return Schema("string")
         return Schema(_TYPES[connects] if connects else _DEFAULTS[str(kind)])
 
-    def _fields(self, node: Mapping[str, Any], within: tuple[str, ...]) -> tuple[Field, ...]:
-        members = list((node.get("properties") or {}).items())
-        members.sort(key=lambda member: member[1].get("connect.index", len(members)))
-        return tuple(Field(name, self._of(each, within)) for name, each in members)
-
     def _union(self, branches: list[Any], within: tuple[str, ...]) -> Schema:
         kinds = [each for each in branches if each.get("type") != "null"]
         if len(kinds) != 1:
-            raise BadRecord(f"a choice of {len(kinds)} types in the JSON Schema, where a column has one")
+            raise BadRecord(f"the JSON Schema has a choice of {len(kinds)} types, which a column cannot store")
         schema = self._of(kinds[0], within)
         return replace(schema, optional=True) if len(kinds) < len(branches) else schema
 
@@ -142,7 +141,7 @@ def _with_properties(schema: Schema, node: Mapping[str, Any]) -> Schema:
 
 
 def _value(schema: Schema, value: Any) -> Any:
-    """A JSON value in its physical form. Raises what Python raises for a value of another type."""
+    """Convert a JSON value to its physical form. Raises Python's errors for a value of another type."""
     if value is None:
         if not schema.optional:
             raise TypeError("null")
@@ -185,7 +184,7 @@ def _integer(schema: Schema, value: Any) -> Any:
 
 
 def _a(kind: type | tuple[type, ...], value: Any) -> Any:
-    """The value, which has to be of a type; a boolean is no number."""
+    """Return the value if it has the type, else raise TypeError; a boolean is not a number."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError(type(value).__name__)
     return value

@@ -1,7 +1,7 @@
-"""Protobuf's binary form as Connect data, by the schema that the registry has.
+"""Convert Protobuf's binary format to Connect data, with the schema of the registry.
 
-Between the schema's id and the message stands which of the schema's messages it is: Confluent counts them, Apicurio
-writes the name (``connect.md`` section 13).
+The id of the schema is followed by the message type within the schema: Confluent writes its index, Apicurio its name
+(``connect.md`` section 13).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.converters.protobuf_data import ProtobufOptions, Shapes
+from headrace.converters.protobuf_data import FieldReaders, ProtobufOptions
 from headrace.converters.protobuf_files import loaded
 from headrace.converters.protobuf_values import MISFITS
 from headrace.converters.registered import Read, RegisteredSchema
@@ -20,66 +20,70 @@ from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 
 _NAME_TAG = 0x0A
-_NO_MESSAGE = "the document names a message that its Protobuf schema does not have"
+_NO_MESSAGE = "the document's message type is not in its Protobuf schema"
 
 Find = Callable[[Any, bytes], tuple[Any, int]]
-"""From a file and a payload to the message's descriptor, and where in the payload the message begins."""
+"""Takes a file and a payload; returns the message's descriptor, and where in the payload the message begins."""
 
 
 def protobuf_reader(registered: RegisteredSchema, options: ProtobufOptions | None = None) -> Read:
-    """Reads what Confluent's serializers write behind the id. Raises BadRecord for a schema that is not Protobuf."""
-    if registered.kind.upper() != "PROTOBUF":
-        raise BadRecord(f"the registry has a schema of {registered.kind} under the record's id, not a Protobuf schema")
-    return _reader(registered, options or ProtobufOptions(), _by_place)
+    """Return a reader of payloads of Confluent's serializers. Raises BadRecord for a schema that is not Protobuf."""
+    if registered.schema_type.upper() != "PROTOBUF":
+        raise BadRecord(
+            f"the schema with the record's id is of type {registered.schema_type} in the registry, not Protobuf"
+        )
+    return _reader(registered, options or ProtobufOptions(), _by_index)
 
 
 def named_protobuf_reader(registered: RegisteredSchema) -> Read:
-    """Reads what Apicurio's serializers write behind the id, whose API does not say what kind of schema it has.
+    """Return a reader of payloads of Apicurio's serializers. Raises BadRecord for a schema that is not Protobuf.
 
-    Raises BadRecord for a schema that is not Protobuf.
+    Apicurio's API does not return the type of a schema.
     """
     return _reader(registered, ProtobufOptions(), _by_name)
 
 
 def _reader(registered: RegisteredSchema, options: ProtobufOptions, find: Find) -> Read:
     file = loaded(registered)
-    shapes = Shapes(options)
+    fields = FieldReaders(options)
     readers: dict[str, Read] = {}
 
     def read(payload: bytes) -> SchemaAndValue:
         message, begin = find(file, payload)
         reader = readers.get(message.full_name)
         if reader is None:
-            reader = readers[message.full_name] = _message_reader(message, shapes)
+            reader = readers[message.full_name] = _message_reader(message, fields)
         return reader(payload[begin:])
 
     return read
 
 
-def _by_place(file: Any, payload: bytes) -> tuple[Any, int]:
-    """Confluent's form: how many numbers, then each, outermost first; a single zero is the file's first message."""
+def _by_index(file: Any, payload: bytes) -> tuple[Any, int]:
+    """Confluent's format: a count, then as many indexes, outermost first; a single zero is the file's first message."""
     count, begin = _zigzag(payload, 0)
     if count < 0:
         raise BadRecord(_NO_MESSAGE)
-    place = []
+    path = []
     for _ in range(count):
         index, begin = _zigzag(payload, begin)
-        place.append(index)
-    message, among = None, list(file.message_types_by_name.values())
-    for index in place or [0]:
-        if not 0 <= index < len(among):
+        path.append(index)
+    message, candidates = None, list(file.message_types_by_name.values())
+    for index in path or [0]:
+        if not 0 <= index < len(candidates):
             raise BadRecord(_NO_MESSAGE)
-        message = among[index]
-        among = list(message.nested_types)
+        message = candidates[index]
+        candidates = list(message.nested_types)
     return message, begin
 
 
 def _by_name(file: Any, payload: bytes) -> tuple[Any, int]:
-    """Apicurio's form: a message with the name, after its length."""
+    """Apicurio's format: a length, then a message that contains the name."""
     length, begin = _varint(payload, 0)
     head = payload[begin : begin + length]
     if head[:1] != bytes((_NAME_TAG,)):
-        raise BadRecord("the document does not name its Protobuf message as Apicurio's serializers do")
+        raise BadRecord(
+            "the document does not contain its Protobuf message type in the format of Apicurio's serializers"
+        )
     size, start = _varint(head, 1)
     name = head[start : start + size].decode(errors="replace")
     if name not in file.message_types_by_name:
@@ -93,23 +97,23 @@ def _zigzag(payload: bytes, begin: int) -> tuple[int, int]:
 
 
 def _varint(payload: bytes, begin: int) -> tuple[int, int]:
-    """A number, and where the next one begins. Raises BadRecord at the payload's end."""
+    """Read a number; return it and where the next one begins. Raises BadRecord at the payload's end."""
     number = 0
-    for place, octet in enumerate(payload[begin : begin + 5]):
-        number |= (octet & 0x7F) << 7 * place
-        if octet < 0x80:
-            return number, begin + place + 1
+    for index, byte in enumerate(payload[begin : begin + 5]):
+        number |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return number, begin + index + 1
     raise BadRecord("the document ends before its Protobuf message begins")
 
 
-def _message_reader(descriptor: Any, shapes: Shapes) -> Read:
-    shape = shapes.of(descriptor)
+def _message_reader(descriptor: Any, fields: FieldReaders) -> Read:
+    reader = fields.of(descriptor)
     parse: Callable[[bytes], Any] = GetMessageClass(descriptor).FromString
 
     def read(message: bytes) -> SchemaAndValue:
         try:
-            return SchemaAndValue(shape.schema, shape.value(parse(message)))
+            return SchemaAndValue(reader.schema, reader.value(parse(message)))
         except (DecodeError, *MISFITS) as error:
-            raise BadRecord(f"the bytes are not what their Protobuf schema says ({type(error).__name__})") from error
+            raise BadRecord(f"the bytes do not match their Protobuf schema ({type(error).__name__})") from error
 
     return read

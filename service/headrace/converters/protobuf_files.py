@@ -1,4 +1,4 @@
-"""Schemas of the registry as loaded Protobuf files: each with all that it imports, in a pool of its own."""
+"""Load the registry's Protobuf schemas: each with everything that it imports, in its own descriptor pool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headrace.converters.registered import RegisteredSchema
 from headrace.core.model.errors import BadRecord
 
 ROOT = "schema.proto"
-"""What a schema is called that was asked for by its id."""
+"""The file name of a schema that was fetched by its id."""
 
 _GOOGLE = {
     module.name: module.serialized_pb
@@ -35,12 +35,12 @@ _GOOGLE = {
     )
 }
 _BUILT_IN = {
-    "confluent/meta.proto": 'syntax = "proto3"; package confluent;',  # an extension, which is read apart: protobuf_meta
+    "confluent/meta.proto": 'syntax = "proto3"; package confluent;',  # protobuf_meta.py reads its extension
     "confluent/type/decimal.proto": (
         'syntax = "proto3"; package confluent.type; '
         "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"
     ),
-    "confluent/types/decimal.proto": (  # where it stood at first
+    "confluent/types/decimal.proto": (  # its former path
         'syntax = "proto3"; import public "confluent/type/decimal.proto";'
     ),
     "google/type/date.proto": (
@@ -51,18 +51,18 @@ _BUILT_IN = {
         "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }"
     ),
 }
-"""Files that schemas import without naming them as references: those that converters bring along."""
+"""Files that schemas import without a reference, because converters contain them."""
 
 
 def loaded(registered: RegisteredSchema) -> Any:
-    """The file of a schema, as a ``FileDescriptor``. Raises BadRecord for one that cannot be loaded."""
+    """Return a schema as a ``FileDescriptor``. Raises BadRecord for a schema that cannot be loaded."""
     pool = DescriptorPool()
     _add(pool, registered, ROOT, set())
     return pool.FindFileByName(ROOT)
 
 
 def _add(pool: Any, registered: RegisteredSchema, name: str, known: set[str]) -> None:
-    """Put a schema and what it imports into the pool, imports first."""
+    """Add a schema and its imports to the pool, imports first."""
     if name in known:
         return
     known.add(name)
@@ -75,14 +75,12 @@ def _add(pool: Any, registered: RegisteredSchema, name: str, known: set[str]) ->
             _add(pool, RegisteredSchema(_BUILT_IN[imported], "PROTOBUF"), imported, known)
         elif imported not in known:
             known.add(imported)
-            _put(pool, FileDescriptorProto.FromString(_google(imported)))
+            if imported not in _GOOGLE:
+                raise BadRecord(
+                    f"the Protobuf schema imports {imported}, which is not among its references in the registry"
+                )
+            _put(pool, FileDescriptorProto.FromString(bytes(_GOOGLE[imported])))
     _put(pool, file)
-
-
-def _google(name: str) -> bytes:
-    if name not in _GOOGLE:
-        raise BadRecord(f"the Protobuf schema imports {name}, which the registry does not name as a reference")
-    return bytes(_GOOGLE[name])
 
 
 def _put(pool: Any, file: FileDescriptorProto) -> None:
@@ -94,7 +92,7 @@ def _put(pool: Any, file: FileDescriptorProto) -> None:
 
 
 def _file(text: str, name: str) -> FileDescriptorProto:
-    """A schema as text, or as a descriptor in base64, which registries keep as they got it."""
+    """Parse a schema: text, or a descriptor in base64; registries store either."""
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):

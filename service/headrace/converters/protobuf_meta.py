@@ -1,7 +1,7 @@
-"""What Confluent's converters note of a field among its options: ``(confluent.field_meta).params``.
+"""The metadata that Confluent's converters store in a field's options: ``(confluent.field_meta).params``.
 
-It is an extension of descriptors, number 1088. Here it is read as a message of its own, whose other fields do not
-count, so that nothing has to be registered in the pool that all of a process shares.
+It is extension 1088 of the options. It is read as an independent message, whose other fields are ignored, so that
+nothing has to be registered in the default pool of the process.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _Options = _options()
 
 
 def encoded(params: Mapping[str, str]) -> bytes:
-    """A field's options with these parameters and nothing else."""
+    """Encode field options that contain only these parameters."""
     options = _Options()
     options.field_meta.params.update(params)
     return bytes(options.SerializeToString())
 
 
 def params(options: bytes) -> dict[str, str]:
-    """The parameters among a field's options."""
+    """Return the parameters in a field's options."""
     return dict(_Options.FromString(options).field_meta.params)

@@ -1,8 +1,8 @@
-"""Schemas in Protobuf's language, as a registry has them, as the descriptors that ``protobuf`` loads.
+"""Convert schemas in Protobuf's language, as a registry stores them, to descriptors.
 
-proto-schema-parser reads the grammar. Names of types stay as they are written, since the descriptor pool resolves them
-by the language's rules. Of options those are kept that say how messages are read: Confluent's ``field_meta``,
-``map_entry`` and defaults; services and extensions say nothing of it.
+proto-schema-parser parses the text. Names of types are not resolved, because the descriptor pool resolves them by the
+language's rules. Only options that affect reading are kept: Confluent's ``field_meta``, ``map_entry`` and defaults.
+Services and extensions are ignored.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ _LABELS = {
 
 
 class _Refusing(ErrorListener):  # type: ignore[misc] # antlr4 ships no types
-    """Raises where ANTLR would print and go on."""
+    """Raise an error where ANTLR would print a message and continue."""
 
     def syntaxError(self, recognizer: Any, symbol: Any, line: int, column: int, msg: str, e: Any) -> None:  # noqa: N802 - ANTLR's
-        raise BadRecord(f"the registry's schema is no Protobuf schema: line {line}, column {column}")
+        raise BadRecord(f"the registry's schema is not a valid Protobuf schema: line {line}, column {column}")
 
 
 def described(text: str, name: str) -> FileDescriptorProto:
-    """The file of a schema, called ``name``. Raises BadRecord for what is none, or of an edition."""
+    """Return a schema as a file with ``name``. Raises BadRecord for an invalid schema, or one with an edition."""
     try:
         return _file(_parsed(text), name)
     except BadRecord:
         raise
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the parser's own, of odd literals
-        raise BadRecord(f"the registry's schema is no Protobuf schema ({type(error).__name__})") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the parser's errors for some literals
+        raise BadRecord(f"the registry's schema is not a valid Protobuf schema ({type(error).__name__})") from error
 
 
 def _parsed(text: str) -> ast.File:
@@ -69,13 +69,13 @@ def _parsed(text: str) -> ast.File:
 
 
 def _without_comment(found: re.Match[str]) -> str:
-    """The parser takes comments between statements only; lines are kept, since errors name them."""
+    """Remove a comment: the parser accepts them between statements only. Line numbers stay, for error messages."""
     return found[1] or " " + "\n" * found[0].count("\n")
 
 
 def _file(parsed: ast.File, name: str) -> FileDescriptorProto:
     if parsed.edition:
-        raise BadRecord(f"the Protobuf schema is of edition {parsed.edition}; proto2 and proto3 are read")
+        raise BadRecord(f"the Protobuf schema has edition {parsed.edition}; only proto2 and proto3 are supported")
     proto3 = parsed.syntax == "proto3"
     file = FileDescriptorProto(name=name, syntax="proto3" if proto3 else "proto2")
     for element in parsed.file_elements:
@@ -94,15 +94,17 @@ def _file(parsed: ast.File, name: str) -> FileDescriptorProto:
 
 def _message(parsed: ast.Message, proto3: bool) -> DescriptorProto:
     message = DescriptorProto(name=parsed.name)
-    entries = []  # behind the messages that are written, whose places documents name
+    entries = []  # appended after the declared messages, because documents contain the indexes of those
     for element in parsed.elements:
         if isinstance(element, ast.Group):
-            raise BadRecord(f"the Protobuf schema has a group ({element.name}), which Connect has no schema for")
+            raise BadRecord(f"the Protobuf schema has a group ({element.name}), which has no equivalent in Connect")
         if isinstance(element, ast.Field):
             message.field.append(_field(element))
         elif isinstance(element, ast.MapField):
             entries.append(_entry(element))
-            message.field.append(_map(element))
+            field = _typed(element.name, element.number, entry_name(element.name))
+            field.label = FieldDescriptorProto.LABEL_REPEATED
+            message.field.append(field)
         elif isinstance(element, ast.OneOf):
             message.field.extend(_members(element, len(message.oneof_decl)))
             message.oneof_decl.add(name=element.name)
@@ -114,12 +116,12 @@ def _message(parsed: ast.Message, proto3: bool) -> DescriptorProto:
             message.options.map_entry = bool(element.value)
     message.nested_type.extend(entries)
     if proto3:
-        _say_presence(message, parsed)
+        _add_synthetic_oneofs(message, parsed)
     return message
 
 
-def _say_presence(message: DescriptorProto, parsed: ast.Message) -> None:
-    """Fields of proto3 that say ``optional`` know whether they are set: each stands in a choice of its own."""
+def _add_synthetic_oneofs(message: DescriptorProto, parsed: ast.Message) -> None:
+    """Add a oneof for each field that is declared ``optional``, which gives it presence in proto3."""
     optional = {
         each.name
         for each in parsed.elements
@@ -135,7 +137,7 @@ def _say_presence(message: DescriptorProto, parsed: ast.Message) -> None:
 def _members(parsed: ast.OneOf, index: int) -> Iterator[FieldDescriptorProto]:
     for element in parsed.elements:
         if isinstance(element, ast.Group):
-            raise BadRecord(f"the Protobuf schema has a group ({element.name}), which Connect has no schema for")
+            raise BadRecord(f"the Protobuf schema has a group ({element.name}), which has no equivalent in Connect")
         if isinstance(element, ast.Field):
             field = _field(element)
             field.oneof_index = index
@@ -147,7 +149,8 @@ def _field(parsed: ast.Field) -> FieldDescriptorProto:
     field.label = _LABELS[parsed.cardinality]
     for option in parsed.options:
         if option.name == "default":
-            field.default_value = _default(option.value)
+            value = option.value
+            field.default_value = str(value).lower() if isinstance(value, bool) else str(getattr(value, "name", value))
         elif params := _params(option):
             field.options.MergeFromString(encoded(params))
     return field
@@ -158,23 +161,13 @@ def _typed(name: str, number: int, kind: str) -> FieldDescriptorProto:
     if kind in _SCALARS:
         field.type = _SCALARS[kind]
     else:
-        field.type_name = kind  # whether it is a message or an enum is for the pool to find out
+        field.type_name = kind  # the descriptor pool finds out whether it is a message or an enum
     return field
-
-
-def _default(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(getattr(value, "name", value))
 
 
 def entry_name(name: str) -> str:
-    """What the language calls the messages that a map's entries are."""
+    """Return the name of the message of a map's entries."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
-
-
-def _map(parsed: ast.MapField) -> FieldDescriptorProto:
-    field = _typed(parsed.name, parsed.number, entry_name(parsed.name))
-    field.label = FieldDescriptorProto.LABEL_REPEATED
-    return field
 
 
 def _entry(parsed: ast.MapField) -> DescriptorProto:
@@ -196,7 +189,7 @@ def _enum(parsed: ast.Enum) -> EnumDescriptorProto:
 
 
 def _params(option: ast.Option) -> dict[str, str]:
-    """The parameters that a field's metadata names, in either form of the language."""
+    """Return the parameters of a field's metadata, in either syntax."""
     if option.name in _META and isinstance(option.value, ast.MessageLiteral):
         found = [each.value for each in _literal(option.value) if each.name == "params"]
     elif option.name in _PARAMS:

@@ -1,4 +1,4 @@
-"""Values of Protobuf messages in the physical form of Connect data: how each is read, and the logical types."""
+"""Convert values of Protobuf messages to the physical form of Connect data, logical types included."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from typing import Any
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.schema import Schema
 
 Value = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A Connect schema, and what makes its physical values of Protobuf's. Values may not fit: see ``MISFITS``."""
+class FieldReader:
+    """A Connect schema, and the function that converts Protobuf's values. It may raise an error of ``MISFITS``."""
 
     schema: Schema
     value: Value
 
 
 MISFITS = (ValueError, OverflowError, TypeError)
-"""What ``Shape.value`` raises for a value that its schema does not hold."""
+"""The errors of ``FieldReader.value`` for a value that does not match the schema."""
 
 TYPE_NAMES: Mapping[int, str] = {
     number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()
 }
-"""What the language calls the types of fields."""
+"""The names of the field types in Protobuf's language."""
 _CONNECT = "org.apache.kafka.connect.data."
 _EPOCH = date(1970, 1, 1).toordinal()
 _MOST_DIGITS = 10_000
 
 
 def same(value: Any) -> Any:
-    """A value that is in its physical form."""
+    """Return a value that is already in its physical form."""
     return value
 
 
 def scalar(field: Any) -> Value:
-    """Java has no unsigned numbers: those of 64 bits wrap."""
+    """Convert a scalar: unsigned numbers of 64 bits wrap around, because Java has only signed ones."""
     return _signed if TYPE_NAMES[field.type] in ("uint64", "fixed64") else same
 
 
@@ -51,28 +51,28 @@ def _signed(value: int) -> int:
 
 
 def wrapped(inner: Value) -> Value:
-    """The value in a wrapper."""
+    """Read the value of a wrapper."""
     return lambda message: inner(message.value)
 
 
 def enum_name(enum: Any) -> Value:
-    """The name of an enum's number; one that the schema does not know is called as Java's library calls it."""
+    """Read the name of an enum's number; an unknown number gets the name that Java's library gives it."""
     names = {each.number: each.name for each in reversed(enum.values)}
     return lambda number: names.get(number) or f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}"
 
 
 def always(name: str, value: Value) -> Value:
-    """A field of a message, or its default."""
+    """Read a field of a message, or its default."""
     return lambda message: value(getattr(message, name))
 
 
 def if_set(name: str, value: Value) -> Value:
-    """A field of a message that knows whether it is set; else None."""
+    """Read a field with presence; None if it is not set."""
     return lambda message: value(getattr(message, name)) if message.HasField(name) else None
 
 
 def chosen_value(union: str, values: Mapping[str, Value]) -> Value:
-    """The one member of a choice that is set, as a struct; None where none is."""
+    """Read the member of a oneof that is set, as a struct; None if none is set."""
 
     def read(message: Any) -> Any:
         name = message.WhichOneof(union)
@@ -82,17 +82,17 @@ def chosen_value(union: str, values: Mapping[str, Value]) -> Value:
 
 
 def struct_value(members: list[tuple[str, Value]]) -> Value:
-    """All members of a message."""
+    """Read all members of a message."""
     return lambda message: {name: get(message) for name, get in members}
 
 
 def each_value(value: Value) -> Value:
-    """A repeated field."""
+    """Read a repeated field."""
     return lambda found: [value(each) for each in found]
 
 
-def pairs(key: Shape, value: Shape, is_map: bool) -> Value:
-    """A map: a dict where its keys are text, else a list of pairs. By key, since messages keep no order of them."""
+def pairs(key: FieldReader, value: FieldReader, is_map: bool) -> Value:
+    """Read a map: a dict if its keys are text, else a list of pairs. Sorted by key, since messages have no order."""
     of_text = key.schema.type == "string"
 
     def read(found: Any) -> Any:
@@ -106,7 +106,7 @@ def pairs(key: Shape, value: Shape, is_map: bool) -> Value:
 # -- Connect's logical types -------------------------------------------------------------------------------
 
 
-def _decimal(noted: Mapping[str, str]) -> Shape:
+def _decimal(noted: Mapping[str, str]) -> FieldReader:
     scale = _noted_number(noted, "scale") or 0
     precision = _noted_number(noted, "precision")
     parameters: tuple[tuple[str, str], ...] = (("scale", str(scale)),)
@@ -117,11 +117,11 @@ def _decimal(noted: Mapping[str, str]) -> Shape:
         number = int.from_bytes(message.value, "big", signed=True)
         return _rescaled(number, scale - message.scale)
 
-    return Shape(Schema("bytes", optional=True, name=DECIMAL, version=1, parameters=parameters), read)
+    return FieldReader(Schema("bytes", optional=True, name=DECIMAL, version=1, parameters=parameters), read)
 
 
 def _noted_number(noted: Mapping[str, str], name: str) -> int | None:
-    """What is no number does not count, as in Connect's converter."""
+    """Return a number of the metadata; text that is not a number is ignored, as in Connect's converter."""
     try:
         return int(noted[name])
     except (KeyError, ValueError):
@@ -129,18 +129,18 @@ def _noted_number(noted: Mapping[str, str], name: str) -> int | None:
 
 
 def _rescaled(number: int, digits: int) -> bytes:
-    """A Decimal's digits with so many more of them behind the point. Raises ValueError where some would be lost."""
+    """Return a Decimal's unscaled bytes with ``digits`` more decimal places. Raises ValueError if digits are lost."""
     if abs(digits) > _MOST_DIGITS:
-        raise ValueError("a scale that no number has")
+        raise ValueError("the scale is out of range")
     number, lost = (number * 10**digits, 0) if digits >= 0 else divmod(number, 10**-digits)
     if lost:
-        raise ValueError("more digits behind the point than the schema has")
+        raise ValueError("the number has more decimal places than its schema")
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
-def _connects(kind: str, name: str, value: Value) -> Callable[[Mapping[str, str]], Shape]:
-    shape = Shape(Schema(kind, optional=True, name=f"{_CONNECT}{name}", version=1), value)
-    return lambda noted: shape
+def _connects(kind: str, name: str, value: Value) -> Callable[[Mapping[str, str]], FieldReader]:
+    reader = FieldReader(Schema(kind, optional=True, name=f"{_CONNECT}{name}", version=1), value)
+    return lambda noted: reader
 
 
 def _days(message: Any) -> int:
@@ -155,7 +155,7 @@ def _millis(message: Any) -> int:
     return int(message.seconds * 1000 + message.nanos // 1_000_000)
 
 
-LOGICAL: Mapping[str, Callable[[Mapping[str, str]], Shape]] = {
+LOGICAL: Mapping[str, Callable[[Mapping[str, str]], FieldReader]] = {
     "confluent.type.Decimal": _decimal,
     "google.type.Date": _connects("int32", "Date", _days),
     "google.type.TimeOfDay": _connects("int32", "Time", _millis_of_day),

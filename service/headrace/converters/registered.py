@@ -1,4 +1,4 @@
-"""Documents whose schema stands in a registry: how they name it, how it is asked for (``connect.md`` section 13)."""
+"""Documents with the id of a schema in a registry: read the id, fetch the schema (``connect.md`` section 13)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.core.model.errors import BadRecord
 
 
 class IdKind(StrEnum):
-    """What an id counts, in the registries' words."""
+    """What an id identifies, with the registries' names."""
 
     ID = "id"
     GUID = "guid"
@@ -29,14 +29,15 @@ class IdKind(StrEnum):
     CONTENT_ID = "contentId"
     CONTENT_HASH = "contentHash"
     VERSION = "version"
-    """Of an artifact in a group: the value is all three, each quoted as in a URL, with slashes between them."""
+    """A version of an artifact in a group: the value is all three, quoted as in a URL and separated by slashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaId:
-    """How a document names its schema.
+    """The identification of a schema in a document.
 
-    Confluent's ids count within a context of the registry; ``subject`` says which, where the topic names it.
+    Confluent's ids are unique within a context of the registry; ``subject``, if the topic determines it, selects the
+    context.
     """
 
     kind: IdKind
@@ -49,55 +50,55 @@ class SchemaId:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as the registry has it; ``references`` are those that it uses, by the name that it uses for them."""
+    """A schema of the registry; ``references`` are the schemas that it imports, by the name that it imports them as."""
 
     text: str
-    kind: str = "AVRO"
+    schema_type: str = "AVRO"
     references: Mapping[str, RegisteredSchema] = field(default_factory=dict)
 
 
 class SchemaRegistry(Protocol):
-    """A registry that schemas are read from. It may block: it is asked in the threads that decode."""
+    """A schema registry. It may block: decoding threads call it."""
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
-        """The schema under an id, which never changes.
+        """Return the schema with an id; it never changes.
 
-        Raises BadRecord for an id that the registry does not know, Retriable while it does not answer, and ConfigError
-        where it refuses the connector (wrong password, no registry at that address).
+        Raises BadRecord for an unknown id, Retriable while the registry does not answer, and ConfigError if it rejects
+        the connector (wrong password, no registry at this address).
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How documents name their schema. ``headers`` are those that may have its id, which count before any prefix.
+    """How documents identify their schema. ``headers`` may contain its id, which takes precedence over a prefix.
 
-    Called, it takes a document apart: the id of its schema, and what the schema describes. Raises BadRecord. ``suffix``
-    makes the subject of a topic's schemas of its name, where it does (Confluent's ``TopicNameStrategy``).
+    ``split`` splits a document into the id of its schema and its payload; it raises BadRecord. ``suffix``, appended to
+    the topic's name, is the subject of the topic's schemas (Confluent's ``TopicNameStrategy``).
     """
 
     headers: frozenset[str]
-    take_apart: Callable[[bytes, Headers], tuple[SchemaId, bytes]]
+    split: Callable[[bytes, Headers], tuple[SchemaId, bytes]]
     suffix: str = ""
 
     def __call__(self, document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
-        """The id of a document's schema, and what the schema describes. Raises BadRecord."""
-        return self.take_apart(document, headers)
+        """The id of a document's schema, and the payload. Raises BadRecord."""
+        return self.split(document, headers)
 
 
 Read = Callable[[bytes], SchemaAndValue]
-"""Reads what one schema describes. Raises BadRecord."""
+"""Reads a payload of one schema. Raises BadRecord."""
 
 
 _NO_FRAME = (
-    "Unknown magic byte: the bytes do not begin with the id of a schema. Were they written by another converter, or by "
-    "one that puts ids into headers?"
+    "Unknown magic byte: the bytes do not begin with the id of a schema; check that this converter wrote the records, "
+    "and whether it writes ids to headers"
 )
 
 
 class RegistryConverter:
-    """A ``BlockConverter`` of documents that name their schema, and a ``TopicConverter``.
+    """A ``BlockConverter`` and ``TopicConverter`` of documents that contain the id of their schema.
 
-    ``compile`` makes a reader of a schema, once for each id; some readers are a ``BlockReader``.
+    ``compile`` makes the reader of a schema, once for each id; some readers are a ``BlockReader``.
     """
 
     def __init__(
@@ -105,19 +106,19 @@ class RegistryConverter:
         registry: SchemaRegistry,
         framing: Framing,
         compile: Callable[[RegisteredSchema], Read],
-        remembered: int = 1000,
+        cache_size: int = 1000,
     ) -> None:
         self._registry = registry
         self._framing = framing
         self._compile = compile
-        self._readers: LRUCache[SchemaId, Read] = LRUCache(remembered)
+        self._readers: LRUCache[SchemaId, Read] = LRUCache(cache_size)
         self._subject = ""
         self._prefix = b""
         self._reader: Read | None = None
         self.reads_blocks = True
 
     def of_topic(self, topic: str) -> RegistryConverter:
-        """As ``TopicConverter`` says; schemas are remembered for all topics together."""
+        """See ``TopicConverter``; all topics share one cache of readers."""
         own = copy(self)
         own._prefix, own._reader, own.reads_blocks = b"", None, True
         own._subject = self._framing.suffix and f"{topic}{self._framing.suffix}"
@@ -127,21 +128,21 @@ class RegistryConverter:
         """The data of one document. Raises BadRecord, Retriable or ConfigError."""
         prefix, names = self._prefix, self._framing.headers
         if self._reader is not None and document.startswith(prefix) and names.isdisjoint(dict(headers)):
-            return self._reader(document[len(prefix) :])  # as nearly all do: the same schema as the last one's
+            return self._reader(document[len(prefix) :])  # the usual case: the schema of the last document
         schema_id, payload = self._framing(document, headers)
         if self._subject and schema_id.kind is IdKind.ID:
             schema_id = replace(schema_id, subject=self._subject)
         reader = self._readers.get(schema_id)
         if reader is None:
             reader = self._readers[schema_id] = self._compile(self._registry.fetch(schema_id))
-        named_before = len(payload) < len(document) and document.endswith(payload)
-        self.reads_blocks = named_before and isinstance(reader, BlockReader) and reader.reads_blocks
-        if named_before:
+        has_prefix = len(payload) < len(document) and document.endswith(payload)
+        self.reads_blocks = has_prefix and isinstance(reader, BlockReader) and reader.reads_blocks
+        if has_prefix:
             self._prefix, self._reader = document[: len(document) - len(payload)], reader
         return reader(payload)
 
     def reader_of(self, documents: Sequence[bytes], headers: Set[str]) -> tuple[BlockReader, int] | None:
-        """As ``BlockConverter`` says."""
+        """See ``BlockConverter``."""
         prefix, reader = self._prefix, self._reader
         if not isinstance(reader, BlockReader) or not reader.reads_blocks:
             return None
@@ -151,17 +152,17 @@ class RegistryConverter:
 
 
 def confluent_framing(side: str, by_topic: bool = True) -> Framing:
-    """Confluent's forms for keys or values: an id of four bytes or a GUID, before the document or in a header.
+    """Confluent's formats for keys or values: an id of four bytes or a GUID, before the document or in a header.
 
-    ``by_topic`` says that a topic names the subject of its schemas; else the types of its records do.
+    ``by_topic`` is whether the topic determines the subject of its schemas; otherwise the record's type does.
     """
     header = f"__{side}_schema_id"
 
     def framing(document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
         for name, value in headers:
             if name == header and value:
-                schema_id, place = _confluent_id(value)  # in Protobuf, which message of the schema it is follows
-                return schema_id, place + document
+                schema_id, message_indexes = _confluent_id(value)  # only Protobuf has indexes after the id
+                return schema_id, message_indexes + document
         return _confluent_id(document)
 
     return Framing(frozenset({header}), framing, f"-{side}" if by_topic else "")
@@ -176,10 +177,10 @@ def _confluent_id(document: bytes) -> tuple[SchemaId, bytes]:
 
 
 def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
-    """Apicurio's forms: an id in headers, else before the document: eight bytes if the first four of them are zero.
+    """Apicurio's formats: an id in headers, else before the document: eight bytes if the first four of them are zero.
 
-    ``use_id`` says what ids count. Otherwise those of eight bytes are global ids, as Apicurio 2 writes them, and those
-    of four are of contents, as Apicurio 3 does.
+    ``use_id`` is the kind of ids before documents. The default is global ids for eight bytes, as Apicurio 2 writes
+    them, and content ids for four bytes, as Apicurio 3 writes them.
     """
     kinds = {f"apicurio.{side}.{kind}": kind for kind in (IdKind.GLOBAL_ID, IdKind.CONTENT_ID)}
     content_hash, encoding = f"apicurio.{side}.{IdKind.CONTENT_HASH}", f"apicurio.{side}.encoding"
@@ -187,16 +188,23 @@ def apicurio_framing(side: str, use_id: IdKind | None = None) -> Framing:
     message = "apicurio.protobuf.type.key" if side == "key" else "apicurio.protobuf.type"
 
     def framing(document: bytes, headers: Headers) -> tuple[SchemaId, bytes]:
-        told = dict(headers)
-        if told.get(encoding, b"BINARY").upper() == b"JSON":
-            raise BadRecord("the document is JSON by its Avro schema (apicurio.registry.avro.encoding); BINARY is read")
+        by_name = dict(headers)
+        if by_name.get(encoding, b"BINARY").upper() == b"JSON":
+            raise BadRecord("the document is in Avro's JSON encoding; set apicurio.registry.avro.encoding=BINARY")
         for name, kind in kinds.items():
-            if told.get(name):
-                return SchemaId(kind, int.from_bytes(told[name], "big")), _named(document, told.get(message))
-        if told.get(content_hash):
-            return SchemaId(IdKind.CONTENT_HASH, _text(told[content_hash])), _named(document, told.get(message))
-        if told.get(artifact[1]):
-            return _version(*(_text(told.get(part, b"")) for part in artifact)), _named(document, told.get(message))
+            if by_name.get(name):
+                schema_id = SchemaId(kind, int.from_bytes(by_name[name], "big"))
+                return schema_id, _with_message_name(document, by_name.get(message))
+        if by_name.get(content_hash):
+            schema_id = SchemaId(IdKind.CONTENT_HASH, _text(by_name[content_hash]))
+            return schema_id, _with_message_name(document, by_name.get(message))
+        if by_name.get(artifact[1]):
+            group, name, version = (_text(by_name.get(part, b"")) for part in artifact)
+            if not version:
+                raise BadRecord(f"the headers contain the schema's artifact ({name}) but not its version")
+            path = "/".join(quote(part, safe="") for part in (group or "default", name, version))
+            schema_id = SchemaId(IdKind.VERSION, path)
+            return schema_id, _with_message_name(document, by_name.get(message))
         return prefixed(document)
 
     def prefixed(document: bytes) -> tuple[SchemaId, bytes]:
@@ -218,9 +226,9 @@ _wrapped = msgspec.json.Decoder(_Wrapped)
 
 
 def wrapped_framing(side: str, use_id: IdKind) -> Framing:
-    """The form of Apicurio's ``ExtJsonConverter``: a JSON object of id and payload, where ``use_id`` says of which.
+    """The format of Apicurio's ``ExtJsonConverter``: a JSON object of id and payload; ``use_id`` is the kind of the id.
 
-    Documents that are none are taken for the form of ids before them, which that converter has as well.
+    Documents that are not JSON objects are read with an id before them, which this converter can write as well.
     """
     before = apicurio_framing(side, use_id)
 
@@ -231,25 +239,19 @@ def wrapped_framing(side: str, use_id: IdKind) -> Framing:
             wrapped = read_json(_wrapped, document)
         except msgspec.DecodeError as error:
             raise BadRecord(
-                "the document is no JSON object of schemaId and payload, as ExtJsonConverter's are"
+                "the document is not a JSON object with schemaId and payload, which ExtJsonConverter writes"
             ) from error
         return SchemaId(use_id, wrapped.schema_id), bytes(wrapped.payload)
 
     return Framing(before.headers, framing)
 
 
-def _version(group: str, artifact: str, version: str) -> SchemaId:
-    if not version:
-        raise BadRecord(f"the headers name a schema by its artifact ({artifact}) without a version, which may change")
-    return SchemaId(IdKind.VERSION, "/".join(quote(part, safe="") for part in (group or "default", artifact, version)))
-
-
 def _text(header: bytes) -> str:
     return header.decode(errors="replace")
 
 
-def _named(document: bytes, message: bytes | None) -> bytes:
-    """A Protobuf document with its message's name before it, where Apicurio 2 has that in a header only."""
+def _with_message_name(document: bytes, message: bytes | None) -> bytes:
+    """Add the message's name before a Protobuf document, if Apicurio 2 has written it to a header only."""
     if not message or len(message) > 125:
         return document
     name = bytes((len(message) + 2, 0x0A, len(message))) + message

@@ -1,6 +1,6 @@
 """Kafka Connect's converters of single values: text, bytes, numbers and booleans (``connect.md`` section 12).
 
-What they give is no row. They serve keys, and values of which a transform makes a row.
+Their results are not rows. They are for keys, and for values that a transform converts to rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STRING, _BYTES, _BOOLEAN = (Schema(kind, optional=True) for kind in ("string", 
 
 @dataclass(frozen=True, slots=True)
 class StringConverter:
-    """Text; bytes that are none in its encoding are replaced, as Java does."""
+    """Convert text; bytes that are invalid in its encoding are replaced, as in Java."""
 
     encoding: str = "UTF-8"
 
@@ -36,7 +36,7 @@ class StringConverter:
 
 
 class ByteArrayConverter:
-    """Bytes as they are."""
+    """Return bytes unchanged."""
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
         """Bytes."""
@@ -45,7 +45,7 @@ class ByteArrayConverter:
 
 @dataclass(frozen=True, slots=True)
 class NumberConverter:
-    """Big-endian numbers of one width; ``name`` is Connect's word for the type."""
+    """Convert big-endian numbers of one width; ``name`` is Connect's name of the type."""
 
     name: str
     schema: Schema
@@ -54,17 +54,17 @@ class NumberConverter:
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
         """A number. Raises BadRecord for bytes of another length."""
         if len(document) != self.form.size:
-            raise BadRecord(f"Failed to deserialize {self.name}: {len(document)} bytes, {self.form.size} are needed")
+            raise BadRecord(f"Failed to deserialize {self.name}: {len(document)} bytes, {self.form.size} are required")
         return SchemaAndValue(self.schema, self.form.unpack(document)[0])
 
 
 class BooleanConverter:
-    """One byte: 1 for true, 0 for false."""
+    """Convert one byte: 1 is true, 0 is false."""
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
         """A boolean. Raises BadRecord for any other byte."""
         if document not in (b"\0", b"\1"):
-            raise BadRecord("Failed to deserialize boolean: a byte that is 0 or 1 is needed")
+            raise BadRecord("Failed to deserialize boolean: one byte with value 0 or 1 is required")
         return SchemaAndValue(_BOOLEAN, document == b"\1")
 
 
@@ -93,4 +93,4 @@ SIMPLE_CONVERTERS: Mapping[str, Callable[[Mapping[str, str]], Converter]] = {
     BOOLEAN_CONVERTER: lambda options: BooleanConverter(),
     **{f"{_CONVERTERS}{name}Converter": _number_converter(*parts) for name, parts in _NUMBERS.items()},
 }
-"""By class: makes a converter of its options."""
+"""Functions that make a converter from its options, by class name."""

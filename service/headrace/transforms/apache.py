@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from headrace.core.connect.config_def import ConfigDef, Type
@@ -30,15 +30,15 @@ from headrace.transforms.options import (
 )
 from headrace.transforms.record import Side
 from headrace.transforms.routing import RegexRouter, TimestampRouter
+from headrace.transforms.structure import ExtractField, HoistField, SetSchemaMetadata
 from headrace.transforms.timestamps import PRECISIONS, TYPES, TimestampConverter
-from headrace.transforms.whole import ExtractField, HoistField, SetSchemaMetadata
 
 _PACKAGE = "org.apache.kafka.connect.transforms."
 _MARKS = "With ! behind it the field is required, with ? or without a mark optional."
 
 
 def transforms() -> Iterator[PluginClass]:
-    """All of Kafka's transforms."""
+    """Return all of Kafka's transforms."""
     yield from _of_topics()
     yield from _of_headers()
     yield from _of_fields()
@@ -47,7 +47,7 @@ def transforms() -> Iterator[PluginClass]:
 
 
 def predicate_classes() -> Iterator[PluginClass]:
-    """All of Kafka's predicates."""
+    """Return all of Kafka's predicates."""
     package = f"{_PACKAGE}predicates."
     pattern = required("pattern", Type.STRING, "Regular expression for the whole name of the topic.", MEDIUM, a_regex)
     name = required("name", Type.STRING, "The header's name.", MEDIUM, _not_empty)
@@ -62,13 +62,13 @@ def _of_topics() -> Iterator[PluginClass]:
     regex_router = ConfigDef(
         (
             required("regex", Type.STRING, "Regular expression for the whole name of the topic.", validator=a_regex),
-            required("replacement", Type.STRING, "The new name; $1 stands for the first group."),
+            required("replacement", Type.STRING, "The new name; $1 is the first group."),
         )
     )
     timestamp_router = ConfigDef(
         (
             option("topic.format", default="${topic}-${timestamp}", doc="The new name.", importance=HIGH),
-            option("timestamp.format", default="yyyyMMdd", doc="How ${timestamp} is written, in UTC.", importance=HIGH),
+            option("timestamp.format", default="yyyyMMdd", doc="The format of ${timestamp}, in UTC.", importance=HIGH),
         )
     )
     yield PluginClass(f"{_PACKAGE}RegexRouter", regex_router, _regex_router, keeps_cells=True)
@@ -97,7 +97,7 @@ def _of_headers() -> Iterator[PluginClass]:
     drop = ConfigDef((required("headers", Type.LIST, "Names of headers to remove.", validator=not_empty_list),))
     from_fields = ConfigDef(
         (
-            required("fields", Type.LIST, "Fields to make headers of.", validator=not_empty_list),
+            required("fields", Type.LIST, "Fields to copy or move to headers.", validator=not_empty_list),
             required("headers", Type.LIST, "The headers' names, in the order of the fields.", validator=not_empty_list),
             required("operation", Type.STRING, "move or copy.", validator=word("move", "copy")),
             replace_null(),
@@ -120,8 +120,8 @@ def _header_from(side: Side, values: Values) -> HeaderFrom:
 def _of_fields() -> Iterator[PluginClass]:
     replace_field = ConfigDef(
         (
-            option("exclude", Type.LIST, "", "Fields to leave out."),
-            option("include", Type.LIST, "", "The only fields to keep, if any are named."),
+            option("exclude", Type.LIST, "", "Fields to remove."),
+            option("include", Type.LIST, "", "Fields to keep, if set; all others are removed."),
             option("renames", Type.LIST, "", "New names, as old:new.", validator=_renames),
             replace_null(),
         )
@@ -129,21 +129,27 @@ def _of_fields() -> Iterator[PluginClass]:
     mask_field = ConfigDef(
         (
             required("fields", Type.LIST, "Fields to mask.", validator=not_empty_list),
-            option("replacement", doc="A text or number to put there instead of the empty value.", importance=LOW),
+            option("replacement", doc="A text or number that replaces the value, instead of 0 or ''.", importance=LOW),
             replace_null(),
         )
     )
     value_to_key = ConfigDef(
         (
-            required("fields", Type.LIST, "Fields of the value to make the key of.", validator=not_empty_list),
+            required("fields", Type.LIST, "Fields of the value for the key.", validator=not_empty_list),
             replace_null(),
         )
     )
-    delimiter = ConfigDef((option("delimiter", default=".", doc="What stands between the joined names."),))
+    delimiter = ConfigDef((option("delimiter", default=".", doc="The separator of the joined names."),))
     yield from sides(
         f"{_PACKAGE}ReplaceField",
         replace_field,
-        lambda side, v: ReplaceField(side, v["exclude"], v["include"], _pairs(v["renames"]), v[REPLACE_NULL]),
+        lambda side, v: ReplaceField(
+            side,
+            v["exclude"],
+            v["include"],
+            {old: new for old, _, new in (entry.partition(":") for entry in v["renames"])},
+            v[REPLACE_NULL],
+        ),
     )
     yield from sides(
         f"{_PACKAGE}MaskField",
@@ -189,7 +195,7 @@ def _of_values() -> Iterator[PluginClass]:
     )
     extract = ConfigDef(
         (
-            required("field", Type.STRING, "The field to take.", MEDIUM),
+            required("field", Type.STRING, "The field to extract.", MEDIUM),
             option(
                 "field.syntax.version",
                 default="V1",
@@ -229,11 +235,11 @@ _TIMESTAMP_CONVERTER = ConfigDef(
     (
         option("field", default="", doc="The field with the time; empty for the whole value.", importance=HIGH),
         required("target.type", Type.STRING, "string, unix, Date, Time or Timestamp.", validator=word(*sorted(TYPES))),
-        option("format", default="", doc="How times are written as text, as in SimpleDateFormat, in UTC."),
+        option("format", default="", doc="The format of times as text, as in Java's SimpleDateFormat, in UTC."),
         option(
             "unix.precision",
             default="milliseconds",
-            doc="What a number counts: seconds, milliseconds, microseconds or nanoseconds.",
+            doc="The unit of numbers: seconds, milliseconds, microseconds or nanoseconds.",
             importance=LOW,
             validator=word("nanoseconds", "microseconds", "milliseconds", "seconds"),
         ),
@@ -246,12 +252,8 @@ def _timestamp_converter(side: Side, values: Values) -> TimestampConverter:
     target, pattern, precision = values["target.type"], values["format"], values["unix.precision"]
     if target == "string" and not pattern:
         raise ValueError("TimestampConverter requires format option to be specified when using string timestamps")
-    assert precision in PRECISIONS  # noqa: S101 - its validator has seen to it
+    assert precision in PRECISIONS  # noqa: S101 - its validator checks it
     return TimestampConverter(side, values["field"], target, pattern, precision, values[REPLACE_NULL])
-
-
-def _pairs(entries: Sequence[str]) -> dict[str, str]:
-    return {old: new for old, _, new in (entry.partition(":") for entry in entries)}
 
 
 def _renames(name: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""The transform Cast: values of one primitive type as another, as Java converts them."""
+"""The transform Cast: convert values to another primitive type, as Java does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _INPUTS = frozenset({*_BITS, "float", "double", "boolean", "string", "bytes"})
 
 
 def parse_spec(entries: Sequence[str]) -> Mapping[str | None, str]:
-    """The target type by field; None stands for the whole value. Raises ValueError with Connect's words."""
+    """Return the target type by field, or by None for the complete value. Raises ValueError with Connect's message."""
     spec: dict[str | None, str] = {}
     for entry in entries:
         field, colon, kind = entry.rpartition(":")
@@ -57,7 +57,7 @@ def parse_spec(entries: Sequence[str]) -> Mapping[str | None, str]:
 
 
 class Cast:
-    """Casts fields, or a key or value as a whole."""
+    """Cast fields, or a complete key or value."""
 
     def __init__(self, side: Side, spec: Mapping[str | None, str], default: bool = True) -> None:
         self._side, self._spec, self._default = side, spec, default
@@ -106,7 +106,7 @@ def _cast_schema(schema: Schema, kind: str, *, bare: bool = False) -> Schema:
 
 
 def cast(data: SchemaAndValue, kind: str) -> Any:
-    """A value as another type. Raises BadRecord for one that does not go, without showing it."""
+    """Convert a value to another type. Raises BadRecord if that is impossible, without the value in the message."""
     if data.value is None:
         return None
     given = schemaless_type(data.value) if data.schema is None else data.schema.type
@@ -116,7 +116,7 @@ def cast(data: SchemaAndValue, kind: str) -> Any:
     try:
         return _TO[kind](value) if kind in _TO else _to_integer(value, _BITS[kind])
     except (ValueError, ArithmeticError):
-        raise unusable("Value was out of range for requested data type") from None  # Python's text shows it
+        raise unusable("Value was out of range for requested data type") from None  # Python's message has the value
 
 
 class _JavaDate(int):
@@ -124,11 +124,11 @@ class _JavaDate(int):
 
 
 class _Float32(float):
-    """A number of four bytes, which Java prints shorter."""
+    """A number of four bytes, which Java prints with fewer digits."""
 
 
 def _java_value(data: SchemaAndValue, kind: str) -> Any:
-    """The value that Connect would have in its hands."""
+    """Return the value in the form that Connect's Cast gets."""
     name = None if data.schema is None else data.schema.name
     if name in (DATE, TIME, TIMESTAMP) and kind != "string":
         return data.value
@@ -150,11 +150,13 @@ def _to_integer(value: Any, bits: int) -> int:
         if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             raise ValueError
         return number
-    return _wrapped(_long(_numeric(value), narrow=bits < 64 and isinstance(value, float)), bits)
+    number = _long(_numeric(value), narrow=bits < 64 and isinstance(value, float))
+    half = 1 << (bits - 1)
+    return (number + half) % (1 << bits) - half  # wraps around, as Java's narrowing does
 
 
 def _digits(text: str) -> str:
-    """A text that Java reads as a whole number."""
+    """Return a text that Java parses as an integer; raise ValueError for any other."""
     bare = text[1:] if text[:1] in ("+", "-") else text
     if not bare.isdecimal():
         raise ValueError
@@ -168,7 +170,7 @@ def _numeric(value: Any) -> Any:
 
 
 def _long(value: Any, *, narrow: bool) -> int:
-    """As Java narrows: floats stop at the ends of int or long, decimals lose what is above."""
+    """Convert to an integer as Java does: floats are limited to the range of int or long, decimals lose high bits."""
     if isinstance(value, float):
         if math.isnan(value):
             return 0
@@ -177,16 +179,12 @@ def _long(value: Any, *, narrow: bool) -> int:
     return int(value)
 
 
-def _wrapped(number: int, bits: int) -> int:
-    return (number + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
-
-
 def _to_double(value: Any) -> float:
     return float(value.strip()) if isinstance(value, str) else float(_numeric(value))
 
 
 def as_float(number: float) -> float:
-    """The nearest number of four bytes."""
+    """Return the nearest number of four bytes."""
     try:
         return float(binary.unpack("f", binary.pack("f", number))[0])
     except OverflowError:
@@ -194,12 +192,8 @@ def as_float(number: float) -> float:
 
 
 def _to_float(value: Any) -> float:
-    """In as few digits as tell it from its neighbours, which is how JSON has it."""
+    """Convert to a number of four bytes, with the fewest digits that identify it, as in JSON."""
     return float(_shortest(_Float32(as_float(_to_double(value)))))
-
-
-def _to_boolean(value: Any) -> bool:
-    return value.lower() == "true" if isinstance(value, str) else _to_integer(value, 64) != 0
 
 
 def _to_string(value: Any) -> str:
@@ -217,7 +211,7 @@ def _to_string(value: Any) -> str:
 
 
 def _date_text(milliseconds: int) -> str:
-    """As Connect writes dates: a time of the first day, a date where the time is zero, or both."""
+    """Format a date as Connect does: a time on the first day, a date if the time is zero, otherwise both."""
     if milliseconds < _DAY:
         return DateFormat("HH:mm:ss.SSS'Z'").format(milliseconds)
     if milliseconds % _DAY == 0:
@@ -226,7 +220,7 @@ def _date_text(milliseconds: int) -> str:
 
 
 def java_double(value: float) -> str:
-    """A number as Java writes it: always with a point, a large or small one with an exponent."""
+    """Format a number as Java does: always with a point, large and small numbers with an exponent."""
     if math.isnan(value) or math.isinf(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     sign, digits, exponent = Decimal(_shortest(value)).as_tuple()
@@ -243,7 +237,7 @@ def java_double(value: float) -> str:
 
 
 def _shortest(value: float) -> str:
-    """The shortest digits that are read back as the same number."""
+    """Return the shortest digits that parse to the same number."""
     if not isinstance(value, _Float32):
         return repr(float(value))
     texts = (f"{float(value):.{digits}g}" for digits in range(1, 10))
@@ -253,6 +247,6 @@ def _shortest(value: float) -> str:
 _TO: dict[str, Callable[[Any], Any]] = {
     "float": _to_float,
     "double": _to_double,
-    "boolean": _to_boolean,
+    "boolean": lambda value: value.lower() == "true" if isinstance(value, str) else _to_integer(value, 64) != 0,
     "string": _to_string,
 }

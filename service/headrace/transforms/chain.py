@@ -1,4 +1,4 @@
-"""A chain of transforms, each for the records that its predicate names."""
+"""A chain of transforms, each for the records that match its predicate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.transforms.record import Predicate, SinkRecord, Transform
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A transform under its alias; ``predicate`` None is for all records, ``negate`` for all others."""
+    """A transform with its alias, for records that match ``predicate`` (None: all), or do not if ``negate``."""
 
     alias: str
     class_name: str
@@ -20,17 +20,17 @@ class Link:
     negate: bool = False
 
     def wants(self, record: SinkRecord) -> bool:
-        """Whether the transform is for this record, as it is by now."""
+        """Whether to apply the transform to a record, after the transforms before it."""
         return self.predicate is None or self.predicate(record) != self.negate
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Transforms in the order of ``transforms``. Empty where none is configured.
+    """Transforms in the order of ``transforms``. Empty if none is configured.
 
-    ``merges`` is set where one of them brings several source tables together on purpose, with keys that hold for all,
-    ``keeps_cells`` where none of them touches the values of a row, so that a value which is missing there may be read
-    again from the database. ``prefixes`` are what ExtractNewRecordState puts before names of fields and headers.
+    ``merges`` is whether one of them merges several source tables, with keys that are unique across them.
+    ``keeps_cells`` is whether none of them changes the values of a row, so that an unavailable value may be read again
+    from the database. ``prefixes`` are the prefixes of ExtractNewRecordState for names of fields and headers.
     """
 
     links: Sequence[Link] = ()
@@ -42,7 +42,7 @@ class Chain:
         return bool(self.links)
 
     def apply(self, record: SinkRecord) -> SinkRecord | None:
-        """What comes out, None for a record that is dropped. Raises BadRecord, which names the transform."""
+        """Return the transformed record, None if it is dropped. Raises BadRecord, which names the transform."""
         current: SinkRecord | None = record
         for link in self.links:
             if current is None:

@@ -14,7 +14,7 @@ from headrace.transforms.unwrap import is_envelope
 
 
 class ExtractChangedRecordState:
-    """Lists in headers which columns an update has changed, and which not. The lists of other events are empty."""
+    """List the changed and the unchanged columns of an update in headers. The lists of other events are empty."""
 
     def __init__(self, changed: str | None, unchanged: str | None) -> None:
         self._changed = _names_schema(changed)
@@ -38,16 +38,16 @@ def _names_schema(header: str | None) -> Schema | None:
     return Schema("array", optional=True, name=header, items=OPTIONAL_STRING) if header and header.strip() else None
 
 
-def _tells_all(schema: Schema | None) -> bool:
-    """Whether there is a column for values of a schema: none for what lists and maps of several types are made of."""
+def _has_column_type(schema: Schema | None) -> bool:
+    """Whether a column can store values of a schema: not if the elements of a list or map have several types."""
     if schema is None or schema.type not in ("array", "map"):
         return True
     parts = (schema.items,) if schema.type == "array" else (schema.keys, schema.values)
-    return None not in parts and all(map(_tells_all, parts))
+    return None not in parts and all(map(_has_column_type, parts))
 
 
 class HeaderToValue:
-    """Copies or moves headers into fields of the value; a dot in a field's name goes into a struct."""
+    """Copy or move headers to fields of the value; a dot in a field's name is a path into a struct."""
 
     def __init__(self, headers: Sequence[str], fields: Sequence[str], *, move: bool) -> None:
         self._places = {header: tuple(field.split(".")) for header, field in zip(headers, fields, strict=True)}
@@ -61,8 +61,8 @@ class HeaderToValue:
         if not found:
             return record
         for name, data in found.items():
-            if not _tells_all(data.schema):
-                raise unusable(f"header {name}: a list or map whose values are of no common type")
+            if not _has_column_type(data.schema):
+                raise unusable(f"header {name}: the elements of its list or map have no common type")
         kinds = tuple((name, data.schema or OPTIONAL_STRING) for name, data in found.items())
         made = SchemaAndValue(self._schemas(schema, kinds), self._filled(schema, values, found))
         kept = tuple(each for each in record.headers if not (self._move and each[0] in self._places))
@@ -81,7 +81,7 @@ class HeaderToValue:
     def _filled(
         self, schema: Schema, values: dict[str, Any], found: Mapping[str, SchemaAndValue], at: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """The members of a struct that is made anew, in which a null becomes its default as in Debezium."""
+        """The members of the new struct, in which a null becomes its default as in Debezium."""
         made = cells(schema, values)
         for member in schema.fields:
             value = made[member.name]
@@ -94,13 +94,13 @@ class HeaderToValue:
 
 
 class SchemaChangeEventFilter:
-    """Drops the schema change events of some kinds (``CREATE``, ``ALTER``, ``DROP``, ``TRUNCATE``, ``DATABASE``)."""
+    """Drop the schema change events of some types (``CREATE``, ``ALTER``, ``DROP``, ``TRUNCATE``, ``DATABASE``)."""
 
     def __init__(self, excluded: Sequence[str]) -> None:
         self._excluded = frozenset(excluded)
 
     def __call__(self, record: SinkRecord) -> SinkRecord | None:
-        """The record, None for one of those kinds."""
+        """The record, None for one of these types."""
         schema, values = record.value.schema, record.value.value
         if values is None or schema is None or not (schema.name or "").endswith("SchemaChangeValue"):
             return record

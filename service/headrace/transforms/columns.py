@@ -1,4 +1,4 @@
-"""Debezium's transforms of columns of certain types: geometries and vectors, wherever they stand in a value."""
+"""Debezium's transforms of geometries and vectors, at any depth of a value."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _GEOMETRY = "io.debezium.data.geometry.Geometry"
 _DENSE = ("io.debezium.data.DoubleVector", "io.debezium.data.FloatVector")
 _SPARSE = "io.debezium.data.SparseDoubleVector"
 SRIDS = (4326, 3857, 4269)
-"""The reference systems whose coordinates are swapped if nothing else is said."""
+"""The reference systems whose coordinates are swapped by default."""
 
 
 class _Geometries:
-    """Changes the geometries of a value. A null stays null, where Debezium's classes put in its column's default.
+    """Change the geometries of a value. A null stays null, where Debezium's classes write its column's default.
 
-    ``changed`` gives the bytes in place of those of a geometry, or raises MalformedGeometry; ``nested`` says whether
-    geometries in arrays and maps count.
+    ``changed`` returns the new bytes of a geometry, or raises MalformedGeometry. ``nested`` is whether to change
+    geometries in arrays and maps.
     """
 
     def __init__(self, changed: Callable[[dict[str, Any]], bytes], *, nested: bool) -> None:
@@ -32,7 +32,7 @@ class _Geometries:
         self._nested = nested
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with its geometries changed; one whose value is no struct stays as it is."""
+        """The record with its geometries changed; a record whose value is not a struct does not change."""
         data = record.value
         if data.schema is None or data.schema.type != "struct" or data.value is None:
             return record
@@ -46,16 +46,13 @@ class _Geometries:
         if self._nested and schema.type == "array" and schema.items is not None:
             return [self._value(schema.items, item) for item in value]
         if self._nested and schema.type == "map" and schema.values is not None:
-            return self._map(schema.values, value)
+            if isinstance(value, dict):
+                return {key: self._value(schema.values, item) for key, item in value.items()}
+            return [(key, self._value(schema.values, item)) for key, item in value]
         return value
 
     def _members(self, schema: Schema, value: Mapping[str, Any]) -> dict[str, Any]:
         return {member.name: self._value(member.schema, value.get(member.name)) for member in schema.fields}
-
-    def _map(self, schema: Schema, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: self._value(schema, item) for key, item in value.items()}
-        return [(key, self._value(schema, item)) for key, item in value]
 
     def _geometry(self, value: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -77,7 +74,7 @@ def swap_geometry_coordinates(srids: Collection[int] = SRIDS) -> Transform:
 def geometry_format_transformer(*, extend: bool) -> Transform:
     """Writes extended geometries without their SRID and, with ``extend``, plain ones with it, if they have one.
 
-    Debezium's class changes its mind for good with the first extended geometry that it meets, so that what comes out
+    Debezium's class changes its mode permanently at the first extended geometry, so that what comes out
     hangs on which records came before. Here every geometry is changed by itself: a replay gives the same table.
     """
 

@@ -20,23 +20,23 @@ _LEGACY = ("drop.tombstones", "delete.handling.mode")
 
 SCRIPTS = {
     f"{_PACKAGE}Filter": (
-        "it runs a script (Groovy, JavaScript or WebAssembly), which this worker cannot; use "
+        "it runs a script (Groovy, JavaScript or WebAssembly), which is not supported; use "
         "org.apache.kafka.connect.transforms.Filter with a predicate (TopicNameMatches, HasHeaderKey, "
         "RecordIsTombstone), or filter at the source connector"
     ),
     f"{_PACKAGE}ContentBasedRouter": (
-        "it runs a script (Groovy, JavaScript or WebAssembly), which this worker cannot; use RegexRouter, "
+        "it runs a script (Groovy, JavaScript or WebAssembly), which is not supported; use RegexRouter, "
         "ByLogicalTableRouter or ExtractNewRecordState's route.by.field, or route at the source connector"
     ),
 }
 """Scripting transforms, and what to do instead."""
 
-_AT_THE_SOURCE = "it is for source connectors and says nothing about rows in a table: take it out here"
+_AT_THE_SOURCE = "it is for source connectors and has no effect on rows of a table; remove it"
 _JDBC = "io.debezium.connector.jdbc.transforms."
 OF_THE_JDBC_SINK = {
-    f"{_JDBC}ConvertCloudEventToSaveableForm": "CloudEvents are not read; use Debezium's own converter for the topic",
+    f"{_JDBC}ConvertCloudEventToSaveableForm": "CloudEvents are not supported; use Debezium's converters for the topic",
 }
-"""A transform that comes with Debezium's JDBC sink, and what stands in its place."""
+"""A transform of Debezium's JDBC sink that is rejected, and the remedy."""
 
 NOT_FOR_SINKS = {
     f"{_PACKAGE}{name}": _AT_THE_SOURCE
@@ -51,11 +51,11 @@ NOT_FOR_SINKS = {
         "Neo4jCudConverter",
     )
 }
-"""Transforms of Debezium that are refused, and what to do about it."""
+"""Transforms of Debezium that are rejected, and the remedy."""
 
 
 def transforms() -> Iterator[PluginClass]:
-    """Those of Debezium's transforms that a sink can meet."""
+    """Return Debezium's transforms for sinks."""
     yield PluginClass(f"{_PACKAGE}ExtractNewRecordState", _UNWRAP, _unwrap, keeps_cells=True)
     yield PluginClass(
         f"{_PACKAGE}ByLogicalTableRouter",
@@ -69,7 +69,12 @@ def transforms() -> Iterator[PluginClass]:
         _logical_router,
         merges=True,
     )
-    yield PluginClass(f"{_PACKAGE}ExtractChangedRecordState", _CHANGED, _changed, keeps_cells=True)
+    yield PluginClass(
+        f"{_PACKAGE}ExtractChangedRecordState",
+        _CHANGED,
+        lambda v: ExtractChangedRecordState(v["header.changed.name"], v["header.unchanged.name"]),
+        keeps_cells=True,
+    )
     yield PluginClass(f"{_PACKAGE}TimezoneConverter", _TIME_ZONES, _time_zones)
     yield PluginClass(f"{_PACKAGE}HeaderToValue", _HEADER_TO_VALUE, _header_to_value)
     yield PluginClass(f"{_PACKAGE}SchemaChangeEventFilter", _SCHEMA_CHANGES, _schema_changes, keeps_cells=True)
@@ -80,12 +85,12 @@ _UNWRAP = ConfigDef(
         option(
             "delete.tombstone.handling.mode",
             default="tombstone",
-            doc="What becomes of deletes and tombstones: drop, tombstone, rewrite, rewrite-with-tombstone, "
+            doc="How deletes and tombstones are transformed: drop, tombstone, rewrite, rewrite-with-tombstone, "
             "delete-to-tombstone.",
             validator=any_case(*Deletes),
         ),
         option("route.by.field", default="", doc="A column whose value becomes the topic.", importance=LOW),
-        option("add.fields.prefix", default="__", doc="What the names of added fields begin with.", importance=LOW),
+        option("add.fields.prefix", default="__", doc="The prefix of the names of added fields.", importance=LOW),
         option(
             "add.fields",
             Type.LIST,
@@ -93,34 +98,34 @@ _UNWRAP = ConfigDef(
             doc="Fields of the envelope to add to rows, such as op,source.lsn.",
             importance=LOW,
         ),
-        option("add.headers.prefix", default="__", doc="What the names of added headers begin with.", importance=LOW),
+        option("add.headers.prefix", default="__", doc="The prefix of the names of added headers.", importance=LOW),
         option("add.headers", Type.LIST, "", doc="Fields of the envelope to add as headers.", importance=LOW),
-        option("drop.fields.header.name", doc="The header that lists fields to leave out.", importance=LOW),
-        option("drop.fields.from.key", Type.BOOLEAN, "false", "Whether they leave the key as well.", LOW),
+        option("drop.fields.header.name", doc="The header that lists fields to remove.", importance=LOW),
+        option("drop.fields.from.key", Type.BOOLEAN, "false", "Whether to remove them from the key as well.", LOW),
         option(
             "drop.fields.keep.schema.compatible",
             Type.BOOLEAN,
             "true",
-            "Whether only optional fields may be left out.",
+            "Whether only optional fields may be removed.",
             LOW,
         ),
         option(
             REPLACE_NULL,
             Type.BOOLEAN,
             "true",
-            "Whether a null becomes its column's default when rows are rewritten. Set it to false: with true a table "
+            "Whether a null becomes its column's default when rows are rewritten. Set it to false: with true, a table "
             "differs from its source.",
             LOW,
         ),
         option(
             "drop.tombstones",
             Type.BOOLEAN,
-            doc="Of old configurations: see delete.tombstone.handling.mode.",
+            doc="Deprecated: see delete.tombstone.handling.mode.",
             importance=LOW,
         ),
         option(
             "delete.handling.mode",
-            doc="Of old configurations: none, drop or rewrite. See delete.tombstone.handling.mode.",
+            doc="Deprecated: none, drop or rewrite. See delete.tombstone.handling.mode.",
             importance=LOW,
             validator=lambda name, value: None if value is None else word("none", "drop", "rewrite")(name, value),
         ),
@@ -146,7 +151,7 @@ def _unwrap(values: Values) -> ExtractNewRecordState:
 
 
 def _deletes(values: Values) -> tuple[Deletes, bool]:
-    """The mode, and whether tombstones stay. Options of old configurations stand for the mode of today."""
+    """Return the mode, and whether tombstones are kept. Deprecated options are converted to the current mode."""
     mode = Deletes(values["delete.tombstone.handling.mode"].lower())
     if all(values[name] is None for name in _LEGACY):
         return mode, mode is Deletes.REWRITE_WITH_TOMBSTONE
@@ -164,24 +169,32 @@ def _router(key_field: str) -> ConfigDef:
                 importance=LOW,
                 validator=regex,
             ),
-            option("topic.replacement", doc="The logical topic; $1 stands for the first group.", importance=LOW),
+            option("topic.replacement", doc="The logical topic; $1 is the first group.", importance=LOW),
             option("key.enforce.uniqueness", Type.BOOLEAN, "true", "Whether keys get a field with their table.", LOW),
             option("key.field.name", default=key_field, doc="The name of that field.", importance=LOW),
-            option("key.field.regex", doc="What of the topic goes into that field.", importance=LOW, validator=regex),
-            option("key.field.replacement", doc="The field's text, made of that.", importance=LOW),
+            option(
+                "key.field.regex",
+                doc="Regular expression for the topic, for the value of that field.",
+                importance=LOW,
+                validator=regex,
+            ),
+            option("key.field.replacement", doc="The value of that field; $1 is the first group.", importance=LOW),
             option(
                 "schema.name.adjustment.mode",
                 default="none",
-                doc="Accepted: names of schemas matter not here.",
+                doc="Accepted without effect: names of schemas are not used.",
                 importance=LOW,
             ),
-            *(option(name, Type.INT, "16", "Accepted: caches bound themselves here.", LOW) for name in _CACHE_SIZES),
+            *(
+                option(name, Type.INT, "16", "Accepted without effect: cache sizes are fixed.", LOW)
+                for name in _CACHE_SIZES
+            ),
         )
     )
 
 
 def _given(values: Values, *names: str) -> None:
-    """Debezium's classes define nothing as required, and then refuse to do without."""
+    """Raise ValueError if an option is absent. Debezium's classes require it without declaring it as required."""
     missing = next((name for name in names if not values[name]), None)
     if missing is not None:
         raise ValueError(f"The '{missing}' value is invalid: A value is required")
@@ -213,15 +226,15 @@ _CHANGED = ConfigDef(
 )
 
 
-def _changed(values: Values) -> ExtractChangedRecordState:
-    return ExtractChangedRecordState(values["header.changed.name"], values["header.unchanged.name"])
-
-
 _HEADER_TO_VALUE = ConfigDef(
     (
-        option("headers", Type.LIST, None, "Headers to make fields of.", HIGH),
+        option("headers", Type.LIST, None, "Headers to copy or move to fields.", HIGH),
         option(
-            "fields", Type.LIST, None, "The fields' names, in the order of the headers; a dot goes into a struct.", HIGH
+            "fields",
+            Type.LIST,
+            None,
+            "The fields' names, in the order of the headers; a dot is a path into a struct.",
+            HIGH,
         ),
         option("operation", doc="move or copy.", importance=HIGH, validator=word("move", "copy")),
     )
@@ -240,8 +253,8 @@ _RULES = "source:<table>[:<field>], topic:<topic>[:<field>] or <name>:<field>"
 _TIME_ZONES = ConfigDef(
     (
         option("converted.timezone", doc="A zone, such as Europe/Rome or +02:00.", importance=HIGH),
-        option("include.list", Type.LIST, None, f"What is converted, each as {_RULES}.", HIGH),
-        option("exclude.list", Type.LIST, None, f"What is not converted, each as {_RULES}.", HIGH),
+        option("include.list", Type.LIST, None, f"Fields to convert, each as {_RULES}.", HIGH),
+        option("exclude.list", Type.LIST, None, f"Fields not to convert, each as {_RULES}.", HIGH),
     )
 )
 
@@ -258,19 +271,26 @@ def _time_zones(values: Values) -> TimezoneConverter:
     )
 
 
-_KINDS = ("CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE")
+_EVENT_TYPES = ("CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE")
 
 
-def _kinds(name: str, value: Any) -> None:
-    unknown = [kind for kind in parse_list(value or "") if kind not in _KINDS]
+def _event_types(name: str, value: Any) -> None:
+    unknown = [each for each in parse_list(value or "") if each not in _EVENT_TYPES]
     if unknown:
         raise InvalidValue(
-            f"Invalid value {unknown[0]} for configuration {name}: String must be one of: {', '.join(_KINDS)}"
+            f"Invalid value {unknown[0]} for configuration {name}: String must be one of: {', '.join(_EVENT_TYPES)}"
         )
 
 
 _SCHEMA_CHANGES = ConfigDef(
-    (option("schema.change.event.exclude.list", doc=f"Of {', '.join(_KINDS)}.", importance=HIGH, validator=_kinds),)
+    (
+        option(
+            "schema.change.event.exclude.list",
+            doc=f"Types of events to drop, of {', '.join(_EVENT_TYPES)}.",
+            importance=HIGH,
+            validator=_event_types,
+        ),
+    )
 )
 
 

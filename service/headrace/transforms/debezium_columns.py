@@ -22,9 +22,13 @@ _JDBC = "io.debezium.connector.jdbc.transforms."
 
 
 def transforms() -> Iterator[PluginClass]:
-    """Those for geometries and vectors, and those that come with Debezium's JDBC sink."""
+    """Return the transforms of geometries and vectors, and those of Debezium's JDBC sink."""
     yield PluginClass(f"{_PACKAGE}SwapGeometryCoordinates", _SWAP, _swap)
-    yield PluginClass(f"{_PACKAGE}GeometryFormatTransformer", _FORMAT, _format)
+    yield PluginClass(
+        f"{_PACKAGE}GeometryFormatTransformer",
+        _FORMAT,
+        lambda values: geometry_format_transformer(extend=values["format"].strip().lower() != "ewkb"),
+    )
     yield PluginClass(f"{_PACKAGE}VectorToJsonConverter", ConfigDef(()), lambda values: VectorToJsonConverter())
     yield PluginClass(
         f"{_JDBC}CollectionNameTransformation",
@@ -42,14 +46,14 @@ def transforms() -> Iterator[PluginClass]:
 def _srids(name: str, value: Any) -> None:
     for entry in parse_list(value or ""):
         if not entry.isdecimal():
-            raise InvalidValue(f"Invalid value {value} for configuration {name}: a list of numbers is wanted")
+            raise InvalidValue(f"Invalid value {value} for configuration {name}: must be a list of numbers")
 
 
 _SWAP = ConfigDef(
     (
         option(
             "srids",
-            doc=f"Reference systems whose coordinates are swapped; if none are given {', '.join(map(str, SRIDS))}.",
+            doc=f"Reference systems whose coordinates are swapped; the default is {', '.join(map(str, SRIDS))}.",
             importance=LOW,
             validator=_srids,
         ),
@@ -67,22 +71,18 @@ _FORMAT = ConfigDef(
         option(
             "format",
             default="wkb",
-            doc="wkb: plain geometries get their SRID, extended ones lose it. ewkb: only the latter.",
+            doc="wkb: add the SRID to plain geometries and remove it from extended ones. ewkb: only remove it.",
             importance=LOW,
         ),
     )
 )
 
 
-def _format(values: Values) -> Transform:
-    return geometry_format_transformer(extend=values["format"].strip().lower() != "ewkb")
-
-
 def _naming(what: str, name: str) -> ConfigDef:
     return ConfigDef(
         (
-            option(f"{what}.naming.prefix", default="", doc=f"What goes before {name}.", importance=LOW),
-            option(f"{what}.naming.suffix", default="", doc=f"What goes behind {name}.", importance=LOW),
+            option(f"{what}.naming.prefix", default="", doc=f"A prefix of {name}.", importance=LOW),
+            option(f"{what}.naming.suffix", default="", doc=f"A suffix of {name}.", importance=LOW),
             option(
                 f"{what}.naming.style",
                 default="default",

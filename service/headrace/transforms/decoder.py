@@ -1,11 +1,11 @@
-"""Records of one topic through a chain of transforms, and then to events like any others.
+"""Transform the records of one topic, then decode them.
 
-What comes out of the chain may be of several topics, which name the tables; its place in Kafka stays that of the record
-that went in, so offsets, errors and dead letters are the original's.
+Transformed records may have several topics, which determine the tables. Partition and offset stay those of the original
+record, so that offsets, errors and dead letters refer to it.
 
-An ``ExtractNewRecordState`` in the chain drops what orders changes and what says where they come from. Since it runs
-here, nothing has to be lost: what the source block said goes with the record in headers, named as ``add.headers`` would
-name them, and is read there (``core/decode/flattened.py``).
+``ExtractNewRecordState`` removes the source block, which contains the order and the origin of changes. The decoder adds
+the fields of the source block to the record's headers, with the names that ``add.headers`` would give them, and
+``core/decode/flattened.py`` reads them there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.conversion import Conversion, Converter, Headers
 from headrace.converters.json_data import JsonData
 from headrace.core.decode.codec import Source
@@ -29,14 +29,14 @@ from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.transforms.chain import Chain
 from headrace.transforms.headers import header_bytes
-from headrace.transforms.key_columns import KeyColumns
+from headrace.transforms.key_completion import KeyCompletion
 from headrace.transforms.record import NOTHING, SinkRecord
 from headrace.transforms.unwrap import is_envelope
 
 
 @dataclass(frozen=True, slots=True)
 class _Transformed:
-    """A record after the chain, as decoders read it."""
+    """A transformed record, in the form that decoders read."""
 
     index: int
     topic: str
@@ -49,7 +49,7 @@ class _Transformed:
 
 
 class TransformingDecoder:
-    """Decodes the records of one topic after ``chain``. Remembers schemas; one thread at a time."""
+    """Decode the records of one topic after ``chain``. It caches schemas. Not thread-safe."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class TransformingDecoder:
     ) -> None:
         self._topic, self._options, self._chain, self._catalog = topic, options, chain, catalog
         self._prefix = options.added.headers_prefix
-        self._of_source = options.added.positions | set(Source.__struct_fields__)
+        self._source_fields = options.added.positions | set(Source.__struct_fields__)
         given = Conversion() if conversion is None else conversion
         self._keys: Converter = given.key or JsonData(options.key_schemas)
         self._values: Converter = given.value or JsonData(options.value_schemas)
         self._header_converter = given.header
-        self._key_columns = KeyColumns(options.key_fields)
-        self._decoders: dict[str, ConnectorDecoder] = {}
+        self._key_completion = KeyCompletion(options.key_fields)
+        self._decoders: dict[str, RecordDecoder] = {}
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
-        """Decode records of one partition, in order of arrival. ``topics`` of the result are those of its pieces."""
+        """Decode records of one partition, in order of arrival; ``topics`` of the result are those of ``pieces``."""
         out = Decoded(tells_too_little=not self._chain.keeps_cells)
         transformed = [each for each in self._through_chain(records, out) if each is not None]
         for topic, run in groupby(transformed, lambda each: each.topic):
@@ -93,15 +93,15 @@ class TransformingDecoder:
     def _transformed(self, index: int, record: KafkaRecord) -> _Transformed | None:
         key = self._data(record.key, record.headers, self._keys, Stage.KEY_CONVERTER)
         value = self._data(record.value, record.headers, self._values, Stage.VALUE_CONVERTER)
-        place = (record.partition, record.offset, record.timestamp)
-        before = SinkRecord(self._topic, *place, key, value, tuple(record.headers), self._header_converter)
+        coordinate = (record.partition, record.offset, record.timestamp)
+        before = SinkRecord(self._topic, *coordinate, key, value, tuple(record.headers), self._header_converter)
         after = self._chain.apply(before)
         if after is None:
             return None
-        after = self._key_columns.completed(after)
-        told = self._told(before.value, after.value)
-        headers = [(name, header_bytes(each) or b"") for name, each in after.headers]
-        return _Transformed(index, after.topic, *place, _or_none(after.key), _or_none(after.value), [*told, *headers])
+        after = self._key_completion.completed(after)
+        added = self._source_headers(before.value, after.value)
+        headers = [*added, *((name, header_bytes(each) or b"") for name, each in after.headers)]
+        return _Transformed(index, after.topic, *coordinate, _or_none(after.key), _or_none(after.value), headers)
 
     @staticmethod
     def _data(document: Any, headers: Headers, converter: Converter, stage: Stage) -> SchemaAndValue:
@@ -113,18 +113,18 @@ class TransformingDecoder:
             error.stage = stage
             raise
 
-    def _told(self, before: SchemaAndValue, after: SchemaAndValue) -> Iterator[tuple[str, bytes]]:
-        """What an envelope said of its event, where the chain has made a row of it."""
+    def _source_headers(self, before: SchemaAndValue, after: SchemaAndValue) -> Iterator[tuple[str, bytes]]:
+        """Headers with the operation and the source block of an envelope that the chain has converted to a row."""
         if not _is_event(before) or _is_event(after):
             return
         yield f"{self._prefix}op", msgspec.json.encode(before.value.get("op"))
         for name, value in (before.value.get("source") or {}).items():
-            if name in self._of_source and value is not None:
+            if name in self._source_fields and value is not None:
                 yield f"{self._prefix}source_{name}", msgspec.json.encode(value)
 
     def _decode_run(self, topic: str, run: Sequence[_Transformed], out: Decoded) -> None:
         if topic not in self._decoders:
-            self._decoders[topic] = ConnectorDecoder(self._topic, self._options, self._catalog)
+            self._decoders[topic] = RecordDecoder(self._topic, self._options, self._catalog)
         decoded = self._decoders[topic].decode(run)
         decoded.errant = [replace(each, index=run[each.index].index) for each in decoded.errant]
         decoded.topics = [topic] * len(decoded.pieces)

@@ -28,7 +28,7 @@ from headrace.transforms.structs import (
 
 
 class ReplaceField:
-    """Leaves fields out and renames them."""
+    """Remove and rename fields."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ReplaceField:
         self._schemas = SchemaMemo(self._schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with the fields that are wanted."""
+        """The record with the selected fields."""
         data = self._side.of(record)
         if data.value is None:
             return record
@@ -71,7 +71,7 @@ class ReplaceField:
 
 
 class MaskField:
-    """Puts the empty value of its type, or a given text, in the place of a field's value."""
+    """Replace a field's value by the empty value of its type, or by a configured text."""
 
     _EMPTY: Mapping[str, Any] = {
         "boolean": False,
@@ -118,7 +118,7 @@ class MaskField:
 
     @staticmethod
     def _replaced(data: SchemaAndValue, kind: str, name: str | None, text: str) -> Any:
-        """The given text as a value of the field's type."""
+        """Convert the configured text to the field's type."""
         try:
             if kind == "string":
                 return text
@@ -137,21 +137,21 @@ class MaskField:
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """A field to insert: ``name?`` is optional (as without a mark), ``name!`` required."""
+    """A field to insert: ``name`` and ``name?`` are optional, ``name!`` is required."""
 
     name: str
     optional: bool
 
     @classmethod
     def parse(cls, text: str | None) -> Insertion | None:
-        """From an option's value."""
+        """Parse an option's value."""
         if text is None:
             return None
         return cls(text[:-1] if text.endswith(("?", "!")) else text, not text.endswith("!"))
 
 
 class InsertField:
-    """Inserts fields with the record's place and time, or with a fixed text."""
+    """Insert fields with the record's topic, partition, offset or timestamp, or with a fixed text."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class InsertField:
             (static, "string", None, lambda _: self._text),
         )
         self._insertions = [
-            (insertion.name, _inserted(kind, name, insertion.optional), value)
+            (insertion.name, Schema(kind, insertion.optional, name, None if name is None else 1), value)
             for text, kind, name, value in wanted
             if (insertion := Insertion.parse(text)) is not None
         ]
@@ -196,12 +196,8 @@ class InsertField:
         return remade(schema, (*schema.fields, *(Field(name, kind) for name, kind, _ in self._insertions)))
 
 
-def _inserted(kind: str, name: str | None, optional: bool) -> Schema:
-    return Schema(kind, optional=optional, name=name, version=None if name is None else 1)
-
-
 class ValueToKey:
-    """Makes a key of fields of the value."""
+    """Make a key of fields of the value."""
 
     def __init__(self, fields: Sequence[str], default: bool = True) -> None:
         self._fields, self._default = tuple(fields), default

@@ -1,4 +1,4 @@
-"""The transform Flatten: structs within structs become fields of one."""
+"""The transform Flatten: nested structs become one struct."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headrace.transforms.structs import SchemaMemo, default_of, plain_map, remad
 
 
 class Flatten:
-    """Brings the members of structs within structs to the top, their names joined."""
+    """Replace nested structs by their members, with joined names."""
 
     def __init__(self, side: Side, delimiter: str = ".") -> None:
         self._side, self._delimiter = side, delimiter
         self._schemas = SchemaMemo(lambda schema: remade(schema, self._fields(schema, "", schema.optional, None)))
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record without structs within structs."""
+        """The record without nested structs."""
         data = self._side.of(record)
         if data.value is None:
             return record

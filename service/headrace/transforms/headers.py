@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.transforms.fields import ReplaceField
@@ -23,11 +22,12 @@ def header_bytes(value: bytes | SchemaAndValue | None) -> bytes | None:
         return None
     if isinstance(data, bytes | str):
         return data if isinstance(data, bytes) else data.encode()
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=_as_text).encode()
-
-
-def _as_text(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+    return json.dumps(
+        data,
+        ensure_ascii=False,
+        separators=(",", ":"),
+        default=lambda value: value.hex() if isinstance(value, bytes) else str(value),
+    ).encode()
 
 
 class InsertHeader:
@@ -53,7 +53,7 @@ class DropHeaders:
 
 
 class HeaderFrom:
-    """Copies or moves fields of a key or value into headers."""
+    """Copy or move fields of a key or value to headers."""
 
     def __init__(
         self, side: Side, fields: Sequence[str], headers: Sequence[str], *, move: bool, default: bool = True
@@ -66,13 +66,13 @@ class HeaderFrom:
     def __call__(self, record: SinkRecord) -> SinkRecord:
         """The record with the headers."""
         data = self._side.of(record)
-        added = self._of_map(data) if data.schema is None else self._of_struct(data)
+        if data.schema is None:
+            values = plain_map(data, self._purpose)
+            added: list[Header] = [(header, SchemaAndValue(None, values.get(field))) for field, header in self._pairs]
+        else:
+            added = self._of_struct(data)
         changed = record if self._removal is None else self._removal(record)
         return replace(changed, headers=(*record.headers, *added))
-
-    def _of_map(self, data: SchemaAndValue) -> list[Header]:
-        values = plain_map(data, self._purpose)
-        return [(header, SchemaAndValue(None, values.get(field))) for field, header in self._pairs]
 
     def _of_struct(self, data: SchemaAndValue) -> list[Header]:
         schema, values = struct(data, self._purpose)

@@ -1,4 +1,4 @@
-"""Java's ``SimpleDateFormat`` in UTC: the letters that formats of timestamps are made of."""
+"""Java's ``SimpleDateFormat`` in UTC: the pattern letters of timestamps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ZONE = r"(?:Z|UTC|GMT|(?:GMT)?[+-]\d{2}(?::?\d{2})?)"
 
 
 class DateFormat:
-    """One pattern. Raises ValueError for a letter that is not among those it knows."""
+    """One pattern. Raises ValueError for an unknown letter."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -40,15 +40,15 @@ class DateFormat:
         self._parser: re.Pattern[str] | None = None
 
     def format(self, milliseconds: int) -> str:
-        """The text of a time since 1970. Raises BadRecord for one beyond the year 9999."""
+        """Format milliseconds since 1970. Raises BadRecord for a time after the year 9999."""
         try:
             when = EPOCH + timedelta(milliseconds=milliseconds)
         except OverflowError as error:
-            raise unusable("a timestamp beyond the year 9999") from error
+            raise unusable("a timestamp is after the year 9999") from error
         return "".join(letters if literal else _text(letters, when) for letters, literal in self._tokens)
 
     def parse(self, text: str) -> int:
-        """Milliseconds since 1970. Raises BadRecord for a text of another form, without showing it."""
+        """Parse a text to milliseconds since 1970. Raises BadRecord, without the text, if it does not match."""
         if self._parser is None:
             self._parser = re.compile("".join(self._part(i) for i in range(len(self._tokens))))
         match = self._parser.match(text)
@@ -56,16 +56,16 @@ class DateFormat:
             raise unusable(f"Could not parse timestamp: value does not match pattern ({self.pattern})")
         return _time({letters: match[f"t{i}"] for i, (letters, literal) in enumerate(self._tokens) if not literal})
 
-    def _part(self, place: int) -> str:
-        letters, literal = self._tokens[place]
+    def _part(self, index: int) -> str:
+        letters, literal = self._tokens[index]
         if literal:
             return re.escape(letters)
-        following = place + 1 < len(self._tokens) and not self._tokens[place + 1][1]
-        return f"(?P<t{place}>{_pattern(letters, followed_by_digits=following)})"
+        following = index + 1 < len(self._tokens) and not self._tokens[index + 1][1]
+        return f"(?P<t{index}>{_pattern(letters, followed_by_digits=following)})"
 
 
 def _token(match: re.Match[str]) -> tuple[str, bool]:
-    """Letters of one field, or literal text."""
+    """Return the letters of one field, or a literal text and True."""
     quoted = match[1]
     if quoted is not None:
         return (quoted.replace("''", "'") or "'"), True
@@ -119,7 +119,7 @@ def _number(kind: str, when: datetime) -> int:
 
 
 def _time(parts: dict[str, str]) -> int:
-    """The time that the fields say. Fields that are missing are those of 1970; too large ones go on counting."""
+    """Return the time of the fields. Absent fields have their value of 1970; too large values carry over."""
     found = {letters[0]: (letters, text) for letters, text in parts.items()}
     numbers = {kind: int(text) for kind, (_, text) in found.items() if text.lstrip("-").isdigit()}
     year = numbers.get("y", 1970)
@@ -151,10 +151,10 @@ def _hour(numbers: dict[str, int], found: dict[str, tuple[str, str]]) -> int:
 
 
 def _month(name: str) -> int:
-    place = next((i for i, month in enumerate(_MONTHS) if month.lower().startswith(name.lower()[:3])), None)
-    if place is None:
-        raise unusable("Could not parse timestamp: no month has such a name")
-    return place + 1
+    index = next((i for i, month in enumerate(_MONTHS) if month.lower().startswith(name.lower()[:3])), None)
+    if index is None:
+        raise unusable("Could not parse timestamp: unknown name of a month")
+    return index + 1
 
 
 def _offset(text: str) -> timedelta:

@@ -1,4 +1,4 @@
-"""Java's regular expressions and replacement texts."""
+"""Java's regular expressions and replacements, as far as Python has equivalents (``reselect.md`` section 3.3)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def replaced(pattern: re.Pattern[str], replacement: str, text: str) -> str | None:
-    """``text`` with the first match replaced, None if the pattern does not match the whole of it.
+    """Return ``text`` with the first match replaced, None if the pattern does not match the complete text.
 
-    As Java's routers do: ``matches()``, and then ``replaceFirst()``, which searches anew.
+    Java's routers do the same: ``matches()``, then ``replaceFirst()``, which searches again.
     """
     if pattern.fullmatch(text) is None:
         return None
@@ -23,28 +23,28 @@ def replaced(pattern: re.Pattern[str], replacement: str, text: str) -> str | Non
 
 
 def _expanded(match: re.Match[str], replacement: str) -> str:
-    """Java's replacement: ``$1``, ``${name}``, and a backslash before what stands for itself."""
-    out, place = [], 0
-    while place < len(replacement):
-        letter = replacement[place]
-        if letter == "\\" and place + 1 < len(replacement):
-            out.append(replacement[place + 1])
-            place += 2
+    """Expand Java's replacement: ``$1``, ``${name}``, and a backslash before a literal character."""
+    out, index = [], 0
+    while index < len(replacement):
+        letter = replacement[index]
+        if letter == "\\" and index + 1 < len(replacement):
+            out.append(replacement[index + 1])
+            index += 2
         elif letter == "$":
-            group, place = _group(match, replacement, place + 1)
+            group, index = _group(match, replacement, index + 1)
             out.append(match[group] or "")
         else:
             out.append(letter)
-            place += 1
+            index += 1
     return "".join(out)
 
 
-def _group(match: re.Match[str], replacement: str, place: int) -> tuple[int | str, int]:
-    """The group that is named at ``place``: as many digits as there are groups. Raises IndexError for no such group."""
-    if replacement.startswith("{", place):
-        end = replacement.index("}", place)
-        return replacement[place + 1 : end], end + 1
-    number, end = int(replacement[place]), place + 1
+def _group(match: re.Match[str], replacement: str, index: int) -> tuple[int | str, int]:
+    """Return the group at ``index`` and where it ends: digits count while such a group exists. Raises IndexError."""
+    if replacement.startswith("{", index):
+        end = replacement.index("}", index)
+        return replacement[index + 1 : end], end + 1
+    number, end = int(replacement[index]), index + 1
     while end < len(replacement) and replacement[end].isdigit():
         longer = number * 10 + int(replacement[end])
         if longer > match.re.groups:
@@ -54,16 +54,16 @@ def _group(match: re.Match[str], replacement: str, place: int) -> tuple[int | st
 
 
 def check_replacement(pattern: re.Pattern[str], replacement: str) -> str | None:
-    """What is wrong with a replacement, or None."""
+    """Return the problem of a replacement, or None."""
     try:
-        places = re.findall(r"(?<!\\)\$(\d|\{[^}]*\})?", replacement)
-        for place in places:
-            if not place:
+        references = re.findall(r"(?<!\\)\$(\d|\{[^}]*\})?", replacement)
+        for reference in references:
+            if not reference:
                 return "Illegal group reference"
-            if place.isdigit() and int(place) > pattern.groups:
-                return f"No group {place}"
-            if not place.isdigit() and place[1:-1] not in pattern.groupindex:
-                return f"No group with name {place}"
+            if reference.isdigit() and int(reference) > pattern.groups:
+                return f"No group {reference}"
+            if not reference.isdigit() and reference[1:-1] not in pattern.groupindex:
+                return f"No group with name {reference}"
     except ValueError:
         return "Illegal group reference"
     return None

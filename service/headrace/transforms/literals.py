@@ -1,9 +1,9 @@
-"""What ``SimpleHeaderConverter`` makes of a text: it guesses (``Values.parseString`` of Kafka Connect 4.3).
+"""Parse texts as ``SimpleHeaderConverter`` does, which infers their type (``Values.parseString`` of Kafka Connect 4.3).
 
-``true``, ``false`` and ``null``; dates, times and timestamps of exactly their forms, in UTC; numbers, as the smallest
-integer that holds them exactly, else as a float, double or Decimal; lists and maps, in which texts stand in quotes.
-Anything else is text, as it is. One thing is other than there: what goes on behind a number or a list is text as well,
-where Kafka Connect leaves it out (``12:30`` is not 12).
+It recognizes ``true``, ``false`` and ``null``; dates, times and timestamps in one format each, in UTC; numbers, as the
+smallest integer type that is exact, otherwise as a float, double or Decimal; and lists and maps, with texts in quotes.
+Everything else is text. There is one difference: a number or a list that is followed by other characters is text, where
+Kafka Connect ignores these characters (``12:30`` is not 12).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from headrace.converters.json_data import unscaled_bytes
-from headrace.core.model.arrays import DECIMAL, days_from_civil
+from headrace.core.model.arrow_columns import DECIMAL, days_from_civil
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import DEEPEST, Schema
@@ -44,19 +44,19 @@ _SPACE = re.compile(r"\s*")
 T = TypeVar("T")
 
 
-class _NotSo(Exception):
-    """A text is no list or map after all."""
+class _NotAStructure(Exception):
+    """The text is not a list or map."""
 
 
 def parse_literal(text: str) -> SchemaAndValue:
-    """A text as what it seems to be."""
+    """Parse a text to a value of the inferred type."""
     plain = text.strip()
     if plain in _WORDS:
         return _WORDS[plain]
     if plain[:1] in ("[", "{"):
         try:
-            return _Structure(plain).whole()
-        except _NotSo:
+            return _Structure(plain).parse()
+        except _NotAStructure:
             return SchemaAndValue(_TEXT, text)
     return _moment(plain) or _number(plain) or SchemaAndValue(_TEXT, text)
 
@@ -78,7 +78,7 @@ def _millis(hours: int, minutes: int, seconds: int, millis: int) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Months and days beyond the calendar's go on in the next ones, as in Java."""
+    """Count the days since 1970; months and days out of range carry over, as in Java."""
     return days_from_civil(year + (month - 1) // 12, (month - 1) % 12 + 1, 1) + day - 1
 
 
@@ -111,23 +111,25 @@ def _float(number: float) -> float:
 
 
 class _Structure:
-    """A list or a map, read from its beginning."""
+    """A parser of a list or a map."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
 
-    def whole(self) -> SchemaAndValue:
-        """All of the text. Raises _NotSo."""
+    def parse(self) -> SchemaAndValue:
+        """Parse the complete text. Raises _NotAStructure."""
         found = self._value(0)
         if self._at < len(self._text):
-            raise _NotSo
+            raise _NotAStructure
         return found
 
     def _value(self, depth: int) -> SchemaAndValue:
         if depth > DEEPEST:
-            raise _NotSo
+            raise _NotAStructure
         if self._takes("["):
-            return self._list(depth)
+            items = list(self._until("]", lambda: self._value(depth + 1)))
+            schema = _common(each.schema for each in items)
+            return SchemaAndValue(Schema("array", items=schema), [_aligned(each, schema) for each in items])
         if self._takes("{"):
             return self._map(depth)
         quoted = _QUOTED.match(self._text, self._at)
@@ -139,13 +141,8 @@ class _Structure:
         self._move(token.end() if token else self._at)
         found = _WORDS.get(plain) or _moment(plain) or _number(plain)
         if found is None:
-            raise _NotSo
+            raise _NotAStructure
         return found
-
-    def _list(self, depth: int) -> SchemaAndValue:
-        found = list(self._until("]", lambda: self._value(depth + 1)))
-        schema = _common(each.schema for each in found)
-        return SchemaAndValue(Schema("array", items=schema), [_aligned(each, schema) for each in found])
 
     def _map(self, depth: int) -> SchemaAndValue:
         found = list(self._until("}", lambda: self._entry(depth + 1)))
@@ -158,14 +155,14 @@ class _Structure:
     def _entry(self, depth: int) -> tuple[SchemaAndValue, SchemaAndValue]:
         key = self._value(depth)
         if key.value is None or isinstance(key.value, list | dict) or not self._takes(":"):
-            raise _NotSo
+            raise _NotAStructure
         return key, self._value(depth)
 
     def _until(self, end: str, read: Callable[[], T]) -> Iterable[T]:
         while not self._takes(end):
             yield read()
             if not self._takes(",") and self._text[self._at : self._at + 1] != end:
-                raise _NotSo
+                raise _NotAStructure
 
     def _takes(self, mark: str) -> bool:
         found = self._text.startswith(mark, self._at)
@@ -174,22 +171,22 @@ class _Structure:
         return found
 
     def _move(self, to: int) -> None:
-        """Go on behind white space."""
+        """Move to a position and skip white space."""
         space = _SPACE.match(self._text, to)
         self._at = space.end() if space else to
 
 
 def _common(schemas: Iterable[Schema | None]) -> Schema | None:
-    """The schema that fits all; None where there is none, or nothing to be fitted. A null does not fit any."""
+    """Return a schema that fits all values, None if there is none or no value. Raises for nulls among values."""
     given = set(schemas)
-    told = [schema for schema in given if schema is not None]
-    if told and None in given:
-        raise _NotSo
-    if len(told) < 2:
-        return told[0] if told else None
-    if any(schema.type not in _NUMBERS or schema.name for schema in told):
+    known = [schema for schema in given if schema is not None]
+    if known and None in given:
+        raise _NotAStructure
+    if len(known) < 2:
+        return known[0] if known else None
+    if any(schema.type not in _NUMBERS or schema.name for schema in known):
         return None
-    return Schema(max((schema.type for schema in told), key=_NUMBERS.index))
+    return Schema(max((schema.type for schema in known), key=_NUMBERS.index))
 
 
 def _aligned(data: SchemaAndValue, schema: Schema | None) -> Any:

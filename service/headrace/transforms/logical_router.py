@@ -1,10 +1,8 @@
-"""``ByLogicalTableRouter`` (``ToLogicalTopicRouter``): tables of one shape, such as shards, under one topic."""
+"""``ByLogicalTableRouter`` (``ToLogicalTopicRouter``): one topic for tables with equal columns, such as shards."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.schema import Field, Schema
@@ -18,14 +16,14 @@ _PURPOSE = "Updating schema"
 
 @dataclass(frozen=True, slots=True)
 class KeyField:
-    """The field that tells rows of the physical tables apart: its name, and how its text is made of the topic."""
+    """The field that identifies the physical table of a row: its name, and how its value is derived from the topic."""
 
     name: str
     regex: str = ""
     replacement: str = ""
 
     def text(self, topic: str) -> str:
-        """What stands in the field for rows of a topic."""
+        """The value of the field for rows of a topic."""
         if not self.regex:
             return topic
         made = java_regex.replaced(java_regex.compiled(self.regex), self.replacement, topic)
@@ -33,7 +31,7 @@ class KeyField:
 
 
 class ByLogicalTableRouter:
-    """Renames topics and, unless ``key_field`` is None, puts the physical table into the key."""
+    """Rename topics and, unless ``key_field`` is None, add the physical table to the key."""
 
     def __init__(self, regex: str, replacement: str, key_field: KeyField | None) -> None:
         self._pattern = java_regex.compiled(regex)
@@ -42,23 +40,21 @@ class ByLogicalTableRouter:
         self._envelopes = SchemaMemo(_envelope_schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record under the logical topic."""
+        """The record with the logical topic."""
         topic = java_regex.replaced(self._pattern, self._replacement, record.topic)
         if not topic:
             return record
-        key = NOTHING if record.key.value is None else self._key(record, topic)
+        key = NOTHING
+        if record.key.value is not None:
+            schema, values = struct(record.key, _PURPOSE)
+            made = dict(cells(schema, values))
+            if self._key_field is not None:
+                made[self._key_field.name] = self._key_field.text(record.topic)
+            key = SchemaAndValue(self._keys(schema, topic), made)
         value = record.value
         if value.value is not None and is_envelope(value.schema) and value.schema is not None:
             value = SchemaAndValue(self._envelopes(value.schema, topic), value.value)
         return replace(record, topic=topic, key=key, value=value)
-
-    def _key(self, record: SinkRecord, topic: str) -> SchemaAndValue:
-        schema, values = struct(record.key, _PURPOSE)
-        made = {**cells(schema, values), **self._identifier(record.topic)}
-        return SchemaAndValue(self._keys(schema, topic), made)
-
-    def _identifier(self, topic: str) -> Mapping[str, Any]:
-        return {} if self._key_field is None else {self._key_field.name: self._key_field.text(topic)}
 
     def _key_schema(self, schema: Schema, topic: str) -> Schema:
         added = [] if self._key_field is None else [Field(self._key_field.name, Schema("string"))]
@@ -66,7 +62,7 @@ class ByLogicalTableRouter:
 
 
 def _envelope_schema(schema: Schema, topic: str) -> Schema:
-    """The schema of an envelope under another name; its rows are named after it."""
+    """Rename the schema of an envelope, and the schemas of its rows."""
     fields = (
         Field(member.name, replace(member.schema, name=f"{topic}.Value", default=None))
         if member.name in ("before", "after")

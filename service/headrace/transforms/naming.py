@@ -1,4 +1,4 @@
-"""The transforms that come with Debezium's JDBC sink: topics and columns named in another style."""
+"""The transforms of Debezium's JDBC sink, which change the naming style of topics and columns."""
 
 from __future__ import annotations
 
@@ -17,31 +17,27 @@ _BOUNDARY = re.compile(r"([a-z])([A-Z])|([a-zA-Z])([0-9])|([0-9])([a-zA-Z])|\.")
 _IMAGES = ("before", "after")
 
 
-def _snake(name: str) -> str:
-    return _BOUNDARY.sub(r"\1\3\5_\2\4\6", name).lower()
-
-
 def _camel(name: str) -> str:
-    """Words are divided by dots and underscores; what stands before the first of these is the first word."""
+    """Convert a name to camel case; dots and underscores separate its words."""
     first, *others = re.split(r"[._]+", name)
     return first.lower() + "".join(word[:1].upper() + word[1:].lower() for word in others)
 
 
 STYLES: Mapping[str, Callable[[str], str]] = {
-    "SNAKE_CASE": _snake,
+    "SNAKE_CASE": lambda name: _BOUNDARY.sub(r"\1\3\5_\2\4\6", name).lower(),
     "CAMEL_CASE": _camel,
     "UPPER_CASE": str.upper,
     "LOWER_CASE": str.lower,
     "DEFAULT": str,
 }
-"""Debezium's ``NamingStyle``, in any case of letters."""
+"""Debezium's ``NamingStyle``; names are not case-sensitive."""
 
 
 class NamingStyle:
-    """A style with what goes before and behind a name."""
+    """A style, with a prefix and a suffix of names."""
 
     def __init__(self, style: str, prefix: str, suffix: str) -> None:
-        """Raises ValueError, with Debezium's words, for a style that there is not."""
+        """Raise ValueError, with Debezium's message, for an unknown style."""
         if style.upper() not in STYLES:
             raise ValueError(f"Invalid naming style: {style}. Allowed styles are: {', '.join(STYLES)}")
         self._styled, self._prefix, self._suffix = STYLES[style.upper()], prefix, suffix
@@ -52,25 +48,25 @@ class NamingStyle:
 
 
 class CollectionNameTransformation:
-    """Renames topics, from which Debezium's JDBC sink makes the names of its tables."""
+    """Rename topics, from which Debezium's JDBC sink derives the names of its tables."""
 
     def __init__(self, name: NamingStyle) -> None:
         self._name = name
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record under its new topic."""
+        """The record with its new topic."""
         return record.with_topic(self._name(record.topic))
 
 
 class FieldNameTransformation:
-    """Renames the columns of rows and keys; an envelope keeps the names of its own members."""
+    """Rename the columns of rows and keys, but not the members of an envelope."""
 
     def __init__(self, name: NamingStyle) -> None:
         self._name = name
         self._rows, self._envelopes = SchemaMemo(self._row_schema), SchemaMemo(self._envelope_schema)
 
     def __call__(self, record: SinkRecord) -> SinkRecord:
-        """The record with its columns renamed; one whose value has no struct's schema stays as it is."""
+        """The record with its columns renamed; a record whose value is not a struct does not change."""
         if record.value.schema is None or record.value.schema.type != "struct":
             return record
         return replace(record, key=self._row(record.key), value=self._value(record.value.schema, record.value))
@@ -79,7 +75,7 @@ class FieldNameTransformation:
         if not is_envelope(schema):
             return self._row(data)
         if data.value is None:
-            raise unusable("a change event is null, with the schema of one")
+            raise unusable("the record has the schema of a change event, but its value is null")
         images = {name: self._members(data.value[name]) for name in _IMAGES if data.value.get(name) is not None}
         return SchemaAndValue(self._envelopes(schema), data.value | images)
 

@@ -1,4 +1,4 @@
-"""How a class of transforms or predicates is described: its name, its options, and how one is made of their values."""
+"""The description of a class of transforms or predicates: its name, its options, and how to create an instance."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from headrace.transforms.record import Side
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 Values = Mapping[str, Any]
 Make = Callable[[Values], Any]
-"""Makes a transform or predicate. Raises ValueError, with Connect's words, for values that do not go together."""
+"""Creates a transform or predicate. Raises ValueError, with Connect's message, for contradictory values."""
 
 REPLACE_NULL = "replace.null.with.default"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginClass:
-    """A class. ``merges`` is set where it brings several source tables together, with keys that hold for all,
+    """A class of transforms or predicates.
 
-    ``keeps_cells`` where it leaves the values of rows alone.
+    ``merges`` is whether it merges several source tables, with keys that are unique across them. ``keeps_cells`` is
+    whether it does not change the values of rows.
     """
 
     class_name: str
@@ -61,19 +62,19 @@ def replace_null() -> ConfigKey:
         REPLACE_NULL,
         Type.BOOLEAN,
         "true",
-        "Whether a null becomes the default of its field. Set it to false: with true a table differs from its source "
+        "Whether a null becomes the default of its field. Set it to false: with true, a table differs from its source "
         "where a column has a default and its value is null.",
     )
 
 
 def sides(class_name: str, options: ConfigDef, make: Callable[[Side, Values], Any]) -> Iterator[PluginClass]:
-    """The two classes of a transform that works on keys or on values."""
+    """Return the two classes of a transform, for keys and for values."""
     for side in Side:
         yield PluginClass(f"{class_name}${side}", options, partial(make, side))
 
 
 def a_regex(name: str, value: Any) -> None:
-    """A regular expression that must be there, with Java's words."""
+    """Validate a required regular expression, with Java's message."""
     if value is None:
         raise InvalidValue(
             f"Invalid value null for configuration {name}: Invalid regex: "
@@ -83,7 +84,7 @@ def a_regex(name: str, value: Any) -> None:
 
 
 def not_empty_list(name: str, value: Any) -> None:
-    """A list with entries, none of them empty or twice there."""
+    """Validate a list with at least one entry, without empty entries and duplicates."""
     if not value:
         raise InvalidValue(f"Configuration '{name}' must not be empty. Valid values include: any non-empty value")
     if len(set(value)) != len(value):
@@ -93,7 +94,7 @@ def not_empty_list(name: str, value: Any) -> None:
 
 
 def word(*choices: str) -> Callable[[str, Any], None]:
-    """One of a few words, spelled just so."""
+    """Validate one of a few strings; the case counts."""
 
     def check(name: str, value: Any) -> None:
         if value not in choices:

@@ -1,4 +1,4 @@
-"""Predicates: which records a transform is for."""
+"""Predicates: select the records of a transform."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from headrace.transforms.record import SinkRecord
 
 
 class TopicNameMatches:
-    """Records of topics whose whole name a pattern matches."""
+    """Records of topics whose complete name matches a pattern."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = java_regex.compiled(pattern)
 
     def __call__(self, record: SinkRecord) -> bool:
-        """Whether the topic is one of them, under the name that it has by now."""
+        """Whether the record's current topic matches."""
         return self._pattern.fullmatch(record.topic) is not None
 
 
 class HasHeaderKey:
-    """Records with a header of a name."""
+    """Records with a header with a certain name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __call__(self, record: SinkRecord) -> bool:
-        """Whether there is such a header."""
+        """Whether the record has the header."""
         return any(name == self._name for name, _ in record.headers)
 
 
@@ -37,5 +37,5 @@ class RecordIsTombstone:
 
 
 def drop(_record: SinkRecord) -> None:
-    """The transform ``Filter``: ends every record that its predicate lets through to it."""
+    """The transform ``Filter``: drop every record that matches its predicate."""
     return

@@ -1,4 +1,4 @@
-"""A record on its way through a chain of transforms: Kafka Connect's ``SinkRecord`` as a value."""
+"""Kafka Connect's ``SinkRecord``, the record that transforms take and return."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from headrace.core.model.errors import BadRecord, Stage
 from headrace.transforms.literals import parse_literal
 
 NOTHING = SchemaAndValue(None, None)
-"""The key or value of a record that has none."""
+"""The key or value of a record without one."""
 
 Header = tuple[str, "bytes | SchemaAndValue | None"]
-"""A header's name and value: as bytes, as it was in Kafka, or as data that a transform has made."""
+"""A header's name and value: the bytes from Kafka, or data that a transform has added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class SinkRecord:
     value: SchemaAndValue
     headers: tuple[Header, ...] = ()
     header_converter: Converter | None = None
-    """What reads headers that are bytes; None is SimpleHeaderConverter, which guesses."""
+    """The converter of headers that are bytes; None is SimpleHeaderConverter, which infers their type."""
 
     def header_value(self, header: Header) -> SchemaAndValue:
-        """A header as data, whatever it is so far. Raises BadRecord (stage HEADER_CONVERTER)."""
+        """Convert a header to data, if it is bytes. Raises BadRecord (stage HEADER_CONVERTER)."""
         _, value = header
         if isinstance(value, SchemaAndValue):
             return value
@@ -51,7 +51,7 @@ class SinkRecord:
             raise
 
     def with_topic(self, topic: str) -> SinkRecord:
-        """The record under another topic."""
+        """The record with another topic."""
         return self if topic == self.topic else replace(self, topic=topic)
 
     def with_header(self, name: str, value: SchemaAndValue) -> SinkRecord:
@@ -60,7 +60,7 @@ class SinkRecord:
 
 
 Transform = Callable[[SinkRecord], "SinkRecord | None"]
-"""Gives the record that goes on, None for one that ends here. Raises BadRecord for one that it cannot use."""
+"""Returns the transformed record, None if it is dropped. Raises BadRecord if it cannot transform the record."""
 
 Predicate = Callable[[SinkRecord], bool]
 
@@ -81,5 +81,5 @@ class Side(StrEnum):
 
 
 def unusable(message: str) -> BadRecord:
-    """The error of a record that a transform cannot use. The message never shows a value."""
+    """Return the error for a record that a transform cannot use. The message must not contain a value."""
     return BadRecord(message, stage=Stage.TRANSFORMATION)

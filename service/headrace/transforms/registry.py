@@ -1,4 +1,4 @@
-"""Which transforms and predicates there are, and how a configuration becomes a chain of them."""
+"""The registry of transforms and predicates, and the construction of a chain from a configuration."""
 
 from __future__ import annotations
 
@@ -20,43 +20,48 @@ def _by_name(classes: Iterable[PluginClass]) -> dict[str, PluginClass]:
 TRANSFORMS = _by_name((*apache.transforms(), *debezium.transforms(), *debezium_columns.transforms()))
 PREDICATES = _by_name(apache.predicate_classes())
 REFUSED = debezium.SCRIPTS | debezium.NOT_FOR_SINKS | debezium.OF_THE_JDBC_SINK
-"""Classes that a configuration may bring along and that are refused, with the next step."""
+"""Known classes that are rejected, with the remedy."""
 
-_ENVELOPES = "Debezium's envelopes are read as they are: take it out"
-_ELSEWHERE = "classes of others are not here: apply it at the source connector, or use one of docs/transforms.md"
+_ENVELOPES = "Debezium's envelopes are read without it; remove it"
+_THIRD_PARTY = "this class is not supported; apply it at the source connector, or use one of docs/transforms.md"
 _OF_OTHERS = {
     "org.apache.iceberg.connect.transforms.DebeziumTransform": _ENVELOPES,
     "io.tabular.iceberg.connect.transforms.DebeziumTransform": _ENVELOPES,
-    "org.apache.iceberg.connect.transforms.": _ELSEWHERE,
-    "io.tabular.iceberg.connect.transforms.": _ELSEWHERE,
-    "io.confluent.connect.transforms.": _ELSEWHERE,
-    "io.aiven.kafka.connect.transforms.": _ELSEWHERE,
-    "com.github.jcustenborder.kafka.connect.transform.": _ELSEWHERE,
+    "org.apache.iceberg.connect.transforms.": _THIRD_PARTY,
+    "io.tabular.iceberg.connect.transforms.": _THIRD_PARTY,
+    "io.confluent.connect.transforms.": _THIRD_PARTY,
+    "io.aiven.kafka.connect.transforms.": _THIRD_PARTY,
+    "com.github.jcustenborder.kafka.connect.transform.": _THIRD_PARTY,
 }
-"""The next step for classes of well-known collections, by how their names begin."""
+"""The remedy for classes of known third parties, by the prefix of their names."""
 
 
 def refusal(name: str) -> str | None:
-    """Why a class is refused and what to do instead, None for a class that nobody has heard of."""
+    """Return why a class is rejected, and the remedy; None for an unknown class."""
     return REFUSED.get(name) or next((step for begin, step in _OF_OTHERS.items() if name.startswith(begin)), None)
 
 
 def find(name: str, known: Mapping[str, PluginClass]) -> PluginClass | None:
-    """The class of a full or simple name; of two with one simple name Kafka's own."""
+    """Return the class with a full or simple name; of two with one simple name Kafka's own."""
     simple = (each for each in reversed(known.values()) if each.simple_name == name)  # type: ignore[call-overload] # a dict
     return known.get(name) or next(simple, None)
 
 
 def chain(properties: Mapping[str, str]) -> Chain:
-    """The chain that a connector's configuration describes. Raises ConfigError, naming the option."""
-    predicates = {alias: _predicate(alias, properties) for alias in aliases(properties, "predicates")}
+    """Create the chain of a connector's configuration. Raises ConfigError, which names the option."""
+    predicates: dict[str, Predicate] = {}
+    for alias in aliases(properties, "predicates"):
+        prefix = f"predicates.{alias}."
+        predicates[alias] = _made(_class(properties, prefix, PREDICATES), properties, prefix)
     links, classes = [], []
     for alias in aliases(properties, "transforms"):
         prefix = f"transforms.{alias}."
         found = _class(properties, prefix, TRANSFORMS)
         name = properties.get(f"{prefix}predicate")
         if name is not None and name not in predicates:
-            raise ConfigError(f"{prefix}predicate: there is no predicate {name!r} in predicates", f"{prefix}predicate")
+            raise ConfigError(
+                f"{prefix}predicate: predicate {name!r} is unknown; add it to predicates", f"{prefix}predicate"
+            )
         negate = properties.get(f"{prefix}negate", "false").strip().lower() == "true"
         predicate = None if name is None else predicates[name]
         links.append(Link(alias, found.class_name, _made(found, properties, prefix), predicate, negate))
@@ -66,7 +71,7 @@ def chain(properties: Mapping[str, str]) -> Chain:
 
 
 def _prefixes(properties: Mapping[str, str]) -> tuple[str, str] | None:
-    """What the (last) ExtractNewRecordState puts before the names of fields and headers that it adds."""
+    """Return the prefixes of the last ExtractNewRecordState for the names of fields and headers that it adds."""
     for alias in reversed(aliases(properties, "transforms")):
         plugin = find(properties.get(f"transforms.{alias}.type", ""), TRANSFORMS)
         if plugin is not None and "add.fields.prefix" in plugin.options:
@@ -78,12 +83,12 @@ def _prefixes(properties: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def aliases(properties: Mapping[str, str | None], kind: str) -> list[str]:
-    """The aliases of ``transforms`` or ``predicates``, each once."""
+    """Return the aliases of ``transforms`` or ``predicates``, without duplicates."""
     return list(dict.fromkeys(alias for alias in parse_list(properties.get(kind) or "") if alias))
 
 
 def nulls_become_defaults(properties: Mapping[str, str]) -> list[str]:
-    """The aliases of transforms that put a column's default in the place of its null: a table would differ."""
+    """Return the aliases of transforms that replace a null by its column's default: a table would differ."""
     found = []
     for alias in aliases(properties, "transforms"):
         plugin = find(properties.get(f"transforms.{alias}.type", ""), TRANSFORMS)
@@ -93,17 +98,11 @@ def nulls_become_defaults(properties: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _predicate(alias: str, properties: Mapping[str, str]) -> Predicate:
-    prefix = f"predicates.{alias}."
-    made: Predicate = _made(_class(properties, prefix, PREDICATES), properties, prefix)
-    return made
-
-
 def _class(properties: Mapping[str, str], prefix: str, known: Mapping[str, PluginClass]) -> PluginClass:
     name = properties.get(f"{prefix}type", "")
     found = find(name, known)
     if found is None:
-        reason = refusal(name) or "there is no such class"
+        reason = refusal(name) or "the class is unknown; use one of docs/transforms.md"
         raise ConfigError(f"{prefix}type: {name}: {reason}", f"{prefix}type")
     return found
 

@@ -1,4 +1,4 @@
-"""Transforms that give a record another topic: RegexRouter, TimestampRouter."""
+"""Transforms that change a record's topic: RegexRouter, TimestampRouter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.transforms.record import SinkRecord, unusable
 
 
 class RegexRouter:
-    """Renames topics that a pattern matches as a whole."""
+    """Rename topics whose complete name matches a pattern."""
 
     def __init__(self, regex: str, replacement: str) -> None:
         self._pattern = java_regex.compiled(regex)
@@ -21,7 +21,7 @@ class RegexRouter:
 
 
 class TimestampRouter:
-    """Names a topic after its records' time."""
+    """Rename topics by their records' timestamps."""
 
     def __init__(self, topic_format: str, timestamp_format: str) -> None:
         self._format = topic_format

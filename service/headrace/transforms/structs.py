@@ -1,4 +1,4 @@
-"""Structs and maps as transforms see them: what is required of a value, defaults, and schemas made from schemas."""
+"""Functions of transforms for structs and maps: checks of values, defaults, and derived schemas."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LOGICAL_CLASSES = {
 
 
 def schemaless_type(value: Any) -> str:
-    """The type that a schemaless value has for Connect."""
+    """Return the type of a schemaless value in Connect."""
     if isinstance(value, bool):
         return "boolean"
     kinds = ((int, "int64"), (float, "double"), (str, "string"), (bytes, "bytes"), (dict, "map"), (list, "array"))
@@ -51,7 +51,7 @@ def schemaless_type(value: Any) -> str:
 
 
 def class_of(data: SchemaAndValue) -> str:
-    """The Java class of a value, as Connect's messages name it."""
+    """Return the Java class of a value, as in Connect's messages."""
     if data.value is None:
         return "null"
     if data.schema is None:
@@ -60,19 +60,19 @@ def class_of(data: SchemaAndValue) -> str:
 
 
 def struct(data: SchemaAndValue, purpose: str) -> tuple[Schema, dict[str, Any]]:
-    """Schema and members of a struct. Raises BadRecord, with Connect's words, for anything else."""
+    """Return the schema and the members of a struct. Raises BadRecord, with Connect's message, for anything else."""
     if data.schema is None or data.schema.type != "struct" or data.value is None:
         raise unusable(f"Only Struct objects supported for [{purpose}], found: {class_of(data)}")
     return data.schema, data.value
 
 
 def struct_or_null(data: SchemaAndValue, purpose: str) -> dict[str, Any] | None:
-    """The members of a struct, None for null. Raises BadRecord for anything else."""
+    """Return the members of a struct, None for null. Raises BadRecord for anything else."""
     return None if data.value is None else struct(data, purpose)[1]
 
 
 def plain_map(data: SchemaAndValue, purpose: str) -> dict[str, Any]:
-    """The members of schemaless data. Raises BadRecord, with Connect's words, for anything else."""
+    """Return the members of schemaless data. Raises BadRecord, with Connect's message, for anything else."""
     if not isinstance(data.value, dict):
         found = class_of(data)
         raise unusable(f"Only Map objects supported in absence of schema for [{purpose}], found: {found}")
@@ -80,30 +80,30 @@ def plain_map(data: SchemaAndValue, purpose: str) -> dict[str, Any]:
 
 
 def default_of(schema: Schema) -> Any:
-    """The default of a schema as a value, None where there is none."""
+    """Return the default of a schema as a value, or None."""
     if schema.default is None:
         return None
     return msgspec.convert({"v": schema.default}, dict[str, json_type(schema)], strict=False)["v"]  # type: ignore[misc] # built at run time
 
 
 def cell(values: dict[str, Any], member: Field, *, default: bool = True) -> Any:
-    """A member of a struct; its schema's default in place of a null, if that is wanted."""
+    """Return a member of a struct, or its schema's default instead of a null if ``default`` is true."""
     value = values.get(member.name)
     return default_of(member.schema) if value is None and default else value
 
 
 def cells(schema: Schema, values: dict[str, Any], *, default: bool = True) -> dict[str, Any]:
-    """All members of a struct."""
+    """Return all members of a struct."""
     return {member.name: cell(values, member, default=default) for member in schema.fields}
 
 
 def remade(schema: Schema, fields: Iterable[Field]) -> Schema:
-    """A required struct schema with other fields: what Connect's ``copySchemaBasics`` leaves of the old one."""
+    """Return a required struct schema with other fields; the rest is copied as by Connect's ``copySchemaBasics``."""
     return replace(schema, optional=False, default=None, fields=unique(fields))
 
 
 def unique(fields: Iterable[Field]) -> tuple[Field, ...]:
-    """The fields of a new schema. Raises BadRecord where two have one name."""
+    """Return the fields of a new schema. Raises BadRecord if two have the same name."""
     members = tuple(fields)
     names = [member.name for member in members]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -113,15 +113,15 @@ def unique(fields: Iterable[Field]) -> tuple[Field, ...]:
 
 
 class SchemaMemo:
-    """Makes schemas from schemas, once for each: decoders know a schema again by its identity."""
+    """Derive schemas from schemas, once for each, because decoders recognize a schema by its identity."""
 
     def __init__(self, make: Callable[..., Schema]) -> None:
         self._make = make
         self._made: LRUCache[tuple[Any, ...], tuple[Schema, Schema]] = LRUCache(_SCHEMAS)
 
     def __call__(self, schema: Schema, *others: Any) -> Schema:
-        """The schema made of ``schema`` and ``others``."""
+        """The schema derived from ``schema`` and ``others``."""
         key = (id(schema), *others)
         if key not in self._made:
-            self._made[key] = (schema, self._make(schema, *others))  # holding the schema keeps its id its own
+            self._made[key] = (schema, self._make(schema, *others))  # holds the schema, so that its id stays unique
         return self._made[key][1]

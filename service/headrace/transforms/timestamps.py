@@ -1,4 +1,4 @@
-"""The transform TimestampConverter: times as text, as numbers, or as Connect's Date, Time and Timestamp."""
+"""The transform TimestampConverter: convert times to text, numbers, or Connect's Date, Time and Timestamp."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PRECISIONS = tuple(_PER_SECOND)
 
 
 class TimestampConverter:
-    """Converts one field, or a key or value as a whole."""
+    """Convert one field, or a complete key or value."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class TimestampConverter:
     def _milliseconds(self, kind: str, value: Any) -> int:
         if kind == "string":
             if self._dates is None:
-                raise unusable("TimestampConverter needs a format to read timestamps that are text")
+                raise unusable("TimestampConverter: the timestamp is text; set the option format")
             return self._dates.parse(value)
         if kind == "unix":
             return _towards_zero(int(value) * 1000, self._per_second)
@@ -113,12 +113,12 @@ class TimestampConverter:
 
 
 def _towards_zero(number: int, divisor: int) -> int:
-    """As Java divides."""
+    """Divide as Java does."""
     return number // divisor if number >= 0 else -(-number // divisor)
 
 
 def _kind(schema: Schema) -> str:
-    """The form of a time, by its schema."""
+    """Return the representation of a time, by its schema."""
     kind = _KINDS.get(schema.name or "") or {"string": "string", "int64": "unix"}.get(schema.type)
     if kind is None:
         raise unusable(f"Schema of type {schema.type.upper()} does not correspond to a known timestamp type format")
@@ -126,7 +126,7 @@ def _kind(schema: Schema) -> str:
 
 
 def _plain_kind(data: SchemaAndValue) -> str:
-    """The form of a time without a schema."""
+    """Return the representation of a time without a schema."""
     if isinstance(data.value, str):
         return "string"
     if isinstance(data.value, int) and not isinstance(data.value, bool):

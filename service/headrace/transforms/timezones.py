@@ -1,8 +1,8 @@
-"""Debezium's ``TimezoneConverter``: times of change events in another time zone.
+"""Debezium's ``TimezoneConverter``: convert the times of change events to another time zone.
 
-Times with an offset are the same moment with the zone's offset. Times without one are taken as the zone's own, so that
-they become another moment (``io.debezium.time.MicroTimestamp`` and its like). Dates and times of day stay as they are,
-but for ``ZonedTime``, whose offset is that of the zone when the record was made.
+A time with an offset stays the same moment and gets the zone's offset. A time without one is read as local time of the
+zone, so that it becomes another moment (``io.debezium.time.MicroTimestamp`` etc.). Dates and times of day do not
+change, except ``ZonedTime``, which gets the zone's offset at the record's timestamp.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOCAL = {
     "io.debezium.time.MicroTimestamp": 1_000_000,
     "io.debezium.time.NanoTimestamp": 1_000_000_000,
 }
-"""How many of its units make a second, by type."""
+"""Units per second, by type."""
 _OFFSET = re.compile(r"[+-]\d{2}:\d{2}(:\d{2})?")
 _RULE = re.compile(r'[".\w\s]+(:[".\w\s]+){0,2}')
 _FRACTION = re.compile(r"\.(\d+)")
@@ -38,7 +38,7 @@ _FRACTION = re.compile(r"\.(\d+)")
 class Rules:
     """The fields that ``include.list`` or ``exclude.list`` name, by topic, by source table, or by either.
 
-    No fields stand for all. Raises ValueError for rules of another form.
+    An empty set means all fields.
     """
 
     topics: dict[str, set[str]] = field(default_factory=dict)
@@ -47,8 +47,11 @@ class Rules:
 
     @classmethod
     def parse(cls, entries: Sequence[str]) -> Rules:
-        """``source:table:field``, ``topic:name:field`` or ``name:field``; a prefix holds for the entries behind it."""
-        rules, kind = cls(), ""
+        """Parse ``source:table:field``, ``topic:name:field`` or ``name:field``. Raises ValueError for other rules.
+
+        A prefix is valid for the following entries as well.
+        """
+        rules, prefix = cls(), ""
         for entry in entries:
             if _RULE.fullmatch(entry) is None:
                 raise ValueError(
@@ -56,15 +59,15 @@ class Rules:
                 )
             parts = entry.split(":")
             if len(parts) > 1 and parts[0].lower() in ("source", "topic"):
-                kind = parts.pop(0).lower()
-            known = {"topic": rules.topics, "source": rules.tables}.get(kind, rules.either)
+                prefix = parts.pop(0).lower()
+            known = {"topic": rules.topics, "source": rules.tables}.get(prefix, rules.either)
             known.setdefault(parts[0], set()).update(parts[1:2])
         return rules
 
     def fields(self, table: str | None, topic: str) -> set[str] | None:
-        """The fields for events of a table, None where no rule is for it."""
-        places = ((self.topics, topic), (self.tables, table), (self.either, topic), (self.either, table))
-        return next((known[name] for known, name in places if name is not None and name in known), None)
+        """The fields for events of a table, None if no rule matches."""
+        candidates = ((self.topics, topic), (self.tables, table), (self.either, topic), (self.either, table))
+        return next((known[name] for known, name in candidates if name is not None and name in known), None)
 
 
 def time_zone(name: str) -> tzinfo:
@@ -83,7 +86,7 @@ def time_zone(name: str) -> tzinfo:
 
 
 class TimezoneConverter:
-    """Converts the times of ``before`` and ``after``, and those of ``source`` that a rule names."""
+    """Convert the times of ``before`` and ``after``, and those of ``source`` that a rule names."""
 
     def __init__(self, zone: tzinfo, include: Rules | None = None, exclude: Rules | None = None) -> None:
         self._zone, self._include, self._exclude = zone, include, exclude
@@ -107,7 +110,7 @@ class TimezoneConverter:
         return Side.VALUE.put(record, SchemaAndValue(schema, made))
 
     def _named(self, table: str | None, topic: str) -> set[str] | None:
-        """The fields that a rule names for an event; None for an event that stays as it is."""
+        """The fields that a rule names for an event; None for an event that does not change."""
         if self._include is not None:
             return self._include.fields(table, topic)
         found = self._exclude.fields(table, topic) if self._exclude is not None else None
@@ -117,7 +120,7 @@ class TimezoneConverter:
 
     @staticmethod
     def _by_image(named: set[str]) -> dict[str, set[str] | None]:
-        """The fields that are named of each struct, None where all of it counts."""
+        """The named fields of each struct, None for all fields."""
         if not named:
             return {"before": None, "after": None}
         by_image: dict[str, set[str] | None] = {}
@@ -148,7 +151,7 @@ class TimezoneConverter:
         return given
 
     def _offset(self, local: datetime) -> timedelta:
-        """The zone's offset at a time of its own."""
+        """The zone's offset at a local time."""
         return local.replace(tzinfo=self._zone).utcoffset() or timedelta()
 
     def _local(self, value: int, per_second: int) -> int:
@@ -156,11 +159,11 @@ class TimezoneConverter:
         try:
             local = (EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None)
         except OverflowError as error:
-            raise unusable("a time beyond the year 9999") from error
+            raise unusable("a time is after the year 9999") from error
         return int(value - round(self._offset(local).total_seconds()) * per_second)
 
     def _with_offset(self, value: str) -> str:
-        """A time with the zone's offset; its fraction stays to the digit."""
+        """A time with the zone's offset; the digits of its fraction stay."""
         fraction, moment = _FRACTION.search(value), _parsed(datetime, value)
         there = moment.astimezone(timezone(self._offset(moment.replace(tzinfo=None))))
         return _text(there.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0"), fraction, there)
@@ -174,13 +177,13 @@ class TimezoneConverter:
 
 
 def _parsed(kind: Any, value: str) -> Any:
-    """A date and time, or a time, with an offset. Raises BadRecord without showing it."""
+    """Parse a timestamp, or a time of day, with an offset. Raises BadRecord without the text."""
     try:
         parsed = kind.fromisoformat(_FRACTION.sub("", value))
     except ValueError:
-        raise unusable("a time with an offset cannot be read") from None  # Python's text shows it
+        raise unusable("a time with an offset cannot be parsed") from None  # Python's message contains it
     if parsed.tzinfo is None:
-        raise unusable("a time with an offset has none")
+        raise unusable("a time that requires an offset has none")
     return parsed
 
 

@@ -21,12 +21,12 @@ _ENVELOPE = ("op", "ts_ms", "ts_us", "ts_ns")
 
 
 def is_envelope(schema: Schema | None) -> bool:
-    """Whether a value is a Debezium change event: Debezium's transforms leave all others alone."""
+    """Return whether a value is a Debezium change event. Debezium's transforms do not change other values."""
     return schema is not None and (schema.name or "").endswith(".Envelope")
 
 
 class Deletes(StrEnum):
-    """``delete.tombstone.handling.mode``: what becomes of a delete and of the tombstone behind it."""
+    """``delete.tombstone.handling.mode``: how a delete and its tombstone are transformed."""
 
     DROP = "drop"
     TOMBSTONE = "tombstone"
@@ -36,7 +36,7 @@ class Deletes(StrEnum):
 
     @property
     def rewrites(self) -> bool:
-        """Whether rows say in a field of their own that they are deleted."""
+        """Whether rows get a field that marks them as deleted."""
         return self in (Deletes.REWRITE, Deletes.REWRITE_WITH_TOMBSTONE)
 
 
@@ -50,21 +50,23 @@ class FieldReference:
 
     @classmethod
     def parse(cls, text: str, prefix: str) -> FieldReference:
-        """From one entry of ``add.fields`` or ``add.headers``. Raises ValueError for more than one new name."""
+        """Parse one entry of ``add.fields`` or ``add.headers``. Raises ValueError for more than one new name."""
         path, *renamed = text.strip().split(":")
         if len(renamed) > 1:
             raise ValueError(f"Unexpected field name: {text}")
         struct, dot, field = path.partition(".")
-        if not dot:
-            struct, field = _home(path), path
+        if not dot:  # a field of the transaction, of the envelope itself, or of the source block
+            struct, field = "source", path
+            if path in _TRANSACTION or path in _ENVELOPE:
+                struct = "transaction" if path in _TRANSACTION else ""
         name = renamed[0] if renamed else (f"{struct}_{field}" if dot else field)
         return cls(struct or None, field, prefix + name)
 
     def schema(self, envelope: Schema) -> Schema | None:
-        """The schema of the new field, None where the envelope has no such field."""
+        """The schema of the new field, None if the envelope does not have the field."""
         home = envelope.field(self.struct) if self.struct is not None else envelope
         if home is None:
-            raise unusable(f"there is no {self.struct!r} in the change event that add.fields or add.headers names")
+            raise unusable(f"add.fields or add.headers names {self.struct!r}, which the change event does not have")
         kind = home.field(self.field) or envelope.field(self.field)
         return None if kind is None else replace(kind, optional=True, default=None)
 
@@ -78,16 +80,9 @@ class FieldReference:
         return (members if home is not None and home.field(self.field) else values).get(self.field)
 
 
-def _home(field: str) -> str:
-    """Where a field stands that is named without its struct; empty for the envelope itself."""
-    if field in _TRANSACTION:
-        return "transaction"
-    return "" if field in _ENVELOPE else "source"
-
-
 @dataclass(frozen=True, slots=True)
 class DropFields:
-    """``drop.fields.*``: the header that lists fields to leave out, and from where."""
+    """``drop.fields.*``: the header that lists fields to remove, and from where to remove them."""
 
     header: str = ""
     from_key: bool = False
@@ -95,7 +90,7 @@ class DropFields:
 
 
 class ExtractNewRecordState:
-    """Rows instead of envelopes. Truncates are dropped; what is no envelope passes as it is."""
+    """Replace envelopes by rows. Truncates are dropped; other values do not change."""
 
     def __init__(
         self,
@@ -125,7 +120,7 @@ class ExtractNewRecordState:
         if not is_envelope(record.value.schema):
             return record
         envelope, values = record.value.schema, record.value.value
-        assert envelope is not None  # noqa: S101 - is_envelope has looked
+        assert envelope is not None  # noqa: S101 - is_envelope has checked it
         if values.get("after") is None and values.get("before") is None:
             return None  # a truncate
         changed = self._with_headers(record, envelope, values)
@@ -139,7 +134,9 @@ class ExtractNewRecordState:
         if not self._keep_tombstones:
             return None
         operation = next((each for each in self._add_headers if each.field == "op"), None)
-        return record if operation is None else record.with_header(operation.name, _text("d"))
+        if operation is None:
+            return record
+        return record.with_header(operation.name, SchemaAndValue(Schema("string"), "d"))
 
     def _delete(self, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord | None:
         if self._deletes is Deletes.DROP:
@@ -156,13 +153,13 @@ class ExtractNewRecordState:
         return replace(record, value=SchemaAndValue(envelope.field(name), values[name]))
 
     def _finished(self, row: SinkRecord, envelope: Schema, values: dict[str, Any], image: dict[str, Any]) -> SinkRecord:
-        """The row under its topic, with the fields that are added and without those that are dropped."""
+        """The row with its topic, with added fields and without dropped fields."""
         return self._without_dropped(self._routed(self._with_fields(row, envelope, values), image))
 
     def _routed(self, record: SinkRecord, image: dict[str, Any]) -> SinkRecord:
         topic = image.get(self._route) if self._route else None
         if topic is not None and not isinstance(topic, str):
-            raise unusable(f"Field '{self._route}' is not a string, so it is no topic")
+            raise unusable(f"Field '{self._route}' is not a string, so it cannot be a topic")
         return record.with_topic(topic) if topic and topic.strip() else record
 
     def _with_headers(self, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
@@ -180,13 +177,10 @@ class ExtractNewRecordState:
             for reference in self._add_fields
             if reference.schema(envelope) is not None
         }
-        return replace(row, value=SchemaAndValue(self._memo(envelope)(row.value.schema), {**row.value.value, **added}))
-
-    def _memo(self, envelope: Schema) -> SchemaMemo:
-        """The row schemas that were made for one schema of envelopes, which is held so that its id stays its own."""
-        if id(envelope) not in self._rows:
+        if id(envelope) not in self._rows:  # the entry holds the envelope's schema, so that no other object gets its id
             self._rows[id(envelope)] = envelope, SchemaMemo(lambda schema: self._row_schema(schema, envelope))
-        return self._rows[id(envelope)][1]
+        row_schema = self._rows[id(envelope)][1](row.value.schema)
+        return replace(row, value=SchemaAndValue(row_schema, {**row.value.value, **added}))
 
     def _row_schema(self, schema: Schema, envelope: Schema) -> Schema:
         added = ((reference.name, reference.schema(envelope)) for reference in self._add_fields)
@@ -212,7 +206,3 @@ class ExtractNewRecordState:
         if known not in self._removals:
             self._removals[known] = ReplaceField(side, leaving, (), {})
         return self._removals[known](record)
-
-
-def _text(text: str) -> SchemaAndValue:
-    return SchemaAndValue(Schema("string"), text)

@@ -1,4 +1,4 @@
-"""Well-known binary, as databases write geometries: OGC's form, and PostGIS' extended one that carries its SRID."""
+"""Well-known binary, the format of geometries: OGC's, and PostGIS's extended format, which contains the SRID."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ _POINT, _LINE, _POLYGON, _COLLECTION = 1, 2, 3, 7
 _MULTIPLE = {4: _POINT, 5: _LINE, 6: _POLYGON}
 _ORDINATE = 8
 _HEAD = 5
-"""Bytes of byte order and type, with which every geometry begins."""
+"""The bytes of byte order and type, at the begin of every geometry."""
 
 
 class MalformedGeometry(ValueError):
-    """Bytes that are no geometry."""
+    """The bytes are not a geometry."""
 
 
 def is_extended(wkb: bytes) -> bool:
-    """Whether a geometry carries its SRID. Bytes that are too few for a geometry do not."""
+    """Whether a geometry contains its SRID. False for bytes that are too few for a geometry."""
     return len(wkb) >= _HEAD and bool(_type(wkb) & _HAS_SRID)
 
 
 def extended(wkb: bytes, srid: int) -> bytes:
-    """A plain geometry with its SRID. Raises MalformedGeometry."""
+    """Add the SRID to a plain geometry. Raises MalformedGeometry."""
     order = _order(wkb)
     return wkb[:1] + struct.pack(f"{order}Ii", _type(wkb) | _HAS_SRID, srid) + wkb[_HEAD:]
 
 
 def plain(wkb: bytes) -> bytes:
-    """An extended geometry without its SRID."""
+    """Remove the SRID from an extended geometry."""
     order = _order(wkb)
     return wkb[:1] + struct.pack(f"{order}I", _type(wkb) & ~_HAS_SRID) + wkb[_HEAD + 4 :]
 
 
 def swapped(wkb: bytes) -> bytes:
-    """The geometry with the first two ordinates of each point exchanged. Raises MalformedGeometry."""
+    """Swap the first two ordinates of each point of a geometry. Raises MalformedGeometry."""
     swap = _Swap(wkb)
     try:
         swap.geometry()

@@ -212,7 +212,7 @@ def test_the_dead_letter_topic_is_not_read() -> None:
         ("table.sort.by", "days(a)", "ASC or DESC"),
         ("table.metadata.fields", "nonsense", "source.table"),
         ("field.exclude.list", "b", "exclude each other"),
-        ("ordering.field", "size(v)", "names no field"),
+        ("ordering.field", "size(v)", "is not a field"),
     ],
 )
 def test_what_a_task_could_not_read(option: str, value: str, words: str) -> None:

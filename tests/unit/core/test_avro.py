@@ -12,7 +12,7 @@ import pytest
 
 from headrace.converters.avro import AvroReader
 from headrace.converters.registered import RegisteredSchema
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema
@@ -158,7 +158,7 @@ def test_not_a_number_stays_one() -> None:
         (record(("u", ["int", "string"])), "a union of 2 types"),
         (record(("self", ["null", "R"])), "contains itself"),
         (record(("other", "n.Unknown")), "not defined"),
-        ({"type": "record", "name": "R"}, "no Avro schema"),
+        ({"type": "record", "name": "R"}, "not a valid Avro schema"),
         ({"type": "nonsense"}, "not defined"),
     ],
 )

@@ -55,9 +55,9 @@ def test_truncated_bytes_throw(data: st.DataObject) -> None:
     """Whatever is missing or changed."""
     written = encode_row(row("A" * 20))
     cut = data.draw(st.integers(0, len(written) - 1))
-    with pytest.raises(ValueError, match="cut or changed"):
+    with pytest.raises(ValueError, match="truncated or modified"):
         decode_row(written[:cut])
-    with pytest.raises(ValueError, match="cut or changed"):
+    with pytest.raises(ValueError, match="truncated or modified"):
         decode_row(written[:cut] + bytes([written[cut] ^ 1]) + written[cut + 1 :])
 
 
@@ -71,5 +71,5 @@ def test_another_format_is_no_row() -> None:
 @pytest.mark.parametrize(("value", "fingerprint"), [("\ud800", "print"), ("A", ("text", 3))])
 def test_what_has_no_bytes_is_refused(value: str, fingerprint: object) -> None:
     """Lone surrogates, fingerprints that are no text."""
-    with pytest.raises(ValueError, match=r"cannot be written|surrogates"):
+    with pytest.raises(ValueError, match=r"cannot be encoded|surrogates"):
         encode_row({"big": replace(row(value)["big"], fingerprint=fingerprint)})

@@ -19,7 +19,7 @@ from headrace.core.model.cell_writes import (
     Key,
     Range,
     Write,
-    octets,
+    comparison_bytes,
 )
 
 TIMES = st.integers(0, 6)
@@ -169,7 +169,7 @@ def test_a_range_goes_by_clustering_order(name: str) -> None:
 
 def test_values_compare_as_cassandras_bytes_do() -> None:
     """Without signs: -1 is larger than 1. Text by its UTF-8, numbers of any kind by their own form."""
-    assert octets("int32", -1) > octets("int32", 1)
-    assert octets("string", "ü") > octets("string", "z")
-    assert octets("double", "NaN") > octets("double", 1.0)
-    assert octets("boolean", True) > octets("boolean", False)
+    assert comparison_bytes("int32", -1) > comparison_bytes("int32", 1)
+    assert comparison_bytes("string", "ü") > comparison_bytes("string", "z")
+    assert comparison_bytes("double", "NaN") > comparison_bytes("double", 1.0)
+    assert comparison_bytes("boolean", True) > comparison_bytes("boolean", False)

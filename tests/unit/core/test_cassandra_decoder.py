@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from envelopes import change, key
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.cell_batch import CassandraBatch
@@ -39,7 +39,7 @@ def write(**cells: Any) -> bytes:
 
 
 def decoded(*values: Given) -> Decoded:
-    return ConnectorDecoder("c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False)).decode(values)
+    return RecordDecoder("c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False)).decode(values)
 
 
 def batches(*values: Given) -> list[CassandraBatch]:
@@ -65,7 +65,7 @@ def test_types_that_do_not_go_together_are_kept_apart() -> None:
 
 def test_a_topic_is_its_connectors() -> None:
     """Told by its first record with a value; tombstones tell nothing and are no writes."""
-    decoder = ConnectorDecoder("c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False))
+    decoder = RecordDecoder("c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False))
     assert isinstance(decoder.decode([Given(write(id=1, v=1))]).pieces[0], CassandraBatch)
     assert decoder.decode([Given(None)]).skipped == 1
 
@@ -73,7 +73,7 @@ def test_a_topic_is_its_connectors() -> None:
 def test_other_connectors_go_their_way() -> None:
     """Rows of PostgreSQL are changes as ever."""
     given = Given(change("c", {"id": 1, "name": "a"}, 1), key({"id": 1}))
-    assert isinstance(ConnectorDecoder("shop.t", EnvelopeOptions()).decode([given]).pieces[0], Changes)
+    assert isinstance(RecordDecoder("shop.t", EnvelopeOptions()).decode([given]).pieces[0], Changes)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_a_table_that_may_have_static_columns_says_so() -> None:
     losses = Losses()
     write_of(payload("u", p=cell(1), c=cell(2)), KEY, losses)
     assert losses.counts == {(Loss.STATIC, None): 0}
-    assert [note.text for note in losses.taken()[0]] == [TEXTS[Loss.STATIC]]
+    assert [note.text for note in losses.drain()[0]] == [TEXTS[Loss.STATIC]]
     write_of(payload("u", p=cell(1)), ("p",), losses := Losses())
     assert losses.counts == {}
 
@@ -88,18 +88,18 @@ BAD = [
     (payload("x", p=cell(1), c=cell(2)), "unknown operation 'x'"),
     (payload("i", p=None, c=cell(2)), "partition key"),
     ({"op": "i", "source": {"ts_us": 7}, "after": None}, "no 'after'"),
-    (payload("r", p=cell(1)), "without its bounds"),
+    (payload("r", p=cell(1)), "has no bounds"),
     (
         payload(
             "r", p=cell(1), _range_start=bound("INCL_START_BOUND", ("c", "x", "x.UUIDType")), _range_end=bound("I")
         ),
-        "order is not known",
+        "whose order Headrace does not know",
     ),
     (
         payload(
             "r", p=cell(1), _range_start=bound("INCL_START_BOUND", ("c", "x", "x.Int32Type")), _range_end=bound("I")
         ),
-        "no number",
+        "is not a number",
     ),
 ]
 

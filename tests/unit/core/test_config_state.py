@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.connect.config_state import (
     MAX_TASKS,
     ClusterConfigState,
-    Record,
+    KeyValue,
     RestartRequest,
     connector_records,
     removal_records,
@@ -27,7 +27,7 @@ from headrace.core.connect.status import (
 CONFIG = {"topics": "t"}
 
 
-def _state(*records: Record) -> ClusterConfigState:
+def _state(*records: KeyValue) -> ClusterConfigState:
     state = ClusterConfigState()
     for key, value in records:
         state.apply(key, value)
@@ -61,7 +61,7 @@ def test_tasks_count_from_their_commit_on() -> None:
 def test_a_connector_has_a_bounded_number_of_tasks() -> None:
     """Records of an older worker, or of Connect, may ask for any number; they are read without being kept."""
     numbers = [*range(MAX_TASKS + 50), 10**9, int("9" * 4000)]
-    records: list[Record] = [(f"task-n-{number}", b'{"properties":{"topics":"t"}}') for number in numbers]
+    records: list[KeyValue] = [(f"task-n-{number}", b'{"properties":{"topics":"t"}}') for number in numbers]
     records.append((f"task-n-{'9' * 5000}", b'{"properties":{}}'))
     state = _state(*connector_records("n", CONFIG), *records, ("commit-n", b'{"tasks":999999999}'))
     assert state.task_configs("n") == [CONFIG] * MAX_TASKS

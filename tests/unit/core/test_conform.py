@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.model.arrays import build_array
-from headrace.core.model.conform import conformed, told
+from headrace.core.model.arrow_columns import build_array
+from headrace.core.model.conform import conformed, resolve_untyped_nulls
 from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
 from headrace.core.model.inference import infer_schema
 
@@ -83,7 +83,7 @@ def test_null_of_an_untyped_column(known: pa.DataType | None, state: CellState) 
     """A null is believed where the table's column cannot hide an unchanged value, however the batch was cut."""
     stored = None if known is None else pa.schema([("a", known)])
     column = Column("a", infer_schema([None]), pa.nulls(1), np.array([CellState.UNKNOWN], np.uint8))
-    [judged] = told(_changes(column), stored).columns
+    [judged] = resolve_untyped_nulls(_changes(column), stored).columns
     assert judged.states is not None
     assert judged.states.tolist() == [state]
 

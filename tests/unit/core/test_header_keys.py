@@ -199,5 +199,5 @@ def test_a_decimal_key_without_schemas_has_the_type_of_the_catalog(header: Any) 
 def test_a_bad_record_that_nobody_has_located_is_a_defect() -> None:
     """No other record is refused in its place."""
     assert BadRecord("x", index=3).culprit == 3
-    with pytest.raises(Fatal, match="please report"):
+    with pytest.raises(Fatal, match="defect of Headrace"):
         _ = BadRecord("x").culprit

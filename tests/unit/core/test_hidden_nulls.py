@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.decode.hidden_nulls import SOURCE_LENGTH, SOURCE_TYPE, doubted, null_may_hide
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
-from headrace.core.model.conform import told
+from headrace.core.model.conform import resolve_untyped_nulls
 from headrace.core.model.events import CellState, Changes, Column, TableId, Versions
 from headrace.core.model.inference import infer_schema, is_inferred
 from headrace.core.model.schema import Schema
@@ -91,7 +91,7 @@ def test_without_schemas_the_table_tells_what_may_be_a_lob(kind: pa.DataType, st
     version = Versions("t", np.array([b""]), zero.astype(np.int32), zero, zero)
     key, table = pa.array(["=1"]), TableId("", "", "", "t")
     changes = Changes(table, ("id",), zero.astype(np.uint8), key, version, zero, (column,))
-    [judged] = told(changes, pa.schema([("C", kind)])).columns
+    [judged] = resolve_untyped_nulls(changes, pa.schema([("C", kind)])).columns
     assert judged.states is not None
     assert judged.states.tolist() == [state]
     assert doubted("oracle", infer_schema([None]), WITH_LOBS) == infer_schema([None])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.model.arrays import arrow_type
+from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.inference import infer_schema
 

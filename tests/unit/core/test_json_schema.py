@@ -9,7 +9,7 @@ import pytest
 
 from headrace.converters.json_schema import connect_json_reader, json_schema_reader
 from headrace.converters.registered import RegisteredSchema
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema
@@ -130,7 +130,7 @@ def test_schemas_that_no_column_has_are_bad_records(node: Any) -> None:
 )
 def test_documents_that_are_not_what_the_schema_says(node: Any, document: str) -> None:
     """Bad records, whose message shows no value."""
-    with pytest.raises(BadRecord, match="JSON Schema says"):
+    with pytest.raises(BadRecord, match="match its JSON Schema"):
         read(node, document)
 
 

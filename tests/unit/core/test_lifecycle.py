@@ -29,7 +29,7 @@ def test_a_failed_connector_can_be_stopped_and_resumed() -> None:
 
 def test_what_the_table_does_not_list_is_a_mistake() -> None:
     """Tasks are never stopped: a stopped connector has none."""
-    with pytest.raises(ValueError, match="nothing can stop"):
+    with pytest.raises(ValueError, match="event stop is not allowed"):
         next_state(TASK, State.RUNNING, Event.STOP)
 
 

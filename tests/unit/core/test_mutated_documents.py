@@ -10,7 +10,7 @@ from envelopes import key, whole_change
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.json_data import FixedSchema, JsonData
 from headrace.core.decode.codec import Codec
 from headrace.core.decode.envelope import EnvelopeOptions
@@ -157,7 +157,7 @@ def test_a_broken_document_is_a_bad_record(
     good_key, good = (KEY, CHANGE) if schemas else (_payload(KEY), _payload(CHANGE))
     bad_key, bad = (edited(good_key, changes), good) if of_key else (good_key, edited(good, changes))
     options = EnvelopeOptions() if schemas else SCHEMALESS
-    decoder = TransformingDecoder(TOPIC, options, chain(UNWRAP)) if unwrapped else ConnectorDecoder(TOPIC, options)
+    decoder = TransformingDecoder(TOPIC, options, chain(UNWRAP)) if unwrapped else RecordDecoder(TOPIC, options)
     divide = JsonConverter(schemas).divide
     records = [
         MemoryRecord(TOPIC, 0, offset, 0, each_key, divide(each))

@@ -7,7 +7,7 @@ from headrace.core.model.notes import AND_MORE, Note, with_note
 
 def test_a_note_says_what_it_concerns() -> None:
     """A topic, or a column of it."""
-    assert [Note("x").place("t"), Note("x", "c").place("t")] == ["t", "t column c"]
+    assert [Note("x").subject("t"), Note("x", "c").subject("t")] == ["t", "t column c"]
 
 
 def test_places_gather_under_their_note() -> None:

@@ -16,7 +16,7 @@ from unit.core.protobuf_messages import message, registered, varint
 from headrace.converters.protobuf import protobuf_reader
 from headrace.converters.protobuf_data import ProtobufOptions
 from headrace.converters.registered import RegisteredSchema
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema
@@ -126,7 +126,7 @@ def test_what_confluent_notes_of_a_field(noted: str) -> None:
     assert schema is not None
     assert (schema.name, schema.parameter("scale"), data.value) == (DECIMAL, "2", {"a": b"\x78"})
     for scale in (3, -(2**31)):
-        with pytest.raises(BadRecord, match="Protobuf schema says"):
+        with pytest.raises(BadRecord, match="match their Protobuf schema"):
             read(body, {"a": {"value": "DA==", "scale": scale}}, head=head)
 
 
@@ -256,7 +256,7 @@ def test_documents_that_are_not_what_the_schema_says(document: bytes) -> None:
 
 def test_a_date_that_is_none() -> None:
     """Protobuf's dates may lack a part; Connect's may not."""
-    with pytest.raises(BadRecord, match="Protobuf schema says"):
+    with pytest.raises(BadRecord, match="match their Protobuf schema"):
         read("google.type.Date a = 1;", {"a": {"year": 2024}}, head='import "google/type/date.proto";')
 
 

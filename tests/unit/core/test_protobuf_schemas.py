@@ -57,7 +57,7 @@ def test_places_are_read_as_confluents_client_writes_them(place: list[int]) -> N
         assert schema is not None
         assert schema.name == there[tuple(place)]
     else:
-        with pytest.raises(BadRecord, match="does not have"):
+        with pytest.raises(BadRecord, match="is not in its Protobuf schema"):
             read(written)
 
 
@@ -120,17 +120,17 @@ def test_a_serialized_descriptor() -> None:
     ("text", "why"),
     [
         ("nonsense {", "line 1, column 0"),
-        ('{"type":"record"}', "no Protobuf schema"),
-        ("message A { int32 a = x; }", "no Protobuf schema"),
-        ("message A { int32 a = 0x10; }", "no Protobuf schema"),
+        ('{"type":"record"}', "not a valid Protobuf schema"),
+        ("message A { int32 a = x; }", "not a valid Protobuf schema"),
+        ("message A { int32 a = 0x10; }", "not a valid Protobuf schema"),
         ('syntax = "proto3"; message A { B b = 1; }', "cannot be loaded"),
         ('edition = "2023"; message A {}', "edition"),
-        ('import "x.proto"; message A {}', "x.proto, which the registry does not name"),
+        ('import "x.proto"; message A {}', "x.proto, which is not among its references"),
         ('import "google/type/money.proto"; message A {}', "google/type/money.proto"),
         ("message A { optional group G = 1 { optional int32 b = 2; } }", "group"),
         ("message A { oneof c { int32 a = 2; group G = 1 {} } }", "group"),
         ('syntax = "proto3"; message A { B b = 1; message B { A a = 1; } }', "A contains itself"),
-        ('syntax = "proto3";', "does not have"),
+        ('syntax = "proto3";', "is not in its Protobuf schema"),
     ],
 )
 def test_schemas_that_no_table_has(text: str, why: str) -> None:

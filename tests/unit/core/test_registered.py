@@ -86,7 +86,7 @@ def test_documents_without_an_id_are_bad_records(document: bytes) -> None:
 
 def test_an_artifact_without_a_version_is_refused() -> None:
     """Its newest version may be another one tomorrow."""
-    with pytest.raises(BadRecord, match="without a version"):
+    with pytest.raises(BadRecord, match="not its version"):
         apicurio_framing("value")(b"xyz", VERSION[:2])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema, schema_from_json
 

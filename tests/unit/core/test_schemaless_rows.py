@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.core.decode.codec import MAP
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
-from headrace.core.model.conform import conformed, told
+from headrace.core.model.conform import conformed, resolve_untyped_nulls
 from headrace.core.model.events import CellState, Changes, Operation
 from headrace.core.model.notes import Note
 
@@ -63,7 +63,7 @@ def cells(records: Sequence[Record], size: int) -> Iterator[tuple[Any, ...]]:
         assert decoded.errant == []
         for piece in decoded.pieces:
             assert isinstance(piece, Changes)
-            changes = told(piece, STORED)
+            changes = resolve_untyped_nulls(piece, STORED)
             for place, operation in enumerate(changes.operation.tolist()):
                 found = {} if operation == Operation.DELETE else dict(_row(changes, place))
                 yield operation, changes.key[place].as_py(), found

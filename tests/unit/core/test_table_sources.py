@@ -50,7 +50,7 @@ def test_the_truncate_of_one_of_several_sources_is_refused(merged: bool) -> None
     if not merged:
         sources.admit_truncate("lake.orders", truncate, "orders", 9)
         sources.admit("lake.orders", TableId("us", "shop", "public", "orders"), "us.orders")
-    with pytest.raises(Fatal, match=r"lake.orders: eu.orders-0 at offset 7 truncates eu.shop.public.orders.*skipped"):
+    with pytest.raises(Fatal, match=r"lake.orders: eu.orders-0@7 truncates eu.shop.public.orders.*skipped"):
         sources.admit_truncate("lake.orders", truncate, "orders", 9)
 
 
@@ -59,5 +59,5 @@ def test_a_truncate_without_a_position_needs_a_topic_of_one_partition() -> None:
     sources = TableSources(shared=False)
     truncate = Truncate(ORDERS, RowVersion(b"", "eu.orders", 1, 7, 0))
     sources.admit_truncate("lake.orders", truncate, "eu.orders", 1)
-    with pytest.raises(Fatal, match=r"lake.orders: eu.orders-1 at offset 7 .* has 3 partitions.*PATCH.*skipped"):
+    with pytest.raises(Fatal, match=r"lake.orders: eu.orders-1@7 .* has 3 partitions.*PATCH.*skipped"):
         sources.admit_truncate("lake.orders", truncate, "eu.orders", 3)

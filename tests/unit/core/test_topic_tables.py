@@ -11,7 +11,7 @@ from envelopes import change, key, whole_change
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.conversion import Conversion
 from headrace.converters.json_data import JsonData
 from headrace.core.decode.decoded import Decoded
@@ -177,7 +177,7 @@ def test_no_chunking_and_no_restart_gives_a_tombstone_to_another_table(
     places, topic = [0, 0], None
     while any(place < len(log) for place, log in zip(places, logs, strict=True)):
         if topic is None or chance.random() < 0.2:
-            topic = ConnectorDecoder("t", EnvelopeOptions(schemas, schemas, tables_apart=True), None, conversion)
+            topic = RecordDecoder("t", EnvelopeOptions(schemas, schemas, tables_apart=True), None, conversion)
         partition = chance.randrange(2)
         chunk = logs[partition][places[partition] : places[partition] + chance.randint(1, 4)]
         places[partition] += len(chunk)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.schema import Schema, schema_from_json

@@ -97,7 +97,7 @@ def test_what_no_event_could_carry_is_null() -> None:
 def test_types_that_do_not_fit_are_named() -> None:
     """A text in the source, a number in the lake."""
     wanted = comparison(SCHEMA, pa.schema([("id", pa.int64()), ("name", pa.int64())]), ["id"])
-    with pytest.raises(Fatal, match="column 'name' is string at the source and int64"):
+    with pytest.raises(Fatal, match="column 'name': type string of the source cannot be converted to int64"):
         source_rows(wanted, [[1], ["a"], [None]])
 
 

@@ -10,32 +10,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.connect.work import (
-    Standing,
     Task,
+    WorkerState,
     assign_work,
     decode_assignment,
-    decode_standing,
+    decode_worker_state,
     encode_assignment,
-    encode_standing,
+    encode_worker_state,
 )
 
 names = st.sampled_from(["a", "a-1", "b", "ü"])
 tasks = st.frozensets(st.tuples(names, st.integers(0, 3)))
-standings = st.builds(
-    Standing,
+states = st.builds(
+    WorkerState,
     st.just("host"),
     st.integers(0, 9),
     st.integers(0, 9),
     st.booleans(),
     st.frozensets(st.tuples(names, st.integers(0, 3))),
 )
-groups = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), standings, min_size=1).map(
-    lambda group: {member: replace(standing, worker=f"{member}:8083") for member, standing in group.items()}
+groups = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), states, min_size=1).map(
+    lambda group: {member: replace(state, worker=f"{member}:8083") for member, state in group.items()}
 )
 
 
 @given(groups, tasks)
-def test_every_task_once_and_one_leader(group: dict[str, Standing], wanted: frozenset[Task]) -> None:
+def test_every_task_once_and_one_leader(group: dict[str, WorkerState], wanted: frozenset[Task]) -> None:
     """Whatever the members claim; everybody knows who leads and who owns what, and the shares are even."""
     given_out = assign_work(group, wanted, 5)
     assert given_out.keys() == group.keys()
@@ -46,11 +46,11 @@ def test_every_task_once_and_one_leader(group: dict[str, Standing], wanted: froz
     for member, each in given_out.items():
         assert each.leader == group[leader].worker
         assert {task for task, worker in each.owners.items() if worker == group[member].worker} == each.tasks
-        assert each.generation > max(standing.generation for standing in group.values())
+        assert each.generation > max(state.generation for state in group.values())
 
 
 @given(groups, tasks)
-def test_nothing_moves_without_need(group: dict[str, Standing], wanted: frozenset[Task]) -> None:
+def test_nothing_moves_without_need(group: dict[str, WorkerState], wanted: frozenset[Task]) -> None:
     """A second round moves nothing, and a leaver moves its own tasks only; the leader stays while it is there."""
     first = assign_work(group, wanted, 5)
     after = {
@@ -67,33 +67,33 @@ def test_nothing_moves_without_need(group: dict[str, Standing], wanted: frozense
 
 def test_who_has_read_most_leads() -> None:
     """It need not catch up before it writes."""
-    group = {"m1": Standing("one", offset=3), "m2": Standing("two", offset=4)}
+    group = {"m1": WorkerState("one", offset=3), "m2": WorkerState("two", offset=4)}
     assert {each.leader for each in assign_work(group, [], 4).values()} == {"two"}
 
 
 def test_who_was_left_out_meanwhile_holds_nothing() -> None:
     """A worker that stood still comes back with what it had, which others have by now, and does not take it back."""
     one, two = ("shop", 0), ("shop", 1)
-    back = Standing("back", offset=9, generation=3, leads=True, tasks=frozenset([one, two]))
-    there = Standing("there", offset=9, generation=4, leads=True, tasks=frozenset([one, two]))
+    back = WorkerState("back", offset=9, generation=3, leads=True, tasks=frozenset([one, two]))
+    there = WorkerState("there", offset=9, generation=4, leads=True, tasks=frozenset([one, two]))
     given_out = assign_work({"m1": back, "m2": there}, [one, two], 9)
     assert given_out["m2"].leads
     assert len(given_out["m2"].tasks & there.tasks) == 1
     there = replace(there, tasks=frozenset([one]))
-    other = Standing("other", generation=4, tasks=frozenset([two]))
+    other = WorkerState("other", generation=4, tasks=frozenset([two]))
     given_out = assign_work({"m1": back, "m2": there, "m3": other}, [one, two], 9)
     assert [given_out[member].tasks for member in ("m1", "m2", "m3")] == [frozenset(), {one}, {two}]
 
 
 @given(groups, tasks)
-def test_what_is_sent_is_what_is_read(group: dict[str, Standing], wanted: frozenset[Task]) -> None:
+def test_what_is_sent_is_what_is_read(group: dict[str, WorkerState], wanted: frozenset[Task]) -> None:
     """Through Kafka's user data and back."""
-    assert all(decode_standing(encode_standing(each)) == each for each in group.values())
+    assert all(decode_worker_state(encode_worker_state(each)) == each for each in group.values())
     assert all(decode_assignment(encode_assignment(each)) == each for each in assign_work(group, wanted, 5).values())
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\x00\x01", b"[]"])
-@pytest.mark.parametrize("decode", [decode_standing, decode_assignment])
+@pytest.mark.parametrize("decode", [decode_worker_state, decode_assignment])
 def test_others_are_not_understood(decode: Callable[[bytes | None], object], data: bytes | None) -> None:
     """A client of another kind in the group is an error, not a member with nothing to say."""
     with pytest.raises(ValueError):

@@ -16,8 +16,8 @@ from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka, batch
 
 from headrace.core.model.errors import Retriable
+from headrace_connectors.kafka import aiokafka_patches
 from headrace_connectors.kafka import log as module
-from headrace_connectors.kafka import seams
 from headrace_connectors.kafka.log import KafkaLog, LogTopic
 
 TOPIC = LogTopic("configs", "config.storage.topic", 2, 1)
@@ -106,7 +106,7 @@ def test_a_batch_that_arrives_broken_once(caplog: pytest.LogCaptureFixture) -> N
         broken = good[:-1] + bytes([good[-1] ^ 1])
         storage = Storage({(0, 0): batch(0, (b"a", b"1")), (1, 0): broken})
         async with following(storage, lambda key, _: seen.append(key)):
-            await eventually(lambda: "failed and goes on: CorruptRecordException" in caplog.text)
+            await eventually(lambda: "failed and is retried: CorruptRecordException" in caplog.text)
             storage.records[1, 0] = good
             await eventually(lambda: "b" in seen)
         assert seen == ["a", "b"]
@@ -150,7 +150,7 @@ def test_a_client_that_has_stopped_fetching(caplog: pytest.LogCaptureFixture) ->
         async with following(storage, lambda key, _: seen.append(key)):
             await eventually(lambda: seen == ["a"])
             storage.surprising = True
-            await eventually(lambda: "failed and goes on: KafkaError" in caplog.text)
+            await eventually(lambda: "failed and is retried: KafkaError" in caplog.text)
             storage.records[0, 1] = batch(1, (b"b", b"2"))
             await eventually(lambda: "b" in seen)
         assert seen == ["a", "b"]
@@ -175,7 +175,7 @@ def test_brokers_that_have_all_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are looked for at the configured addresses: aiokafka would go on asking where they were."""
 
     async def scenario() -> None:
-        monkeypatch.setattr(seams, "UNHEARD_SECONDS", 0.1)
+        monkeypatch.setattr(aiokafka_patches, "UNHEARD_SECONDS", 0.1)
         seen = list[str]()
         storage = Storage({(0, 0): batch(0, (b"a", b"1"))})
         topics = {TOPIC.name: [NODE, NODE]}

@@ -33,7 +33,7 @@ def fetched(kind: type[Any], value_deserializer: Callable[[bytes | None], Any] |
 @pytest.mark.parametrize("deserializer", [None, lambda value: (value, "divided")])
 def test_lean_records_say_the_same(deserializer: Callable[[bytes | None], Any] | None) -> None:
     """Every field that is read, of records with and without key, value and headers."""
-    lean, own = fetched(records.LeanRecords, deserializer), fetched(AIOKAFKA, deserializer)
+    lean, own = fetched(records.FetchedPartition, deserializer), fetched(AIOKAFKA, deserializer)
     assert [each.offset for each in lean] == [11, 12, 13]
     for mine, theirs in zip(lean, own, strict=True):
         assert isinstance(mine, records.FetchedRecord)
@@ -41,9 +41,9 @@ def test_lean_records_say_the_same(deserializer: Callable[[bytes | None], Any] |
         assert {name: getattr(mine, name) for name in READ} == told
 
 
-def test_consumers_make_lean_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consumers_return_fetched_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """aiokafka's fetcher takes the class by its name in its own module."""
     monkeypatch.setattr(fetcher, "PartitionRecords", AIOKAFKA)
-    records.make_lean()
+    records.use_fetched_records()
     assert "PartitionRecords" in fetcher.Fetcher._proc_fetch_request.__code__.co_names
-    assert fetcher.PartitionRecords is records.LeanRecords
+    assert fetcher.PartitionRecords is records.FetchedPartition

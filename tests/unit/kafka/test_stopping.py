@@ -15,7 +15,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest_v0, InitProducer
 from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka
 
-from headrace_connectors.kafka.seams import check_alive
+from headrace_connectors.kafka.aiokafka_patches import check_alive
 from headrace_connectors.kafka.stopping import stopped
 
 NOT_LEADER = 6

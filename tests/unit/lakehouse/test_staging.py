@@ -13,12 +13,12 @@ from contracts.lake_actions import CARRY, KEEP, Row, actions, delete
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion
 from headrace_connectors.lakehouse.merge import append_sql, merge_sql, text_literal, truncate_sql
-from headrace_connectors.lakehouse.staging import SPLIT_ROWS, Stage, stages
+from headrace_connectors.lakehouse.staging import SPLIT_ROWS, StagedActions, stages
 
 ITEM = pa.schema([("id", pa.int64()), ("name", pa.string()), ("note", pa.string())])
 
 
-def staged(rows: Sequence[Row], schema: pa.Schema = ITEM, table: pa.Schema = ITEM) -> list[Stage]:
+def staged(rows: Sequence[Row], schema: pa.Schema = ITEM, table: pa.Schema = ITEM) -> list[StagedActions]:
     return stages(actions(schema, rows), table)
 
 

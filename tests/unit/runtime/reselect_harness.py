@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.core.merge.fold import fold
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn, SqlType
 from headrace.core.model.events import Actions, CellState, Changes, Column, Operation, TableId, Versions
 from headrace.core.model.keys import canonical_keys

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.cell_writes import (
@@ -23,7 +23,7 @@ from headrace.core.model.cell_writes import (
     Key,
     Range,
     Write,
-    octets,
+    comparison_bytes,
 )
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.schema import Field, Schema
@@ -39,7 +39,7 @@ TIMES = st.integers(0, 6)
 
 
 def value(text: str | None, written: int, expires: int | None = None) -> Cell:
-    return Cell(written, text, b"" if text is None else octets("string", text), expires)
+    return Cell(written, text, b"" if text is None else comparison_bytes("string", text), expires)
 
 
 @st.composite
@@ -86,7 +86,7 @@ class Lake:
     def __init__(self, now: int) -> None:
         self._lakehouse = MemoryLakehouse()
         self._now = now
-        self._reader = ConnectorDecoder("shop.hr.kv", EnvelopeOptions(key_schemas=False, value_schemas=False))
+        self._reader = RecordDecoder("shop.hr.kv", EnvelopeOptions(key_schemas=False, value_schemas=False))
         self._offset = 0
         self.restart()
 

@@ -12,7 +12,7 @@ import pytest
 from change_events import changes, create
 
 from headrace.core.model.cell_batch import CassandraBatch
-from headrace.core.model.cell_writes import Cell, CellWrites, octets
+from headrace.core.model.cell_writes import Cell, CellWrites, comparison_bytes
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion, TableId
 from headrace.core.model.schema import Field, Schema
@@ -31,7 +31,7 @@ COMMIT = Commit(1, "sink", "connect-sink", {})
 def writes(*names: str) -> CassandraBatch:
     """A row of text columns, as Cassandra tells it."""
     fields = (Field("k", Schema("int32")), *(Field(name, Schema("string", optional=True)) for name in names))
-    cells = {name: Cell(1, "text", octets("string", "text")) for name in names}
+    cells = {name: Cell(1, "text", comparison_bytes("string", "text")) for name in names}
     version = RowVersion(b"", "shop.hr.kv", 0, 1, 9)
     return CassandraBatch(TableId("shop", "", "hr", "kv"), ("k",), fields, (CellWrites((1,), cells),), version)
 

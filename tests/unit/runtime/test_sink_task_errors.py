@@ -74,7 +74,7 @@ async def test_changes_of_a_row_that_nothing_completes_go_to_the_dead_letter_que
     assert headers["__connect.errors.stage"] == b"TASK_PUT"
     assert headers["__connect.errors.class.name"] == b"org.apache.kafka.connect.sink.SinkTask"
     assert headers["__connect.errors.offset"] == b"2"
-    assert b"column(s) name were left out" in (headers["__connect.errors.exception.message"] or b"")
+    assert b"column(s) name were omitted" in (headers["__connect.errors.exception.message"] or b"")
 
 
 async def test_a_dead_letter_is_no_row_until_a_change_tells_all(harness: Harness) -> None:

@@ -226,7 +226,7 @@ async def test_the_truncate_of_one_of_several_source_tables(harness: Harness) ->
         await eventually(lambda: len(harness.rows("shop_public_orders")) == 2)
         harness.broker.append("shop.public.orders_2024", truncated({"id": 0}, 100, "orders_2024"), None)
         await eventually(lambda: len(harness.failures) == 1)
-    assert "shop.public.orders_2024-0 at offset 1 truncates shop." in str(harness.failures[0])
+    assert "shop.public.orders_2024-0@1 truncates shop." in str(harness.failures[0])
     assert len(harness.rows("shop_public_orders")) == 2
 
 

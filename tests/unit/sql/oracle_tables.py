@@ -11,7 +11,7 @@ from contracts.row_source_suite import ROWS, TABLE
 from fake_oracle.driver import FakeDriver
 from fake_oracle.server import OracleColumn, OracleServer, OracleTable
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.catalog import HandlingModes
 from headrace.core.model.events import Column, TableId
 from headrace.core.model.schema import Schema

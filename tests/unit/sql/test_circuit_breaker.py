@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from headrace.core.model.errors import Fatal, Retriable
-from headrace_connectors.sql.circuit_breaker import CircuitBreaker, State, Unreachable
+from headrace_connectors.sql.circuit_breaker import CircuitBreaker, CircuitState, Unreachable
 
 
 class Clock:
@@ -48,9 +48,9 @@ def test_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:
     gone = Unreachable("gone")
     for error in (gone, None, gone):
         assert call(breaker, error)
-    assert breaker.state is State.CLOSED
+    assert breaker.state is CircuitState.CLOSED
     assert call(breaker, gone)
-    assert breaker.state is State.OPEN
+    assert breaker.state is CircuitState.OPEN
     assert not call(breaker)
 
 
@@ -60,9 +60,9 @@ def test_one_call_tries_after_the_wait(breaker: CircuitBreaker, clock: Clock) ->
         call(breaker, Unreachable("gone"))
     clock.now = 10.0
     with breaker.guard():
-        assert breaker.state is State.HALF_OPEN
+        assert breaker.state is CircuitState.HALF_OPEN
         assert not call(breaker)
-    assert breaker.state is State.CLOSED
+    assert breaker.state is CircuitState.CLOSED
 
 
 def test_operator_is_told(breaker: CircuitBreaker, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -85,7 +85,7 @@ def test_failed_trial_opens_again(breaker: CircuitBreaker, clock: Clock) -> None
         call(breaker, Unreachable("gone"))
     clock.now = 10.0
     assert call(breaker, Unreachable("gone"))
-    assert breaker.state is State.OPEN
+    assert breaker.state is CircuitState.OPEN
     clock.now = 19.9
     assert not call(breaker)
 
@@ -95,4 +95,4 @@ def test_an_answer_is_no_failure(breaker: CircuitBreaker, answer: Exception) -> 
     """Whatever the database says, it is there."""
     for _ in range(5):
         assert call(breaker, answer)
-    assert breaker.state is State.CLOSED
+    assert breaker.state is CircuitState.CLOSED

@@ -1,7 +1,7 @@
-"""Which member of a group reads which topic: whole topics, spread evenly, staying where they are.
+"""Assign topics to the members of a group: complete topics, balanced and sticky.
 
-A table has one writer because a topic has one owner. Members may have different subscriptions: a connector's pattern
-was just changed, and its tasks restart one after another.
+A table has one writer because a topic has one owner. Members may have different subscriptions while a connector's
+pattern changes, because its tasks restart one after another.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping
 def assign_topics(
     subscriptions: Mapping[str, Collection[str]], held: Mapping[str, Collection[str]]
 ) -> dict[str, set[str]]:
-    """The topics of each member: every subscribed topic exactly once, to a member that subscribes to it.
+    """Return the topics of each member. Every topic is assigned exactly once, to a member that subscribes to it.
 
-    Among members with equal subscriptions the counts differ by at most one; a topic leaves its holder only for that.
-    Depends on nothing but its arguments, whatever their order.
+    Among members with equal subscriptions the counts differ by at most one; a topic moves only for this balance.
+    The result depends only on the arguments, and not on their order.
     """
     owners: dict[str, set[str]] = {member: set() for member in sorted(subscriptions)}
     wanted = {topic: {m for m in owners if topic in subscriptions[m]} for topic in set().union(*subscriptions.values())}
@@ -35,14 +35,14 @@ def assign_topics(
 def _move_one(owners: Mapping[str, list[str]], wanted: Mapping[str, set[str]]) -> bool:
     """Move one topic from a fuller member to one with at least two fewer; each move lowers the sum of squares.
 
-    ``owners`` stays sorted, so that a move costs next to nothing: a group that settles waits for thousands of them.
+    ``owners`` stays sorted, so that a move is cheap: a rebalance may need thousands of them.
     """
     for giver in sorted(owners, key=lambda member: (-len(owners[member]), member)):
-        for place in range(len(owners[giver]) - 1, -1, -1):
-            topic = owners[giver][place]
+        for index in range(len(owners[giver]) - 1, -1, -1):
+            topic = owners[giver][index]
             taker = _least(wanted[topic], owners)
             if len(owners[giver]) - len(owners[taker]) >= 2:
-                del owners[giver][place]
+                del owners[giver][index]
                 insort(owners[taker], topic)
                 return True
     return False

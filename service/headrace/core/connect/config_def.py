@@ -1,8 +1,8 @@
 """Definitions of options: Kafka's ``ConfigDef`` as plain values.
 
-A ``ConfigDef`` is a list of ``ConfigKey``; it parses texts and reports *all* problems with Kafka's own sentences
-(``connect.md`` section 4.2), since consoles show them and users search for them. The options themselves are listed in
-``headrace.config``.
+A ``ConfigDef`` is a list of ``ConfigKey``; it parses texts and reports *all* problems with Kafka's messages
+(``connect.md`` section 4.2), since consoles show them and users search for them. ``headrace.config`` declares the
+options.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.core.connect.config_validators import AnyCase, InvalidValue, Valid
 
 
 class Type(StrEnum):
-    """Types of options, as ``/connector-plugins/…/config`` names them."""
+    """The types of options, as ``/connector-plugins/…/config`` names them."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
@@ -31,7 +31,7 @@ class Type(StrEnum):
 
 
 class Importance(StrEnum):
-    """How much an option matters to somebody who reads the list for the first time."""
+    """The importance of an option to a new reader."""
 
     HIGH = "HIGH"
     MEDIUM = "MEDIUM"
@@ -39,7 +39,7 @@ class Importance(StrEnum):
 
 
 class Width(StrEnum):
-    """How wide a form field for the option should be."""
+    """The width of a form field for the option."""
 
     NONE = "NONE"
     SHORT = "SHORT"
@@ -53,7 +53,7 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
-"""Stands where a default would: the option has none and must be given."""
+"""Used instead of a default: the option has none and must be set."""
 
 HIDDEN: Final = "[hidden]"
 
@@ -63,9 +63,9 @@ _RANGES = {Type.SHORT: 2**15, Type.INT: 2**31, Type.LONG: 2**63}
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One option. ``default`` is text as a user would write it, None for no value, or REQUIRED.
+    """One option. ``default`` is text as in a configuration, None for no value, or REQUIRED.
 
-    ``group``, ``order``, ``width`` and ``display_name`` are the layout that consoles use for their forms.
+    ``group``, ``order``, ``width`` and ``display_name`` are the layout of the forms of consoles.
     """
 
     name: str
@@ -86,13 +86,13 @@ class ConfigKey:
 
     @property
     def default_text(self) -> str | None:
-        """The default as text, None where there is none."""
+        """The default as text, None without a default."""
         return None if isinstance(self.default, _Required) else self.default
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """What became of one option: its parsed value as text (None if it did not parse) and what is wrong with it."""
+    """The result for one option: its parsed value as text (None if it is invalid), and its errors."""
 
     name: str
     value: str | None
@@ -101,13 +101,13 @@ class ConfigValue:
     visible: bool = True
 
     def with_error(self, message: str) -> ConfigValue:
-        """The same with one more error."""
+        """Return a copy with one more error."""
         return replace(self, errors=(*self.errors, message))
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfo:
-    """A definition and its value. The definition is never missing, so that clients need no special case."""
+    """A definition and its value. The definition is never absent, so that clients need no special case."""
 
     definition: ConfigKey
     value: ConfigValue
@@ -115,7 +115,7 @@ class ConfigInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfos:
-    """The answer of a validation, in Kafka Connect's order (``connect.md`` section 4.1)."""
+    """The result of a validation, in Kafka Connect's order (``connect.md`` section 4.1)."""
 
     name: str
     groups: tuple[str, ...]
@@ -123,17 +123,17 @@ class ConfigInfos:
 
     @property
     def error_count(self) -> int:
-        """How many messages there are in all."""
+        """The number of errors of all options."""
         return sum(len(info.value.errors) for info in self.configs)
 
     def errors(self) -> list[str]:
-        """All messages in order."""
+        """Return all errors in order."""
         return [message for info in self.configs for message in info.value.errors]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigDef:
-    """A list of options that belong together."""
+    """A list of options."""
 
     keys: tuple[ConfigKey, ...]
     _by_name: Mapping[str, ConfigKey] = field(init=False, repr=False, compare=False)
@@ -151,31 +151,31 @@ class ConfigDef:
         return self._by_name[name]
 
     def names(self) -> list[str]:
-        """The names in the order of the list."""
+        """Return the names in the order of the list."""
         return list(self._by_name)
 
     def groups(self) -> list[str]:
-        """The groups in order of appearance."""
+        """Return the groups in order of appearance."""
         return list(dict.fromkeys(key.group for key in self.keys if key.group))
 
     def with_prefix(self, prefix: str) -> ConfigDef:
-        """The same options under ``prefix``; display names stay."""
+        """Return the options with ``prefix`` before their names; display names stay."""
         return ConfigDef(
             tuple(replace(key, name=prefix + key.name, display_name=key.display_name or key.name) for key in self.keys)
         )
 
     def with_defaults(self, defaults: Mapping[str, str | None]) -> ConfigDef:
-        """The same options, some with another default."""
+        """Return the options with other defaults for some of them."""
         return ConfigDef(
             tuple(replace(key, default=defaults[key.name]) if key.name in defaults else key for key in self.keys)
         )
 
     def parse(self, properties: Mapping[str, str | None]) -> dict[str, Any]:
-        """Every option's typed value, defaults filled in; None where a value is missing or does not parse."""
+        """Return the typed value, or the default, of every option; None where a value is absent or invalid."""
         return {key.name: _parsed_or_none(key, properties) for key in self.keys}
 
     def validate(self, properties: Mapping[str, str | None]) -> list[ConfigInfo]:
-        """Check every option of the list; keys of ``properties`` that are not in it are not looked at."""
+        """Validate every option of the list; other keys of ``properties`` are ignored."""
         return [ConfigInfo(key, _validate_key(key, properties)) for key in self.keys]
 
 
@@ -196,7 +196,7 @@ def _validate_key(key: ConfigKey, properties: Mapping[str, str | None]) -> Confi
         value = parse(key, raw)
     except InvalidValue as error:
         errors.append(str(error))
-    # Kafka runs the validator on the null of a value that did not parse as well: hence two errors for tasks.max=x.
+    # Kafka also validates the null of a value that is invalid: hence two errors for tasks.max=x.
     if key.validator is not None and (value is not None or errors):
         try:
             key.validator(key.name, value)
@@ -206,7 +206,7 @@ def _validate_key(key: ConfigKey, properties: Mapping[str, str | None]) -> Confi
 
 
 def parse(key: ConfigKey, raw: str | None) -> Any:
-    """The typed value of ``raw``, None for None. Raises InvalidValue with Kafka's sentence."""
+    """Return the typed value of ``raw``, None for None. Raises InvalidValue with Kafka's message."""
     if raw is None:
         return None
     if key.type in (Type.STRING, Type.CLASS):
@@ -222,12 +222,12 @@ def parse(key: ConfigKey, raw: str | None) -> Any:
 
 
 def trim(raw: str) -> str:
-    """The text without the blanks around it, by which Java means all control characters of ASCII as well."""
+    """Strip a text as Java's ``String.trim`` does, which also removes the control characters of ASCII."""
     return raw.strip(_BLANKS)
 
 
 def parse_list(raw: str) -> list[str]:
-    """Comma-separated entries, trimmed; an empty text is an empty list."""
+    """Split a text into its comma-separated, trimmed entries; an empty text is an empty list."""
     stripped = trim(raw)
     return re.split(r"\s*,\s*", stripped) if stripped else []
 
@@ -258,7 +258,7 @@ def _parse_number(key: ConfigKey, raw: str) -> int | float:
 
 
 def text(key: ConfigKey, value: Any) -> str | None:
-    """A parsed value as validation answers print it."""
+    """Return a parsed value as the answers of a validation contain it."""
     if value is None:
         return None
     if key.type is Type.PASSWORD:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-_REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")  # as Kafka's ConfigTransformer has it
+_REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")  # the pattern of Kafka's ConfigTransformer
 
 Lookup = Callable[[str, str, str], str | None]
-"""Value of (provider, path, key); None where nobody knows it. May raise ConfigError."""
+"""Returns the value of (provider, path, key), or None if no provider has it. May raise ConfigError."""
 
 
 def has_references(value: str) -> bool:
-    """Whether a value may refer to config providers."""
+    """Return whether a value may contain references to config providers."""
     return _REFERENCE.search(value) is not None
 
 
 def replace_references(value: str, lookup: Lookup) -> str:
-    """The value with its references resolved; one that nobody knows stays as it is."""
+    """Replace the references of a value; a reference without a value is kept."""
 
     def found(reference: re.Match[str]) -> str:
         resolved = lookup(reference[1], reference[2] or "", reference[3])

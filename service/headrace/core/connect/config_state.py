@@ -1,10 +1,10 @@
-"""What the config topic says: connectors, their target states and task configurations (``connect.md`` section 18).
+"""The state of the config topic: connectors, target states and task configurations (``connect.md`` section 18).
 
-The keys and values are Kafka Connect's, byte for byte where it matters, so that its tools can read the topic:
-``connector-<n>``, ``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>``, and two that are no state but a word to the
-workers that run: ``restart-connector-<n>`` and ``logger-cluster-<l>``. Task configurations count from their commit on;
-what has no commit yet is half written and is not shown. Compaction keeps the last record of each key at its own offset,
-so a commit may stand before its connector: no record may rely on another having come first.
+Keys and values are those of Kafka Connect, so that its tools can read the topic: ``connector-<n>``,
+``target-state-<n>``, ``task-<n>-<i>``, ``commit-<n>``, and two that are requests to running workers instead of state:
+``restart-connector-<n>`` and ``logger-cluster-<l>``. Task configurations are valid after their commit record; without
+it they are incomplete and are not returned. Compaction keeps the last record of each key at its own offset, so a commit
+may come before its connector: no record may depend on the order of keys.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 from headrace.core.connect.lifecycle import State, TargetState
 
 Config = dict[str, str]
-Record = tuple[str, bytes | None]
+KeyValue = tuple[str, bytes | None]
+"""The key and value of a record of the config topic."""
 
 MAX_TASKS = 100
-"""The most tasks of a connector, whatever ``tasks.max`` and the records of the topic say.
+"""The limit on the tasks of a connector, regardless of ``tasks.max`` and the records of the topic.
 
 Each task is a member of the consumer group, and its record repeats the connector's configuration.
 """
@@ -32,22 +33,22 @@ _LOGGER, _RESTART = "logger-cluster-", "restart-connector-"
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """What of a connector is to be restarted (KIP-745)."""
+    """A request to restart a connector and its tasks (KIP-745)."""
 
     include_tasks: bool
     only_failed: bool
 
     def takes(self, state: State) -> bool:
-        """Whether an instance that is in ``state`` is to be restarted."""
+        """Return whether to restart an instance in ``state``."""
         return not self.only_failed or state is State.FAILED
 
     def takes_task(self, state: State, *, failed_tables: bool = False) -> bool:
-        """Whether a task that is in ``state`` is to be restarted; one with failed tables counts as failed."""
+        """Return whether to restart a task in ``state``. A task with failed tables counts as failed."""
         return self.include_tasks and (failed_tables or self.takes(state))
 
 
 class ClusterConfigState:
-    """The state that a config log adds up to. ``apply`` its records in order."""
+    """The state after the records of a config log. ``apply`` takes them in order."""
 
     __slots__ = ("_connectors", "_pending", "_targets", "_tasks")
 
@@ -58,27 +59,27 @@ class ClusterConfigState:
         self._pending: dict[str, dict[int, Config]] = {}
 
     def connectors(self) -> list[str]:
-        """The names of all connectors, oldest first."""
+        """Return the names of all connectors, oldest first."""
         return list(self._connectors)
 
     def connector_config(self, name: str) -> Config | None:
-        """A copy of the connector's configuration, None if there is no such connector."""
+        """Return a copy of the connector's configuration, None if the connector does not exist."""
         config = self._connectors.get(name)
         return None if config is None else dict(config)
 
     def target_state(self, name: str) -> TargetState:
-        """What is wanted of the connector; STARTED where nothing was said."""
+        """Return the connector's target state; the default is STARTED."""
         return self._targets.get(name, TargetState.STARTED)
 
     def task_configs(self, name: str) -> list[Config]:
-        """The committed configurations of the connector's tasks, by task number."""
+        """Return the committed configurations of the connector's tasks, by task number."""
         return [dict(config) for config in self._tasks.get(name, ())]
 
     def apply(self, key: str, value: bytes | None) -> str | None:
-        """Take in a record. Returns the connector that it changes, None if it changes none.
+        """Apply a record. Return the connector that it changes, None if it changes none.
 
-        Raises any exception for a record that is not one of Connect's. Task records beyond ``MAX_TASKS`` are ignored:
-        the connector writes its tasks again when it starts.
+        Raises any exception for a record that is not in Connect's format. Task records beyond ``MAX_TASKS`` are
+        ignored: the connector writes its tasks again when it starts.
         """
         document = None if value is None else json.loads(value)
         if key.startswith(_CONNECTOR):
@@ -86,7 +87,9 @@ class ClusterConfigState:
         if key.startswith(_TARGET):
             return self._apply_target(key.removeprefix(_TARGET), document)
         if key.startswith(_TASK):
-            self._apply_task(key.removeprefix(_TASK), document)
+            name, _, number = key.removeprefix(_TASK).rpartition("-")
+            if document is not None and number in _TASK_NUMBERS:
+                self._pending.setdefault(name, {})[int(number)] = dict(document["properties"])
         if key.startswith(_COMMIT):
             return self._apply_commit(key.removeprefix(_COMMIT), document)
         return None
@@ -104,14 +107,9 @@ class ClusterConfigState:
         if document is None:
             self._targets.pop(name, None)
         else:
-            # ``state`` is what workers older than KIP-875 understand; ``state.v2`` tells STOPPED from PAUSED.
+            # ``state`` is for workers older than KIP-875; ``state.v2`` distinguishes STOPPED from PAUSED.
             self._targets[name] = TargetState(document.get("state.v2") or document["state"])
         return name
-
-    def _apply_task(self, name_and_number: str, document: Any) -> None:
-        name, _, number = name_and_number.rpartition("-")
-        if document is not None and number in _TASK_NUMBERS:
-            self._pending.setdefault(name, {})[int(number)] = dict(document["properties"])
 
     def _apply_commit(self, name: str, document: Any) -> str | None:
         if document is None:
@@ -121,56 +119,56 @@ class ClusterConfigState:
         known = dict(enumerate(self._tasks.get(name, ()))) | pending
         count = min(int(document["tasks"]), MAX_TASKS)
         if any(number not in known for number in range(count)):
-            return None  # half compacted: the connector will write its tasks again when it starts
+            return None  # compaction removed a task's record: the connector writes its tasks again when it starts
         self._tasks[name] = [known[number] for number in range(count)]
         return name
 
 
-def connector_records(name: str, config: Mapping[str, str], target: TargetState | None = None) -> list[Record]:
-    """The records that create or change a connector; the target state stands before it, as Connect writes it."""
+def connector_records(name: str, config: Mapping[str, str], target: TargetState | None = None) -> list[KeyValue]:
+    """Return the records that create or change a connector; the target state comes first, as Connect writes it."""
     change = (_CONNECTOR + name, _encode({"properties": dict(config)}))
     return [change] if target is None else [target_state_record(name, target), change]
 
 
-def removal_records(name: str, tasks: int) -> list[Record]:
-    """The records that remove a connector with ``tasks`` tasks, so that a later one of its name starts afresh."""
-    leftovers: list[Record] = [(f"{_TASK}{name}-{number}", None) for number in range(tasks)]
-    return [(_CONNECTOR + name, None), (_TARGET + name, None), *leftovers, (_COMMIT + name, None)]
+def removal_records(name: str, tasks: int) -> list[KeyValue]:
+    """Return the records that remove a connector with ``tasks`` tasks and everything that is stored of it."""
+    removed_tasks: list[KeyValue] = [(f"{_TASK}{name}-{number}", None) for number in range(tasks)]
+    return [(_CONNECTOR + name, None), (_TARGET + name, None), *removed_tasks, (_COMMIT + name, None)]
 
 
-def target_state_record(name: str, target: TargetState) -> Record:
-    """The record of a target state, in the form that old workers understand as well (KIP-875)."""
+def target_state_record(name: str, target: TargetState) -> KeyValue:
+    """Return the record of a target state, in a form that workers older than KIP-875 also understand."""
     old = TargetState.PAUSED if target is TargetState.STOPPED else target
     return _TARGET + name, _encode({"state": old, "state.v2": target})
 
 
-def task_records(name: str, configs: Sequence[Mapping[str, str]]) -> list[Record]:
-    """The records of a connector's tasks: one each, then their commit."""
-    tasks: list[Record] = [
+def task_records(name: str, configs: Sequence[Mapping[str, str]]) -> list[KeyValue]:
+    """Return the records of a connector's tasks: one each, then their commit."""
+    tasks: list[KeyValue] = [
         (f"{_TASK}{name}-{number}", _encode({"properties": dict(config)})) for number, config in enumerate(configs)
     ]
     return [*tasks, (_COMMIT + name, _encode({"tasks": len(configs)}))]
 
 
-def logger_level_record(logger: str, level: str) -> Record:
-    """The record that sets a logger on every worker that runs (KIP-976)."""
+def logger_level_record(logger: str, level: str) -> KeyValue:
+    """Return the record that sets a logger's level on every running worker (KIP-976)."""
     return _LOGGER + logger, _encode({"level": level})
 
 
 def logger_level(key: str, value: bytes | None) -> tuple[str, str] | None:
-    """Logger and level of such a record, None for any other."""
+    """Return the logger and the level of a ``logger_level_record``, None for any other record."""
     if not key.startswith(_LOGGER) or value is None:
         return None
     return key.removeprefix(_LOGGER), str(json.loads(value)["level"])
 
 
-def restart_record(name: str, request: RestartRequest) -> Record:
-    """The record that asks every worker to restart its part of a connector."""
+def restart_record(name: str, request: RestartRequest) -> KeyValue:
+    """Return the record that requests every worker to restart its part of a connector."""
     return _RESTART + name, _encode({"include-tasks": request.include_tasks, "only-failed": request.only_failed})
 
 
 def restart_request(key: str, value: bytes | None) -> tuple[str, RestartRequest] | None:
-    """Connector and flags of such a record, None for any other."""
+    """Return the connector and the flags of a ``restart_record``, None for any other record."""
     if not key.startswith(_RESTART) or value is None:
         return None
     document = json.loads(value)

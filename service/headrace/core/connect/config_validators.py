@@ -1,4 +1,4 @@
-"""Checks on the values of options: Kafka's ``ConfigDef.Validator`` and its kinds, with Kafka's own sentences."""
+"""Validators of options: Kafka's ``ConfigDef.Validator`` and its subclasses, with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _SHOWN = 200
 
 
 class InvalidValue(ValueError):
-    """A value that does not fit its option; the text is Kafka's."""
+    """The value of an option is invalid; the message is Kafka's."""
 
 
 Validator = Callable[[str, Any], None]
-"""Takes the option's name and the parsed value (None when it did not parse); raises InvalidValue."""
+"""Takes the option's name and the parsed value (None if it is invalid); raises InvalidValue."""
 
 
 def at_least(minimum: int) -> Validator:
-    """A number of at least ``minimum``."""
+    """Validate a number of at least ``minimum``."""
 
     def check(name: str, value: Any) -> None:
         if value is None:
@@ -35,7 +35,7 @@ def at_least(minimum: int) -> Validator:
 
 
 def between(minimum: int, maximum: int) -> Validator:
-    """A number within both bounds."""
+    """Validate a number within both bounds."""
 
     def check(name: str, value: Any) -> None:
         at_least(minimum)(name, value)
@@ -46,7 +46,7 @@ def between(minimum: int, maximum: int) -> Validator:
 
 
 def one_of(*choices: str) -> Validator:
-    """One of a few words, letter by letter: Kafka's ``ValidString``."""
+    """Validate one of a few strings: Kafka's ``ValidString``."""
 
     def check(name: str, value: Any) -> None:
         if value is not None and value not in choices:
@@ -58,12 +58,15 @@ def one_of(*choices: str) -> Validator:
 
 @dataclass(frozen=True, slots=True)
 class AnyCase:
-    """One of a few words in any case, Kafka's ``CaseInsensitiveValidString``; ``parse`` gives it as it stands here."""
+    """Validate one of a few strings in any case: Kafka's ``CaseInsensitiveValidString``.
+
+    ``parse`` returns the string with the case of ``choices``.
+    """
 
     choices: tuple[str, ...]
 
     def __call__(self, name: str, value: Any) -> None:
-        """Validates the option."""
+        """Validate the option."""
         if value is not None and self.word(value) is None:
             listed = ", ".join(self.choices)
             raise InvalidValue(
@@ -71,17 +74,17 @@ class AnyCase:
             )
 
     def word(self, given: str) -> str | None:
-        """The choice that is meant, None for none of them."""
+        """Return the choice that equals ``given`` in any case, or None."""
         return next((choice for choice in self.choices if choice.lower() == given.lower()), None)
 
 
 def any_case(*choices: str) -> AnyCase:
-    """One of a few words in any case."""
+    """Validate one of a few strings in any case."""
     return AnyCase(choices)
 
 
 def not_empty_name(name: str, value: Any) -> None:
-    """A connector's name: not empty, no control characters (KIP-212)."""
+    """Validate a connector's name: not empty, no control characters (KIP-212)."""
     if value is None:
         return
     if not value:
@@ -106,13 +109,13 @@ def regex(name: str, value: Any) -> None:
         raise InvalidValue(f"Invalid value {value} for configuration {name}: Invalid regex: {error}") from error
     except re.error as error:
         raise InvalidValue(
-            f"Invalid value {value} for configuration {name}: Invalid regex: {_in_javas_words(value, error)}"
+            f"Invalid value {value} for configuration {name}: Invalid regex: {_java_message(value, error)}"
         ) from error
     matches_quickly(name, pattern)
 
 
 def matches_quickly(name: str, value: str) -> None:
-    """A regular expression that no text keeps busy for long: the worker serves nobody else while it matches."""
+    """Validate that no text makes a regular expression slow: the worker does nothing else while it matches."""
     try:
         check_cost(value)
     except TooCostly as error:
@@ -122,31 +125,34 @@ def matches_quickly(name: str, value: str) -> None:
         ) from error
 
 
-def _in_javas_words(pattern: str, error: re.error) -> str:
-    """What Java says of the commonest mistakes, which people search for; else what Python says."""
-    said = {"missing ), unterminated subpattern": "Unclosed group", "unbalanced parenthesis": "Unmatched closing ')'"}
-    if error.msg not in said:
+def _java_message(pattern: str, error: re.error) -> str:
+    """Return Java's message for the most frequent mistakes, which users search for, and Python's message for others."""
+    messages = {
+        "missing ), unterminated subpattern": "Unclosed group",
+        "unbalanced parenthesis": "Unmatched closing ')'",
+    }
+    if error.msg not in messages:
         return str(error)
-    near = len(pattern) if error.msg.startswith("missing") else (error.pos or 0) - 1
-    place = f" near index {near}" if near >= 0 else ""
-    return f"{said[error.msg]}{place}\n{pattern}"
+    index = len(pattern) if error.msg.startswith("missing") else (error.pos or 0) - 1
+    where = f" near index {index}" if index >= 0 else ""
+    return f"{messages[error.msg]}{where}\n{pattern}"
 
 
 def regexes(name: str, value: Any) -> None:
-    """A list of regular expressions."""
+    """Validate a list of regular expressions."""
     for part in value or ():
         regex(name, part)
 
 
 def unique_aliases(name: str, value: Any) -> None:
-    """The aliases of transforms or predicates: each once."""
+    """Validate the aliases of transforms or predicates: no duplicates."""
     entries: Sequence[str] = value or ()
     if len(set(entries)) != len(entries):
         raise InvalidValue(f"Invalid value [{', '.join(entries)}] for configuration {name}: Duplicate alias provided.")
 
 
 def unique_entries(name: str, value: Any) -> None:
-    """A list without doubles and without empty entries."""
+    """Validate a list without duplicates and without empty entries."""
     entries: Sequence[str] = value or ()
     if len(set(entries)) != len(entries):
         raise InvalidValue(f"Configuration '{name}' values must not be duplicated.")

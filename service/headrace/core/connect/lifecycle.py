@@ -1,8 +1,8 @@
 """The life cycle of connectors, tasks and lake tables as tables (``connect.md`` section 3).
 
-Rules of this file: what is *wanted* (``TargetState``, stored with the configs) is kept apart from what is *seen*
-(``State``, stored with the statuses). A state changes only by ``next_state``; an event that a table does not list for a
-state cannot happen there, and asking for it is a programming error.
+Rules of this file: the *target* state (``TargetState``, stored with the configurations) is separate from the *actual*
+state (``State``, stored with the statuses). A state changes only by ``next_state``. An event that a table does not list
+for a state cannot happen there: ``next_state`` raises an error, which is a programming error of the caller.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 
 class TargetState(StrEnum):
-    """What the operator wants of a connector (Kafka Connect's ``TargetState``; REST calls STARTED ``RUNNING``)."""
+    """The state that the operator requests (Kafka Connect's ``TargetState``; REST calls STARTED ``RUNNING``)."""
 
     STARTED = "STARTED"
     PAUSED = "PAUSED"
@@ -21,7 +21,7 @@ class TargetState(StrEnum):
 
 
 class State(StrEnum):
-    """What is seen of a connector or task (Kafka Connect's ``AbstractStatus.State``). DESTROYED is never shown."""
+    """The state of a connector or task (Kafka Connect's ``AbstractStatus.State``). DESTROYED is never shown."""
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
@@ -33,7 +33,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What happens to a connector or task."""
+    """Events of a connector or task."""
 
     START = "start"
     PAUSE = "pause"
@@ -42,7 +42,7 @@ class Event(StrEnum):
     RESTART = "restart"
     STOP = "stop"
     RELEASE = "release"
-    """The worker shuts down and lets go; another one, or its next life, picks up."""
+    """The worker shuts down and releases it; another worker, or this one after its restart, adopts it."""
     DELETE = "delete"
 
 
@@ -75,7 +75,7 @@ TASK: Table = {
         Event.RELEASE: State.UNASSIGNED,
         Event.DELETE: State.DESTROYED,
     },
-    # Pause and resume leave a failed task failed: only a restart or a new configuration takes it out.
+    # Pause and resume leave a failed task FAILED: only a restart or a new configuration changes that.
     State.FAILED: {
         Event.PAUSE: State.FAILED,
         Event.RESUME: State.FAILED,
@@ -107,7 +107,7 @@ _CONNECTOR_ROW: Mapping[Event, State] = {
     Event.DELETE: State.DESTROYED,
 }
 CONNECTOR: Table = dict.fromkeys((state for state in State if state is not State.DESTROYED), _CONNECTOR_ROW)
-"""A connector instance obeys every event from every state; a failed one can be stopped and resumed."""
+"""A connector accepts every event in every state; a failed one can be stopped and resumed."""
 
 
 class TableState(StrEnum):
@@ -154,15 +154,15 @@ _Event = TypeVar("_Event", bound=StrEnum)
 
 
 def next_state(table: Mapping[_State, Mapping[_Event, _State]], state: _State, event: _Event) -> _State:
-    """The state after ``event``. Raises ValueError when the table has no such step."""
+    """Return the state after ``event``. Raises ValueError if the table has no such transition."""
     try:
         return table[state][event]
     except KeyError:
-        raise ValueError(f"nothing can {event} in state {state}") from None
+        raise ValueError(f"event {event} is not allowed in state {state}") from None
 
 
 def diagram(table: Table) -> str:
-    """The table as a Mermaid state diagram, for the documentation."""
+    """Return the table as a Mermaid state diagram, for the documentation."""
     steps = [
         f"    {state} --> {after}: {event}"
         for state, row in table.items()

@@ -1,4 +1,4 @@
-"""Java ``.properties`` texts, and the environment's form of the same keys (``connect.md`` section 7)."""
+"""Parse Java ``.properties`` files, and the same keys in environment variables (``connect.md`` section 7)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?", re.DOTALL
 
 
 def parse_properties(document: str) -> dict[str, str]:
-    """Read a properties file as ``java.util.Properties.load`` does; of a key that stands twice the last one counts.
+    """Parse a properties file as ``java.util.Properties.load`` does; the last value of a repeated key counts.
 
-    Raises ValueError where it raises, which names the key and shows no value.
+    Raises ValueError where it raises an error. The message contains the key but no value.
     """
     properties = {}
     for line in _logical_lines(document):
@@ -27,12 +27,13 @@ def parse_properties(document: str) -> dict[str, str]:
 
 def _logical_lines(document: str) -> Iterator[str]:
     pending = ""
-    for line in _LINE_END.split(document):  # str.splitlines() knows more, and would cut a password
+    for line in _LINE_END.split(document):  # str.splitlines() also splits at other characters, as in a password
         line = line.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
         pending += line
-        if _continues(pending):
+        backslashes = len(pending) - len(pending.rstrip("\\"))
+        if backslashes % 2 == 1:  # the line continues
             pending = pending[:-1]
             continue
         yield pending
@@ -41,33 +42,25 @@ def _logical_lines(document: str) -> Iterator[str]:
         yield pending
 
 
-def _continues(line: str) -> bool:
-    """Whether an odd number of backslashes ends the line."""
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-def _unescape(text: str, place: str) -> str:
+def _unescape(text: str, where: str) -> str:
     def replace(match: re.Match[str]) -> str:
         if match[2] == "u":
-            raise ValueError(rf"Malformed \uxxxx encoding in {place}")
+            raise ValueError(rf"Malformed \uxxxx encoding in {where}")
         return chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2])
 
     units = _ESCAPED.sub(replace, text)
-    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # an escape is half of some characters
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # some characters need two escapes
 
 
 def properties_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """``CONNECT_BOOTSTRAP_SERVERS`` -> ``bootstrap.servers``, as the container images of Kafka Connect do.
+    """Return properties from variables such as ``CONNECT_BOOTSTRAP_SERVERS``, as Kafka Connect's images do.
 
-    ``_`` stands for a dot, ``__`` for an underscore, ``___`` for a dash.
+    ``_`` represents a dot, ``__`` an underscore, ``___`` a dash.
     """
-    prefix = "CONNECT_"
-    return {
-        _dotted(name[len(prefix) :]): value
-        for name, value in environment.items()
-        if name.startswith(prefix) and len(name) > len(prefix)
-    }
-
-
-def _dotted(name: str) -> str:
-    return re.sub(r"_{1,3}", lambda run: {1: ".", 2: "_", 3: "-"}[len(run[0])], name).lower()
+    prefix, separators = "CONNECT_", {1: ".", 2: "_", 3: "-"}
+    properties = {}
+    for name, value in environment.items():
+        if name.startswith(prefix) and len(name) > len(prefix):
+            key = re.sub(r"_{1,3}", lambda run: separators[len(run[0])], name[len(prefix) :])
+            properties[key.lower()] = value
+    return properties

@@ -1,9 +1,9 @@
-"""Whether a regular expression may take very long: Python's engine tries the ways in which it matches one by one.
+"""Find regular expressions that may take very long: Python's engine tries the ways to match a text one by one.
 
-A pattern such as ``(a+)+`` matches one text in exponentially many ways, and a worker that tries them all answers
-nobody. The loops of a pattern are searched for two ways to match the same text: within a loop their number is
-exponential, in a chain of loops (``.*a.*b.*``) it is a power of the text's length. The analysis is that of Weideman et
-al., "Analyzing Matching Time Behavior of Backtracking Regular Expression Matchers", on the positions of the pattern.
+A pattern such as ``(a+)+`` matches one text in exponentially many ways, and a worker that tries them all answers no
+requests. The analysis searches the loops of a pattern for two ways to match the same text. Within a loop, the number of
+ways is exponential; in a chain of loops (``.*a.*b.*``) it is a power of the text's length. The method is that of
+Weideman et al., "Analyzing Matching Time Behavior of Backtracking Regular Expression Matchers".
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 
 
 class TooCostly(ValueError):
-    """A pattern that may take very long; the text says why."""
+    """The pattern may take very long; the message is the reason."""
 
 
 def check_cost(pattern: str, flags: int = 0) -> None:
-    """Raise TooCostly for a pattern that a text can keep busy for very long, ``re.error`` for one that is invalid."""
+    """Raise TooCostly for a pattern that may take very long for some text, ``re.error`` for an invalid pattern."""
     if len(pattern) > MAX_LENGTH:
         raise TooCostly(f"it is longer than {MAX_LENGTH} characters")
     try:
@@ -194,7 +194,7 @@ class _Builder:
             for second in self._follow[pair[1]]:
                 self._steps += 1
                 if self._steps > _MAX_STEPS:
-                    raise TooCostly("it has too many repeated parts to tell how long it takes")
+                    raise TooCostly("it has too many repeated parts to analyze")
                 if self._characters[first] & self._characters[second]:
                     yield first, second
 
@@ -221,7 +221,7 @@ def _characters(operator: str, argument: Any, folds_case: bool) -> int:
 
 
 def _category(name: str) -> int:
-    """``\\d``, ``\\w`` and ``\\s``, and what they leave out; all other characters are in each of them."""
+    """``\\d``, ``\\w`` and ``\\s``, and their complements; each contains all characters that are not Latin."""
     kind = {"DIGIT": r"\d", "WORD": r"\w", "SPACE": r"\s"}[name.rpartition("_")[2]]
     matches = re.compile(kind).match
     inside = sum(1 << code for code in range(_ALPHABET - 1) if matches(chr(code)))

@@ -1,4 +1,4 @@
-"""Statuses as the status topic stores them (``connect.md`` section 18): connectors, tasks and active topics."""
+"""The state of the status topic (``connect.md`` section 18): statuses of connectors and tasks, and active topics."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NOTES, _TABLES = "status-notes-", "status-tables-"
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a worker saw of a connector or task, and why it failed (``trace``, Connect-shaped).
+    """The status of a connector or task, and why it failed (``trace``, in Connect's form).
 
-    ``notes`` and ``tables``, of tasks only, are stored beside it: they outlive a change of the state. ``tables`` has
-    those that do not run.
+    ``notes`` and ``tables``, of tasks only, have records of their own: they are kept when the state changes. ``tables``
+    has those that do not run.
     """
 
     state: State
@@ -39,7 +39,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """A topic that a connector has read from; ``discovered`` in milliseconds."""
+    """A topic that a connector has read; ``discovered`` is in milliseconds."""
 
     topic: str
     connector: str
@@ -48,7 +48,7 @@ class TopicStatus:
 
 
 class StatusState:
-    """The state that a status log adds up to. ``apply`` its records in order."""
+    """The state after the records of a status log. ``apply`` takes them in order."""
 
     __slots__ = ("connectors", "notes", "tables", "tasks", "topics")
 
@@ -60,14 +60,15 @@ class StatusState:
         self.tables: dict[tuple[str, int], tuple[TableStatus, ...]] = {}
 
     def apply(self, key: str, value: bytes | None) -> None:
-        """Take in a record; unknown keys are somebody else's."""
+        """Apply a record; records with unknown keys are ignored."""
         document = None if value is None else json.loads(value)
         if key.startswith(_CONNECTOR):
             _set(self.connectors, key.removeprefix(_CONNECTOR), _status(document))
         elif key.startswith(_TASK):
             _set(self.tasks, _task_of(key.removeprefix(_TASK)), _status(document))
         elif key.startswith(_NOTES):
-            _set(self.notes, _task_of(key.removeprefix(_NOTES)), _notes(document))
+            notes = None if document is None else {each["note"]: tuple(each["where"]) for each in document["notes"]}
+            _set(self.notes, _task_of(key.removeprefix(_NOTES)), notes)
         elif key.startswith(_TABLES):
             blocked = None if document is None else table_statuses(document["tables"])
             _set(self.tables, _task_of(key.removeprefix(_TABLES)), blocked)
@@ -77,17 +78,17 @@ class StatusState:
 
 
 def connector_key(name: str) -> str:
-    """The key of a connector's status."""
+    """Return the key of a connector's status."""
     return _CONNECTOR + name
 
 
 def task_key(name: str, number: int) -> str:
-    """The key of a task's status."""
+    """Return the key of a task's status."""
     return f"{_TASK}{name}-{number}"
 
 
 def notes_key(name: str, number: int) -> str:
-    """The key of a task's notes; Kafka Connect has no such record and passes it over."""
+    """Return the key of a task's notes, a record that Kafka Connect does not have and ignores."""
     return f"{_NOTES}{name}-{number}"
 
 
@@ -97,12 +98,12 @@ def tables_key(name: str, number: int) -> str:
 
 
 def topic_key(name: str, topic: str) -> str:
-    """The key of an active topic; a topic's name has no colon, so it can be told from the connector's."""
+    """Return the key of an active topic; a topic's name has no colon, so the connector's name follows the first."""
     return f"{_TOPIC}{topic}:connector-{name}"
 
 
 def encode_status(status: Status | None) -> bytes | None:
-    """The value of a connector's or task's status; None removes it."""
+    """Encode the status of a connector or task; None removes it."""
     if status is None:
         return None
     return _encode(
@@ -117,15 +118,15 @@ def encode_status(status: Status | None) -> bytes | None:
 
 
 def decode_status(value: bytes) -> Status:
-    """The status of a connector or task. Raises ValueError, KeyError or TypeError for anything else."""
-    seen = _status(json.loads(value))
-    if seen is None:
-        raise ValueError("the record holds no status")
-    return seen
+    """Decode the status of a connector or task. Raises ValueError, KeyError or TypeError for anything else."""
+    status = _status(json.loads(value))
+    if status is None:
+        raise ValueError("the record contains no status")
+    return status
 
 
 def encode_notes(notes: Notes) -> bytes | None:
-    """The value of a task's notes; without any the record is removed."""
+    """Encode a task's notes; None, if there are none, removes the record."""
     return _encode({"notes": notes_document(notes)}) if notes else None
 
 
@@ -135,12 +136,12 @@ def encode_tables(tables: Sequence[TableStatus]) -> bytes | None:
 
 
 def notes_document(notes: Notes) -> list[Mapping[str, Any]]:
-    """Notes as JSON, in the status topic and in REST answers."""
-    return [{"note": text, "where": list(places)} for text, places in notes.items()]
+    """Return notes as JSON, as in the status topic and in REST answers."""
+    return [{"note": text, "where": list(where)} for text, where in notes.items()]
 
 
 def encode_topic(status: TopicStatus | None) -> bytes | None:
-    """The value of an active topic; None removes it."""
+    """Encode an active topic; None removes it."""
     if status is None:
         return None
     topic = {"name": status.topic, "connector": status.connector, "task": status.task}
@@ -169,10 +170,6 @@ def _status(document: Any) -> Status | None:
         document.get("version"),
         document.get("trace"),
     )
-
-
-def _notes(document: Any) -> Notes | None:
-    return None if document is None else {each["note"]: tuple(each["where"]) for each in document["notes"]}
 
 
 def _topic_status(document: Any) -> TopicStatus | None:

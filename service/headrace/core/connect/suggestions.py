@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that nobody knows."""
+"""Suggestions for the name of an unknown option."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Iterable
 
 _COMPARED = 200
-"""Characters of a name: comparing takes the square of its length."""
+"""The characters of a name that are compared: the time grows with the square of the length."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """A sentence that names the closest known options, or points to the documentation."""
+    """Return a sentence that names the closest known options, or refers to the documentation."""
     name = name[:_COMPARED]
     close = difflib.get_close_matches(name, list(known), n=2, cutoff=0.6)
     if close:

@@ -1,6 +1,6 @@
-"""Ranges of plugin versions in Maven's syntax, as ``connector.plugin.version`` and ``?version=`` have them (KIP-891).
+"""Ranges of plugin versions in Maven's syntax, for ``connector.plugin.version`` and ``?version=`` (KIP-891).
 
-``[4,5)`` and ``(,2.0],[3,)`` are ranges. A version on its own means itself and no other; ``latest`` is for the caller.
+``[4,5)`` and ``(,2.0],[3,)`` are ranges. A single version means exactly this version. The caller handles ``latest``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EARLY, _RELEASE, _NUMBER = 0, 1, 2
 
 
 class InvalidVersionSpecification(ValueError):
-    """The text is no range."""
+    """The text is not a version range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class VersionRange:
 
     @classmethod
     def parse(cls, text: str) -> VersionRange:
-        """Read a range or a version. Raises InvalidVersionSpecification."""
+        """Parse a range or a version. Raises InvalidVersionSpecification."""
         text = text.strip()
         if not text or text[0] not in "[(":
             if re.search(r"[\[\](),]", text):
@@ -64,14 +64,14 @@ class VersionRange:
         return ",".join(map(str, self.intervals))
 
     def contains(self, version: str) -> bool:
-        """Whether ``version`` fits. An empty text asks for a version that nothing has."""
+        """Return whether the range contains ``version``. The range of an empty text contains none."""
         if self.intervals == (_Interval("", "", True, True),):
             return False
         return any(interval.contains(_key(version)) for interval in self.intervals)
 
 
 def _key(version: str) -> Key:
-    """What orders versions: numbers as numbers, trailing zeros are nothing, ``rc`` and the like before the release."""
+    """Return a sort key: numbers sort as numbers, trailing zeros do not count, ``rc`` etc. precede the release."""
     parts: list[tuple[int, int | str]] = []
     for token in [*re.findall(r"\d+|[a-z]+", version.lower()), ""]:
         if token.isdecimal():

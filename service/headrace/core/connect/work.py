@@ -1,7 +1,7 @@
-"""Which worker of a cluster runs which tasks, and which one leads: the work of a group of workers.
+"""Assign tasks to the workers of a cluster, and choose the leader.
 
-The leader alone writes the config topic. Tasks are spread as topics are (``core/connect/assignment.py``): evenly, each
-to one worker, staying where they are. Depends on nothing but what the members say, whatever their order.
+Only the leader writes the config topic. Tasks are assigned as topics are (``core/connect/assignment.py``): balanced and
+sticky, each to one worker. The result depends only on the members' states, and not on their order.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Task = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What a member says when it joins: how it is reached, how far it has read the config topic, and what it holds."""
+class WorkerState:
+    """The user data with which a worker joins: its address, its offset in the config topic, and its tasks."""
 
     worker: str
     offset: int = 0
@@ -30,10 +30,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member is told: its own part, and where the rest is. Workers are named by ``host:port``.
+    """The assignment of one worker, and the owners of all tasks. Workers are identified by ``host:port``.
 
-    ``generation`` is higher than any that a member of the group has seen; ``offset`` is that of the config topic from
-    which the tasks were taken.
+    ``generation`` is higher than that of any earlier assignment that a member knows. ``offset`` is the offset of the
+    config topic from which the tasks were read.
     """
 
     generation: int
@@ -44,20 +44,20 @@ class Assignment:
     owners: Mapping[Task, str]
 
 
-def assign_work(members: Mapping[str, Standing], tasks: Collection[Task], offset: int) -> dict[str, Assignment]:
-    """The assignment of every member, by member.
+def assign_work(members: Mapping[str, WorkerState], tasks: Collection[Task], offset: int) -> dict[str, Assignment]:
+    """Return the assignment of every member.
 
-    A leader stays; otherwise who has read the most of the config topic leads, since nobody needs to wait for it. Who
-    comes with an older generation than others was left out meanwhile: what it held has been given to them.
+    A leader stays the leader. Otherwise the member with the highest offset of the config topic leads, because nobody
+    needs to wait for it. A member with an older generation missed an assignment: others own its former tasks.
     """
-    newest = max(standing.generation for standing in members.values())
+    newest = max(state.generation for state in members.values())
     members = {
-        member: standing if standing.generation == newest else replace(standing, leads=False, tasks=frozenset())
-        for member, standing in members.items()
+        member: state if state.generation == newest else replace(state, leads=False, tasks=frozenset())
+        for member, state in members.items()
     }
     leader = min(members, key=lambda each: (not members[each].leads, -members[each].offset, each))
     labels = {_label(task): task for task in tasks}
-    held = {member: {_label(task) for task in standing.tasks} for member, standing in members.items()}
+    held = {member: {_label(task) for task in state.tasks} for member, state in members.items()}
     shares = assign_topics(dict.fromkeys(members, labels.keys()), held)
     owners = {labels[label]: members[member].worker for member, share in shares.items() for label in share}
     return {
@@ -73,23 +73,23 @@ def assign_work(members: Mapping[str, Standing], tasks: Collection[Task], offset
     }
 
 
-def encode_standing(standing: Standing) -> bytes:
-    """The user data with which a member joins."""
+def encode_worker_state(state: WorkerState) -> bytes:
+    """Encode the user data with which a member joins."""
     return _encode(
         {
-            "worker": standing.worker,
-            "offset": standing.offset,
-            "generation": standing.generation,
-            "leads": standing.leads,
-            "tasks": sorted(standing.tasks),
+            "worker": state.worker,
+            "offset": state.offset,
+            "generation": state.generation,
+            "leads": state.leads,
+            "tasks": sorted(state.tasks),
         }
     )
 
 
-def decode_standing(data: bytes | None) -> Standing:
-    """What a member has said. Raises ValueError for what no worker sends."""
+def decode_worker_state(data: bytes | None) -> WorkerState:
+    """Decode the user data with which a member joins. Raises ValueError for data that no worker sends."""
     document = _decode(data)
-    return Standing(
+    return WorkerState(
         str(document["worker"]),
         int(document["offset"]),
         int(document["generation"]),
@@ -99,7 +99,7 @@ def decode_standing(data: bytes | None) -> Standing:
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """The user data of a member's assignment."""
+    """Encode the user data of a member's assignment."""
     return _encode(
         {
             "generation": assignment.generation,
@@ -113,7 +113,7 @@ def encode_assignment(assignment: Assignment) -> bytes:
 
 
 def decode_assignment(data: bytes | None) -> Assignment:
-    """What a member was told. Raises ValueError for what no worker sends."""
+    """Decode the user data of a member's assignment. Raises ValueError for data that no worker sends."""
     document = _decode(data)
     return Assignment(
         int(document["generation"]),
@@ -140,5 +140,5 @@ def _encode(document: Mapping[str, Any]) -> bytes:
 def _decode(data: bytes | None) -> Any:
     document = json.loads(data or b"null")
     if not isinstance(document, dict):
-        raise ValueError("no worker of Headrace speaks here")
+        raise ValueError("the user data is not that of a Headrace worker")
     return document

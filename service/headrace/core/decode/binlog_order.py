@@ -1,18 +1,18 @@
-"""Changes of one row whose order MySQL's events do not contain: those of a compressed transaction.
+"""Detect changes of one row whose order MySQL's events do not contain: those of a compressed transaction.
 
-With ``binlog_transaction_compression=ON`` the server writes a transaction as one event of the binary log. Debezium
+With ``binlog_transaction_compression=ON``, the server writes a transaction as one event of the binary log. Debezium
 gives its position (``source.file``, ``source.pos``) to every change in it, while ``source.row`` counts within each of
 the row events inside. Two changes of one row by two statements then have equal positions, or positions in the wrong
-order, and nothing else orders them: ``transaction.total_order`` starts again where the connector is restarted. The
-later change would be taken for one that is delivered again, so it is refused.
+order, and no other field orders them: ``transaction.total_order`` restarts with the connector. The later change would
+count as a repeated delivery, so it is rejected.
 
-A change that really is delivered again equals one that came before it. Without compression, all changes of one binary
-log position come from one row event, so a row's changes come with rising numbers, or they repeat.
+A repeated delivery equals a change before it. Without compression, all changes of one binary log position are of one
+row event, so the changes of a row have increasing numbers, or they repeat.
 
-A falling number proves a second statement only to a reader that has seen the row event from its first change on: a
-connector that is restarted may begin within it, and begin before that when it is restarted again. It never begins after
-what it has sent, so a position that directly follows a lower one in its partition is read from its first change on.
-Where offsets are missing (compaction, a reader that goes on elsewhere), a missing record may have been that first one.
+A decreasing number proves a second statement only if the row event was read from its first change on. A restarted
+connector may begin within a row event, and earlier after another restart. It never begins after the changes that it has
+sent, so a position that directly follows a lower one in its partition is read from its first change on. If offsets are
+missing (compaction, another offset to resume from), a missing record may have been the first change.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from headrace.core.model.events import NO_POSITION, Changes, TableId
 from headrace.core.model.positions import BINLOG_ROW_WIDTH
 
 CONNECTOR = "mysql"
-"""MariaDB's server does not compress transactions, and its connector has a name of its own."""
+"""The connector's name. MariaDB does not compress transactions, and its connector has another name."""
 
 LARGEST_GROUP = 10_000
-"""Of a binary log position with more changes than this, those of earlier fetches are forgotten."""
+"""The limit on changes of a binary log position: above it, the changes of earlier fetches are discarded."""
 
 REFUSAL = (
     "the change has the binary log position of another change of its row, so their order is not known: MySQL writes a "
@@ -46,14 +46,14 @@ RowKey = tuple[TableId, str]
 
 @dataclass(slots=True)
 class _Group:
-    """The changes of one binary log position, as far as a partition's fetches have brought them.
+    """The changes of one binary log position that a partition's fetches contained so far.
 
-    ``complete`` says that none before the last of them is missing. ``contents`` has their contents by row key and row
-    number, ``highest`` each row key's highest row number. ``end`` is the offset up to which the partition has been
-    read, ``gap`` whether records are missing between the last change and that.
+    ``complete`` is whether no change before the last of them is missing. ``contents`` maps row key and row number to
+    the hash of a change, ``highest`` each row key to its highest row number. ``end`` is the offset up to which the
+    partition has been read, ``gap`` is whether records are missing between the last change and ``end``.
     """
 
-    place: bytes = b""
+    log_position: bytes = b""
     complete: bool = False
     contents: dict[tuple[RowKey, bytes], Hashable] = field(default_factory=dict)
     highest: dict[RowKey, bytes] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class _Group:
     gap: bool = True
 
     def add(self, key: RowKey, row: bytes, content: Hashable) -> bool:
-        """Take in a change; False if it is another change of its row than those before it, and not above them."""
+        """Add a change; return False if it is a new change of its row whose number is not higher than before."""
         if (key, row) in self.contents:
             return self.contents[key, row] == content
         if self.complete and row < self.highest.get(key, row):
@@ -72,16 +72,16 @@ class _Group:
 
 
 class BinlogOrder:
-    """Checks the changes of one topic of MySQL's connector, in order of arrival in each partition."""
+    """Check the changes of one topic of MySQL's connector, in order of arrival in each partition."""
 
     def __init__(self) -> None:
         self._last: dict[int, _Group] = {}
         self._refused: dict[int, set[int]] = {}
 
     def check(self, changes: Changes) -> None:
-        """Raise BadRecord with the index of a change whose place among its row's changes is not known.
+        """Raise BadRecord with the index of a change whose order among its row's changes is unknown.
 
-        ``changes`` are of one partition, and follow those of the call before. After an error call again without the
+        ``changes`` are of one partition, and follow those of the last call. After an error, call again without the
         change.
         """
         version = changes.version
@@ -90,7 +90,10 @@ class BinlogOrder:
         if version.offset[0] <= last.end:
             last = _Group()  # read again from an older offset
         refused = self._refused.setdefault(partition, set())
-        gaps = int(last.gap) + np.cumsum(_missing(last.end, version.offset, refused))
+        # A gap is before a record if offsets are missing between it and the one before, except rejected records.
+        offsets = np.append(last.end, version.offset)
+        refused_before = np.searchsorted(np.array(sorted(refused), np.int64), offsets)
+        gaps = int(last.gap) + np.cumsum(np.diff(offsets) - np.diff(refused_before) > 1)
         try:
             last = _checked(changes, last, gaps)
         except BadRecord as error:
@@ -102,14 +105,8 @@ class BinlogOrder:
         self._refused[partition] = {offset for offset in refused if offset > last.end}
 
 
-def _missing(end: int, offsets: Ints, refused: set[int]) -> npt.NDArray[np.bool_]:
-    """For each record whether others are missing between it and the one before, except those that were refused."""
-    offsets = np.append(end, offsets)
-    return np.diff(offsets) - np.diff(np.searchsorted(np.array(sorted(refused), np.int64), offsets)) > 1
-
-
 def _checked(changes: Changes, last: _Group, gaps: Ints) -> _Group:
-    """The last group after ``changes``. ``gaps`` counts the gaps between a change and the last one of ``last``."""
+    """Return the last group after ``changes``; ``gaps`` counts the gaps between a change and the last of ``last``."""
     position = changes.version.position
     index = np.flatnonzero(position != NO_POSITION)
     if not len(index):
@@ -117,13 +114,16 @@ def _checked(changes: Changes, last: _Group, gaps: Ints) -> _Group:
         return last
     position, torn = position[index], np.diff(gaps[index], prepend=0) > 0
     places = position.astype(f"S{position.dtype.itemsize - BINLOG_ROW_WIDTH}")
-    before = np.append(np.array([last.place], places.dtype), places[:-1])
+    before = np.append(np.array([last.log_position], places.dtype), places[:-1])
     begins = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
     bounds = np.append(begins, len(index)).tolist()
     complete = (places > before) & ~torn
     follows = before[0] == places[0] and len(last.contents) + bounds[1] <= LARGEST_GROUP
     group = _Group()
-    for number in sorted({0, *_unordered(position, places, begins), len(begins) - 1}):
+    # Check the first and the last group, and those between them in which the row numbers do not increase.
+    falls = np.flatnonzero((places[1:] == places[:-1]) & (position[1:] <= position[:-1]))
+    unordered = np.unique(np.searchsorted(begins, falls, side="right") - 1).tolist()
+    for number in sorted({0, *unordered, len(begins) - 1}):
         begin, end = bounds[number], bounds[number + 1]
         group = _Group(bytes(places[begin]), bool(complete[begin]))
         if number == 0 and follows:
@@ -133,30 +133,16 @@ def _checked(changes: Changes, last: _Group, gaps: Ints) -> _Group:
     return group
 
 
-def _unordered(position: npt.NDArray[np.bytes_], places: npt.NDArray[np.bytes_], begins: Ints) -> list[int]:
-    """The groups between the first and the last in which the row numbers do not rise."""
-    falls = np.flatnonzero((places[1:] == places[:-1]) & (position[1:] <= position[:-1]))
-    groups = np.unique(np.searchsorted(begins, falls, side="right") - 1)
-    return [group for group in groups.tolist() if 0 < group < len(begins) - 1]
-
-
 def _add_all(group: _Group, changes: Changes, index: Ints, torn: npt.NDArray[np.bool_]) -> None:
     keys = changes.key.take(index).to_pylist()
     for event, key, gap in zip(index.tolist(), keys, torn.tolist(), strict=True):
         row = bytes(changes.version.position[event][-BINLOG_ROW_WIDTH:])
         group.complete &= not gap
-        if not group.add((changes.table, key), row, _content(changes, event)):
+        # A hash distinguishes a change from others of its row. Without schemas, the other records of a fetch decide
+        # which columns a change has and whether a number is an integer: so nulls are ignored, and 1 equals 1.0.
+        cells = {column.name: column.values[event].as_py() for column in changes.columns}
+        if not group.add((changes.table, key), row, hash(repr((int(changes.operation[event]), _plain(cells))))):
             raise BadRecord(REFUSAL, index=event)
-
-
-def _content(changes: Changes, event: int) -> Hashable:
-    """What distinguishes a change from another one of its row, in few bytes.
-
-    Without schemas, the other records of a fetch decide which columns a change has and whether a number is an integer:
-    cells without a value do not count, and numbers count by their value.
-    """
-    cells = {column.name: column.values[event].as_py() for column in changes.columns}
-    return hash(repr((int(changes.operation[event]), _plain(cells))))
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How the envelopes of one value schema are decoded and laid out in columns.
+"""The decoding of the envelopes of one value schema to columns.
 
 A codec is compiled once per schema: a msgspec type that names just the fields that are used, and the schema of each
 column. Rows are tuples in the order of the columns; of JSON without schemas they are dicts, whose types come from the
@@ -20,7 +20,7 @@ from headrace.core.decode.column_rows import Cells, ColumnRows
 from headrace.core.decode.header_keys import HeaderKeys
 from headrace.core.decode.json_types import parse_plain, row_type
 from headrace.core.decode.payload import Payload, PayloadDecoder, in_one, one_each
-from headrace.core.model.arrays import build_array, cut_instants
+from headrace.core.model.arrow_columns import build_array, cut_instants
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.core.model.events import OWN_PREFIX, Column
@@ -62,16 +62,16 @@ class Source(msgspec.Struct, gc=False, frozen=True):
 
     @property
     def names(self) -> Names:
-        """What is the same in all events of one table."""
+        """The names that all events of one table share."""
         return self.name, self.connector, self.db, self.schema, self.table
 
 
 class Before(msgspec.Struct, gc=False, frozen=True):
-    """An envelope's ``before``, of which only counts that it is there (``reselect.md`` section 1.2)."""
+    """An envelope's ``before``: only its presence is used (``reselect.md`` section 1.2)."""
 
 
-UNTOLD_BEFORE = Before()
-"""Of an envelope that has no such field."""
+NO_BEFORE = Before()
+"""The ``before`` of an envelope without this field."""
 
 
 SOURCE_NAMES = ("name", "connector", "db", "schema", "table")
@@ -79,16 +79,16 @@ Names = tuple[str | None, ...]
 
 
 ORDERING = "ordering"
-"""The attribute of a source block's field that ``ordering.field`` names and ``Source`` does not know."""
+"""The attribute for a field of the source block in ``ordering.field`` that ``Source`` does not have."""
 
 
 def ordering_attribute(field: str) -> str:
-    """The attribute of a source that holds ``field``, if its type is ``source_with`` that field."""
+    """Return the attribute of a source with ``field``, if its type is ``source_with`` this field."""
     return field if field in Source.__struct_fields__ else ORDERING
 
 
 def source_with(field: str) -> type[Source]:
-    """The type of sources of which ``field`` is used as well."""
+    """Return the type of sources with an additional ``field``."""
     if field in Source.__struct_fields__:
         return Source
     members = [(ORDERING, Any, None)]
@@ -99,7 +99,7 @@ def source_with(field: str) -> type[Source]:
 
 
 def _steady_source(names: Names, base: type[Source]) -> type[Source]:
-    """The type of sources that have just these names: no other source decodes into it."""
+    """Return the type of sources with exactly these names: decoding other sources fails."""
     members: list[Any] = []
     for name, constant in zip(SOURCE_NAMES, names, strict=True):
         kind = None if constant is None else Literal[constant]
@@ -112,7 +112,7 @@ def _steady_source(names: Names, base: type[Source]) -> type[Source]:
 class ColumnCells:
     """The cells of a column. ``absent`` marks rows without a schema that do not have it; None where all have it.
 
-    Whether a row has a column is said by the row alone, not by those that happen to be decoded with it.
+    Only the row itself determines whether it has a column, and not the rows that are decoded with it.
     """
 
     name: str
@@ -122,7 +122,7 @@ class ColumnCells:
 
 
 class Codec:
-    """How the events of one value schema are decoded and laid out in columns.
+    """The decoder of the events of one value schema to columns.
 
     Without a schema rows are dicts, and the columns' types come from the database's catalog or from the values.
     """
@@ -147,13 +147,12 @@ class Codec:
         self._steady: tuple[Names, PayloadDecoder[Any]] | None = None
         self._key_decoder = self._make_key_decoder()
         self.notes: set[Note] = set()
-        """What the tables of this schema do not have as it was sent."""
+        """Notes on differences between the tables of this schema and the events."""
         self._header_keys: tuple[tuple[Schema, ...], HeaderKeys] | None = None
-        self.key_places = [self._place(name) for name in key_fields]
+        self.key_places = [
+            next((i for i, member in enumerate(self._fields) if member.name == name), -1) for name in key_fields
+        ]
         self.row: Callable[[Any], Any] = _as_it_is if self.schemaless else msgspec.structs.astuple
-
-    def _place(self, name: str) -> int:
-        return next((i for i, member in enumerate(self._fields) if member.name == name), -1)
 
     def _make_decoder(self, source: type[Source] | None = None) -> PayloadDecoder[Any]:
         source = source or self.source
@@ -166,7 +165,7 @@ class Codec:
                 ("op", str | None, None),
                 ("source", source | None, None),
                 ("after", row | None, None),
-                ("before", Before | None, UNTOLD_BEFORE),
+                ("before", Before | None, NO_BEFORE),
             ],
             gc=False,
         )
@@ -190,7 +189,7 @@ class Codec:
             try:
                 return one_each(decoder.decode(document), payloads), names
             except msgspec.ValidationError:
-                self._steady = None  # another table, or a bad envelope: the general decoder tells them apart
+                self._steady = None  # another table, or a bad envelope: the general decoder distinguishes them
         envelopes = one_each(self._decode(document), payloads)
         self._steady = self._steady_decoder(envelopes)
         return envelopes, None
@@ -208,7 +207,7 @@ class Codec:
         return self._decode_with_numeric_decimals(document)
 
     def _steady_decoder(self, envelopes: Sequence[Any]) -> tuple[Names, PayloadDecoder[Any]] | None:
-        """A decoder for more of the same table, whose names it compares in place: no text is made of them."""
+        """A decoder for events of the same table, which compares the names without creating texts."""
         sources = [envelope.source for envelope in envelopes]
         if not all(sources) or len(names := {source.names for source in sources}) != 1:
             return None
@@ -224,7 +223,7 @@ class Codec:
         return envelopes
 
     def key_row(self, payload: Payload) -> Sequence[Any]:
-        """A row that holds the key's values and nothing else. Raises BadRecord (stage KEY_CONVERTER)."""
+        """A row with only the key's values. Raises BadRecord (stage KEY_CONVERTER)."""
         values = self._key_values(payload)
         if self.schemaless:
             return dict(zip(self.key_fields, values, strict=True))  # type: ignore[return-value] # schemaless rows are dicts
@@ -248,7 +247,7 @@ class Codec:
         return [plain.get(name) for name in self.key_fields]
 
     def _column_of(self, payload: Payload) -> tuple[Payload, bool]:
-        """A key that is a single value as the one column of the table's key, whose text may stand for a number."""
+        """Convert a key that is a single value to the only key column; its text may be a number."""
         if isinstance(payload, SchemaAndValue) and not isinstance(payload.value, dict) and len(self.key_fields) == 1:
             return SchemaAndValue(None, {self.key_fields[0]: payload.value}), True
         return payload, False
@@ -274,7 +273,9 @@ class Codec:
             _refuse_own_names(row, index)
         for name in names:
             values = [row.get(name) for row in rows]
-            schema = (known.field(name) if known is not None else None) or self._key_type_of(name)
+            schema = known.field(name) if known is not None else None
+            if schema is None and name in self.key_fields:
+                schema = self._key_types[self.key_fields.index(name)]
             if schema is None:
                 schema = infer_schema(values)
                 if len({frozenset(value) for value in values if isinstance(value, dict)}) > 1:
@@ -297,11 +298,8 @@ class Codec:
             self.notes.add(Note(CUT, name))
         return column
 
-    def _key_type_of(self, name: str) -> Schema | None:
-        return self._key_types[self.key_fields.index(name)] if name in self.key_fields else None
-
     def canonical(self, documents: Mapping[int, bytes], columns: Mapping[str, Column]) -> dict[int, str]:
-        """The canonical texts of those key documents from headers that can be read, typed as the key columns are."""
+        """The canonical texts of key documents from headers that can be parsed, with the types of the key columns."""
         if not documents or not self.key_fields:
             return {}
         schemas = tuple(columns[name].schema for name in self.key_fields)
@@ -314,7 +312,7 @@ _ENCODED = frozenset({"bytes", "struct", "array", "map"})  # types whose JSON fo
 
 
 def _from_plain(schema: Schema, value: Any, index: int) -> Any:
-    """A schemaless JSON value as the Connect value of a schema that the catalog gave."""
+    """Convert a schemaless JSON value to the Connect value of a schema from the catalog."""
     if value is None:
         return None
     try:
@@ -325,7 +323,7 @@ def _from_plain(schema: Schema, value: Any, index: int) -> Any:
 
 
 def _key_type(name: str, after: Schema | None, key_schema: Schema | None) -> Schema | None:
-    """The type of a key column: the event's own where there is one, so that both halves of a row agree."""
+    """Return the type of a key column: the type in the event's row, if it has one, so that key and row agree."""
     if after is not None and after.field(name) is not None:
         return after.field(name)
     return None if key_schema is None else key_schema.field(name)
@@ -334,7 +332,7 @@ def _key_type(name: str, after: Schema | None, key_schema: Schema | None) -> Sch
 def _refuse_own_names(names: Iterable[str], index: int | None = None) -> None:
     for name in names:
         if name.startswith(OWN_PREFIX):
-            raise BadRecord(f"column {name!r}: names that start with {OWN_PREFIX} are Headrace's own", index=index)
+            raise BadRecord(f"column {name!r}: the prefix {OWN_PREFIX} is reserved for Headrace", index=index)
 
 
 def _as_it_is(row: Any) -> Any:

@@ -1,6 +1,6 @@
-"""What a reader of blocks gives: cells in columns, where events otherwise have a tuple for each row.
+"""Cells in columns, the result of a reader of blocks; otherwise, events have a tuple for each row.
 
-Cells are physical values (``core/model/connect_data.py``): in Arrow, or in a list where they are nested.
+Cells are physical values (``core/model/connect_data.py``): in Arrow, or in a list if they are nested.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Cells: TypeAlias = "pa.Array | list[Any]"
 Places = npt.NDArray[np.int64]
 
 Wanted: TypeAlias = Mapping[str, "Wanted | None"]
-"""The fields of a struct that are read, None for one that is taken whole. The others are skipped."""
+"""The fields of a struct to read, None for a complete field. Other fields are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """The wanted fields of structs, of the rows in which there is one: None for all rows."""
+    """The wanted fields of structs, of the rows where the struct is not null: None for all rows."""
 
     columns: Mapping[str, Cells | Struct]
     present: Places | None = None
@@ -64,7 +64,7 @@ def spread(cells: Cells, rows: Places) -> Cells:
 
 
 def filled(cells: Cells, places: Places, count: int, others: Mapping[int, Any] = MappingProxyType({})) -> Cells:
-    """Cells in their ``places`` of ``count``, and ``others`` in theirs."""
+    """Put cells at their ``places`` of ``count`` rows, and ``others`` at theirs; all other rows are null."""
     if len(places) == count:
         return cells
     rows = np.full(count, -1)
@@ -78,6 +78,6 @@ def filled(cells: Cells, places: Places, count: int, others: Mapping[int, Any] =
 def _followed_by(cells: Cells, others: Sequence[Any]) -> Cells:
     if isinstance(cells, list):
         return [*cells, *others]
-    if pa.types.is_null(cells.type):  # nothing in it tells its type
+    if pa.types.is_null(cells.type):  # its type is unknown
         return pa.array([*cells.to_pylist(), *others])
     return pa.concat_arrays([cells, pa.array(others, cells.type)])

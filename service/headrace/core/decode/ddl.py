@@ -1,4 +1,4 @@
-"""What an ALTER TABLE does to columns, as far as no row event tells it (``merge.md`` section 13).
+"""Parse the changes of an ALTER TABLE to columns that cause no row events (``merge.md`` section 13).
 
 Reads the statements of MySQL, MariaDB and Oracle clause by clause, just far enough to name the columns that are added
 or renamed. A clause that begins with a word that is not known here makes the whole statement one that is not read.
@@ -43,7 +43,7 @@ _OTHER_STATEMENTS = frozenset({"ANALYZE", "COMMENT", "CREATE", "DROP", "GRANT", 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A column that is added. ``default`` is the literal that its definition names: a number or a text, as text.
+    """An added column. ``default`` is the text of the literal in its definition, a number or a text.
 
     ``reads`` is number or text for a literal, null for none at all, and empty for what is not read (an expression).
     """
@@ -55,7 +55,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """Columns that a statement adds, and those that it renames, as (old, new)."""
+    """The columns that a statement adds, and those that it renames, as (old, new)."""
 
     added: tuple[Added, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
@@ -76,7 +76,7 @@ class _Token:
 
 
 def altered(ddl: str) -> Altered | None:
-    """What a statement on a table does to its columns; None for one that is not read."""
+    """Return the changes of a statement to a table's columns; None for a statement that cannot be parsed."""
     tokens = list(_tokens(ddl))
     words = [token.word for token in tokens]
     if not words or words[0] in _OTHER_STATEMENTS:
@@ -84,11 +84,11 @@ def altered(ddl: str) -> Altered | None:
     if words[0] != "ALTER" or "TABLE" not in words[:4]:
         return None
     read = [_clause(clause) for clause in _split(_behind_name(tokens[words.index("TABLE") + 1 :]))]
-    told = [each for each in read if each is not None]
-    if len(told) < len(read):
+    clauses = [each for each in read if each is not None]
+    if len(clauses) < len(read):
         return None
     return Altered(
-        tuple(one for each in told for one in each.added), tuple(one for each in told for one in each.renamed)
+        tuple(one for each in clauses for one in each.added), tuple(one for each in clauses for one in each.renamed)
     )
 
 
@@ -109,7 +109,7 @@ def _tokens(ddl: str) -> Iterator[_Token]:
 
 
 def _behind_name(tokens: Sequence[_Token]) -> Sequence[_Token]:
-    """The clauses behind a table's name, which may have parts."""
+    """Return the clauses after a table's name, which may be qualified."""
     if [token.word for token in tokens[:2]] == ["IF", "EXISTS"]:
         tokens = tokens[2:]
     place = 1
@@ -119,7 +119,7 @@ def _behind_name(tokens: Sequence[_Token]) -> Sequence[_Token]:
 
 
 def _split(tokens: Sequence[_Token]) -> Iterator[Sequence[_Token]]:
-    """The parts between commas that stand in no parentheses."""
+    """Split at the commas outside of parentheses."""
     depth, begin = 0, 0
     for place, token in enumerate(tokens):
         depth += (token.mark == "(") - (token.mark == ")")
@@ -145,7 +145,7 @@ def _clause(tokens: Sequence[_Token]) -> Altered | None:
 
 
 def _without(tokens: Sequence[_Token], word: str) -> Sequence[_Token]:
-    """The tokens behind an optional word and IF [NOT] EXISTS."""
+    """Return the tokens after an optional word and IF [NOT] EXISTS."""
     place = int(tokens[:1] != [] and tokens[0].word == word)
     if place < len(tokens) and tokens[place].word == "IF":
         place += 3 if tokens[place + 1 : place + 2] and tokens[place + 1].word == "NOT" else 2
@@ -157,16 +157,14 @@ def _added(tokens: Sequence[_Token]) -> Altered | None:
         return None
     whole = tokens[1:-1] if tokens[0].mark == "(" and tokens[-1].mark == ")" else tokens
     definitions = _split(whole) if whole is not tokens else [tokens]
-    columns = [_column(definition) for definition in definitions if definition[:1] and not _is_other(definition[0])]
+    columns = [
+        _column(definition) for definition in definitions if definition[:1] and definition[0].word not in _NO_COLUMNS
+    ]
     return Altered(added=tuple(columns)) if all(column.name for column in columns) else None
 
 
-def _is_other(token: _Token) -> bool:
-    return token.word in _NO_COLUMNS
-
-
 def _column(definition: Sequence[_Token]) -> Added:
-    """A column by its definition: a name, a type, and perhaps DEFAULT."""
+    """Parse the definition of a column: a name, a type, and optionally DEFAULT."""
     words = [token.word for token in definition]
     name = definition[0].name
     if "DEFAULT" not in words[1:]:
@@ -174,7 +172,8 @@ def _column(definition: Sequence[_Token]) -> Added:
     value = list(definition[words.index("DEFAULT", 1) + 1 :])
     sign = "-" if value[:1] and value[0].mark == "-" else ""
     value = value[1:] if sign or (value[:1] and value[0].mark == "+") else value
-    if not value or (value[1:] and not _ends_a_literal(value[1])):
+    # Only a literal counts: another token after it must begin another attribute of the column.
+    if not value or (value[1:] and value[1].word not in _ATTRIBUTES):
         return Added(name, "")
     literal = value[0]
     if literal.text is not None and "\\" not in literal.text and not sign:
@@ -185,13 +184,8 @@ def _column(definition: Sequence[_Token]) -> Added:
     return Added(name, "null" if literal.word == "NULL" else "")
 
 
-def _ends_a_literal(behind: _Token) -> bool:
-    """Whether what stands behind a literal begins another attribute of the column, and continues no expression."""
-    return behind.word in _ATTRIBUTES
-
-
 def _renamed(tokens: Sequence[_Token], distance: int) -> Altered | None:
-    """``CHANGE old new …`` or ``RENAME COLUMN old TO new``."""
+    """Parse ``CHANGE old new …`` or ``RENAME COLUMN old TO new``."""
     if len(tokens) <= distance or not (tokens[0].name and tokens[distance].name):
         return None
     old, new = tokens[0].name, tokens[distance].name

@@ -1,4 +1,4 @@
-"""A dead letter as the record that it was, by Kafka Connect's context headers (``connect.md`` section 9)."""
+"""Restore the original record of a dead letter from Kafka Connect's context headers (``connect.md`` section 9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PREFIX = "__connect.errors."
 
 @dataclass(slots=True)
 class DeadLetter:
-    """A record at its original coordinate, with why it became a dead letter. Not frozen: ``Record`` has attributes."""
+    """A record at its original coordinate, and why it became a dead letter. Not frozen: ``Record`` has attributes."""
 
     topic: str
     partition: int
@@ -27,9 +27,9 @@ class DeadLetter:
 
 
 def original(record: KafkaRecord, key: bytes | None, value: bytes | Document | None) -> DeadLetter | None:
-    """The record that stands in a dead letter queue as ``record``; None where no context headers tell its coordinate.
+    """Return the original of ``record`` in a dead letter queue; None without context headers for its coordinate.
 
-    Of equal headers the last counts: a queue appends its own to those that the record had.
+    The last of equal headers counts: a queue appends its own to those that the record had.
     """
     context = {name.removeprefix(PREFIX): text for name, text in record.headers if name.startswith(PREFIX)}
     partition, offset = _number(context.get("partition")), _number(context.get("offset"))

@@ -1,4 +1,4 @@
-"""What decoders make of the records of one partition."""
+"""The result of decoding the records of one partition."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from headrace.core.model.notes import Note
 
 @dataclass(slots=True)
 class Decoded:
-    """What a run of records holds. ``skipped`` counts records that are no row changes (heartbeats, messages…).
+    """The content of consecutive records. ``skipped`` counts records that are not row changes (heartbeats, messages…).
 
-    ``snapshots`` has the tables of which a snapshot begins among the records; None stands for all of the connector's.
-    ``altered`` has those whose schema the source says to have changed, and from where on.
-    ``notes`` are for the operator: what the topic lacks, said once; ``losses`` counts values of which the source's
-    connector does not tell all. ``tells_too_little`` is set where records have too little of their events for reselect
-    and its cache. ``topics`` are those that transforms have given the pieces, one for each; empty without transforms.
-    ``dropped`` are the indexes of records with a value that transforms have dropped: changes that are not applied.
+    ``snapshots`` are the tables of which a snapshot begins among the records; None is all tables of the connector.
+    ``altered`` are schema changes and their versions. ``notes`` are for the operator, once each. ``losses`` counts
+    values that the source's connector sends incompletely. ``tells_too_little`` is whether the records' metadata is
+    insufficient for reselect and its cache. ``topics`` are the topics of the pieces after transforms; empty without
+    transforms. ``dropped`` are the indexes of records with a value that transforms have dropped: their changes are not
+    applied.
     """
 
     pieces: list[Changes | Truncate | CassandraBatch] = field(default_factory=list)
@@ -37,11 +37,11 @@ class Decoded:
 
     @property
     def lost(self) -> list[int]:
-        """The indexes of the records that may hold changes and are not applied, ascending."""
+        """The indexes of records that may contain changes but are not applied, in ascending order."""
         return sorted({*self.dropped, *(each.index for each in self.errant)})
 
     def add(self, other: Decoded) -> None:
-        """Take over what ``other`` holds. Indexes of errant records stay as they are."""
+        """Append the content of ``other``. Indexes of errant records do not change."""
         for each in fields(self):
             mine, its = getattr(self, each.name), getattr(other, each.name)
             setattr(self, each.name, mine or its if isinstance(mine, bool) else mine + its)

@@ -1,8 +1,8 @@
-"""Debezium envelopes become change events in columns: the only place that knows before, after, op, source and ts_ms.
+"""Decode Debezium envelopes (before, after, op, source, ts_ms) to change events in columns.
 
-``TopicDecoder.decode`` takes the records of one partition in order and returns, in the same order, ``Changes`` and
-``Truncate``; what cannot be decoded comes back by index with its stage, and everything else goes on. Records are
-decoded in runs that share a schema, one msgspec call and one Arrow build per column and run.
+``TopicDecoder.decode`` takes the records of one partition in order and returns ``Changes`` and ``Truncate`` in the same
+order, and the records that cannot be decoded by index with their stage. Records are decoded in runs that share a
+schema, with one msgspec call per run, and one Arrow array per column and run.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from headrace.core.model.schema import Schema
 from headrace.core.model.unavailable import Placeholder
 
 BLOCK = 512
-"""Records that go from bytes to values at once: few enough to stay in a core's cache, which halves the time."""
+"""The records that are decoded at once: few enough for the cache of a CPU core, which halves the time."""
 
-_CODECS = 64  # a topic has a handful of schemas; more means that they do not repeat
+_CODECS = 64  # a topic has a few schemas; with more, they do not repeat
 
 _BEGIN_OF_SNAPSHOT = ("first", "first_in_data_collection")
 """``source.snapshot`` of the first row of a snapshot, and of a table's first row in it. Incremental ones have none."""
@@ -50,22 +50,22 @@ _BEGIN_OF_SNAPSHOT = ("first", "first_in_data_collection")
 _SCHEMA_CHANGE = "SchemaChangeValue"
 _NOT_ROWS = ("Heartbeat", "TransactionMetadataValue", "Notification", _SCHEMA_CHANGE, "MessageValue")
 
-_ADVICE = "let the value converter give structs (JsonConverter, AvroConverter…), or a transform make one of it"
+_ADVICE = "use a value converter that returns structs (JsonConverter, AvroConverter…), or a transform that makes one"
 
 NO_POSITIONS = Note(
     "the source block has no position that orders changes, so they are applied in order of arrival, and late ones "
-    "count; name a field that orders them in ordering.field, if there is one"
+    "count; set ordering.field to a field that orders them, if there is one"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeOptions:
-    """What a connector says about its envelopes.
+    """The options of a connector for decoding.
 
-    ``key_fields`` overrides the record key's field names; ``added`` is what flattened records call their metadata;
-    ``keyless`` lets records come without a key, for tables that every event is appended to; ``ordering`` makes
-    positions where the source tells none; ``tables_apart`` says that lake tables are named after source tables, so that
-    one topic may feed several.
+    ``key_fields`` overrides the record key's field names. ``added`` are the names of metadata in flattened records.
+    ``keyless`` accepts records without a key, for tables that every event is appended to. ``ordering`` provides
+    positions if the source has none. ``tables_apart`` is whether lake tables are named after source tables, so that one
+    topic may have several.
     """
 
     key_schemas: bool = True
@@ -81,7 +81,7 @@ class EnvelopeOptions:
 
 
 class TopicDecoder:
-    """Decodes the records of one topic. Remembers schemas from call to call; one thread at a time."""
+    """Decode the records of one topic. It caches the codecs of schemas. Not thread-safe."""
 
     def __init__(self, topic: str, options: EnvelopeOptions, catalog: Catalog | None = None) -> None:
         self._topic = topic
@@ -111,7 +111,7 @@ class TopicDecoder:
         self._tables = TopicTables(topic, options.tables_apart, self._reader.key_schema_name)
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
-        """Decode records of one partition, in order of arrival. Never raises for a bad record: it reports it."""
+        """Decode records of one partition, in order of arrival. The result lists bad records; none raises an error."""
         out, codec, events, early = Decoded(), None, Events(), Run()
         if records:
             self._tables.begin(records)
@@ -121,9 +121,9 @@ class TopicDecoder:
                 if not run.indexes:
                     continue
             current = self._codec(schema, records, run, out)
-            if current is None:  # of such values nothing is read, but of the tombstones between them
+            if current is None:  # such values are not decoded, but the tombstones between them are
                 run, current = run.tombstones(), self._tables.tail.codec
-                out.skipped += 0 if current else len(run.indexes)  # they repeat deletes from before a restart
+                out.skipped += 0 if current else len(run.indexes)  # their deletes came before a restart
             if current is not codec:
                 self._add_pieces(codec, events, out)
                 codec, events = current, Events()
@@ -143,9 +143,10 @@ class TopicDecoder:
         return out
 
     def decode_block(self, block: Block) -> Decoded | None:
-        """Decode records of one value schema column by column; None where each of them has to be looked at."""
-        codec = self._known_codec(block.schema)
-        if codec is None:
+        """Decode records of one value schema column by column; None if they have to be decoded one by one."""
+        known = self._codecs.get(id(self._values.one(block.schema)))
+        codec = known[1] if known is not None and type(known[1]) is Codec else None
+        if codec is None:  # no envelope of this schema has been decoded before
             return None
         out = Decoded()
         try:
@@ -164,22 +165,17 @@ class TopicDecoder:
 
     @property
     def reads_blocks(self) -> bool:
-        """Whether the topic may have blocks that are decoded column by column: not of flattened records."""
+        """Whether records may be decoded in blocks, column by column; not if they are flattened."""
         return self._last is None or type(self._last) is Codec
 
-    def untold(self, notes: Sequence[Note]) -> None:
-        """Notes that nobody was told, since their records are decoded again."""
+    def discard_notes(self, notes: Sequence[Note]) -> None:
+        """Discard notes whose records will be decoded again."""
         self._noted.difference_update(notes)
-
-    def _known_codec(self, schema: Schema) -> Codec | None:
-        """The codec of a schema of envelopes, of which records were decoded before."""
-        known = self._codecs.get(id(self._values.one(schema)))
-        return known[1] if known is not None and type(known[1]) is Codec else None
 
     # -- runs of one schema ---------------------------------------------------------------------------------
 
     def _runs(self, records: Sequence[KafkaRecord], out: Decoded) -> Iterator[tuple[Schema | None, Run]]:
-        """Split into runs of one value schema, of a block at most. A tombstone belongs to the run before it."""
+        """Split into runs of one value schema, of at most one block. A tombstone belongs to the run before it."""
         for begin in range(0, len(records), BLOCK):
             documents = [record.value for record in records[begin : begin + BLOCK]]
             leading = next((at for at, document in enumerate(documents) if document is not None), len(documents))
@@ -195,7 +191,7 @@ class TopicDecoder:
                 yield from self._mixed_runs(begin, documents, out)
 
     def _read(self, codec: Codec, records: Sequence[KafkaRecord], run: Run, early: Run, out: Decoded) -> Events:
-        """The events of a run, after those of the tombstones in ``early``, which wait for the first event."""
+        """Decode the events of a run, and before them the tombstones in ``early``, which wait for the first event."""
         reader = self._flattened if isinstance(codec, FlatCodec) else self._reader
         out.skipped += self._tables.drop_repeated(codec, records, run)
         events = reader.read(codec, records, run) if run.indexes else Events()
@@ -206,7 +202,7 @@ class TopicDecoder:
     def _early(
         self, codec: Codec | None, records: Sequence[KafkaRecord], early: Run, events: Events, out: Decoded
     ) -> Events:
-        """The events of tombstones with which a partition begins, before ``events``: those whose table is certain."""
+        """Decode the tombstones at the begin of a partition, before ``events``, if their table is certain."""
         flattened, certain = isinstance(codec, FlatCodec), Run()
         for index in early.indexes:
             if codec is not None and self._tables.certain(records[index], events):
@@ -240,30 +236,30 @@ class TopicDecoder:
             yield current, run
 
     def _codec(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded) -> Codec | None:
-        self._heed_schema_changes(schema, records, run, out)
+        self._read_schema_changes(schema, records, run, out)
         if run.only_tombstones and self._tables.tail.codec is not None:
             return self._tables.tail.codec
         if schema is None and self._options.value_schemas and run.only_tombstones:
             if self._last is None and not self._options.key_schemas:
-                return None  # nothing says of which types these keys are
+                return None  # the types of these keys are unknown
             return self._last or self._compile(None, records, run)
         key = id(schema)
         if key not in self._codecs:
             if schema is not None and (schema.name or "").endswith(_NOT_ROWS):
                 compiled = None
             elif schema is not None and schema.type != "struct":
-                raise_for = BadRecord(f"a value that is no row but {schema.name or schema.type}: {_ADVICE}")
-                out.errant += [Errant(index, Stage.TASK_PUT, raise_for) for index in run.values]
+                error = BadRecord(f"the value is {schema.name or schema.type} instead of a row; {_ADVICE}")
+                out.errant += [Errant(index, Stage.TASK_PUT, error) for index in run.values]
                 return None
             else:
                 try:
                     compiled = self._compile(schema, records, run)
-                except BadRecord as error:
-                    out.errant += [Errant(index, Stage.TASK_PUT, error) for index in run.values]
+                except BadRecord as problem:
+                    out.errant += [Errant(index, Stage.TASK_PUT, problem) for index in run.values]
                     return None
                 if not compiled.key_fields or (schema is None and self._plain_kind is None):
-                    return compiled  # only truncates or tombstones so far, perhaps: a later record may tell
-            self._codecs[key] = (schema, compiled)  # holding the schema keeps its id its own
+                    return compiled  # perhaps only truncates or tombstones so far: a later record shows the key
+            self._codecs[key] = (schema, compiled)  # holds the schema, so that its id stays unique
         codec = self._codecs[key][1]
         if codec is None:
             out.skipped += len(run.values)
@@ -271,18 +267,18 @@ class TopicDecoder:
             self._last = codec
         return codec
 
-    def _heed_schema_changes(
+    def _read_schema_changes(
         self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded
     ) -> None:
-        """Of a run that may tell how tables were altered; without schemas, only before the topic has had a row."""
+        """Read schema changes in a run; without schemas, only before the first row of the topic."""
         if (schema.name or "").endswith(_SCHEMA_CHANGE) if schema is not None else self._plain_kind is None:
             for index, payload in zip(run.indexes, run.payloads, strict=True):
                 for change in schema_changes(payload):
-                    out.altered.append((change, self._place(change, records[index])))
+                    out.altered.append((change, self._version(change, records[index])))
                     for note in change.notes:
                         self._note(note)
 
-    def _place(self, change: SchemaChange, record: KafkaRecord) -> RowVersion:
+    def _version(self, change: SchemaChange, record: KafkaRecord) -> RowVersion:
         try:
             position = change.position(self._options.position_epoch)
         except BadRecord:
@@ -297,11 +293,13 @@ class TopicDecoder:
             return FlatCodec(schema, key_schema, key_fields, self._options.added)
         after = None if schema is None else schema.field("after")
         if after is not None and after.type != "struct":
-            raise BadRecord(f"'after' is a {after.type} and no row: let ExtractNewDocumentState make rows of documents")
+            raise BadRecord(
+                f"'after' is a {after.type} instead of a row; use ExtractNewDocumentState to convert documents to rows"
+            )
         return Codec(after, key_schema, key_fields, self._source)
 
     def _plain_is_flattened(self, run: Run) -> bool:
-        """The first value that tells decides for the topic."""
+        """Whether the topic's values are flattened; the first value that is recognized decides."""
         for payload in run.payloads if self._plain_kind is None else ():
             if payload is not None and self._plain_kind is None:
                 self._plain_kind = plain_is_flattened(payload)
@@ -319,7 +317,9 @@ class TopicDecoder:
             return
         self._tables.see(events)
         if Operation.TOMBSTONE in events.operations:
-            self._drop_astray(events, isinstance(codec, FlatCodec), out)
+            # Remove the tombstones that do not belong to the table of the event before them.
+            for index, why in reversed(self._tables.astray(events).items()):
+                self._refuse_or_ignore(events.remove(index), why, isinstance(codec, FlatCodec), out)
         begin = 0
         mixed = Operation.TRUNCATE in events.operations or not events.of_one_table
         while begin < len(events):
@@ -330,11 +330,6 @@ class TopicDecoder:
             begin = end
         self._tables.remember(codec, events)
 
-    def _drop_astray(self, events: Events, flattened: bool, out: Decoded) -> None:
-        """Take out tombstones that are not of the table of the event before them."""
-        for place, why in reversed(self._tables.astray(events).items()):
-            self._refuse_or_ignore(events.remove(place), why, flattened, out)
-
     def _refuse_or_ignore(self, index: int, why: Astray, flattened: bool, out: Decoded) -> None:
         if why is Astray.UNKNOWN or (flattened and why is Astray.EARLY):  # where it may be the delete itself
             out.errant.append(Errant(index, Stage.TASK_PUT, BadRecord(TABLE_UNKNOWN)))
@@ -344,14 +339,14 @@ class TopicDecoder:
             self._note(IGNORED_TOMBSTONES)
 
     def _end_of_piece(self, events: Events, begin: int) -> int:
-        """Where the next truncate or another source table begins."""
+        """The index of the next truncate, or of the next event of another source table."""
         if events.operations[begin] is Operation.TRUNCATE:
             return begin + 1
-        for place in range(begin + 1, len(events)):
-            if events.operations[place] is Operation.TRUNCATE:
-                return place
-            if events.sources[place] is not NO_SOURCE and events.sources[place].names != self._tables.tail.names:
-                return place
+        for index in range(begin + 1, len(events)):
+            if events.operations[index] is Operation.TRUNCATE:
+                return index
+            if events.sources[index] is not NO_SOURCE and events.sources[index].names != self._tables.tail.names:
+                return index
         return len(events)
 
     def _add_truncate(self, _codec: Codec, events: Events, out: Decoded) -> None:
@@ -362,7 +357,8 @@ class TopicDecoder:
 
     def _add_changes(self, codec: Codec, events: Events, out: Decoded) -> None:
         if Operation.READ in events.operations:
-            self._note_snapshots(events, out)
+            began = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}
+            out.snapshots += [None if word == "first" else self._tables.current for word in sorted(map(str, began))]
         while len(events):
             try:
                 changes = self._builder.changes(self._tables.current, codec, events)
@@ -375,12 +371,8 @@ class TopicDecoder:
                 out.errant.append(Errant(events.remove(error.culprit), Stage.TASK_PUT, error))
 
     def _judge(self, changes: Changes, flattened: bool, out: Decoded) -> None:
-        """Say what the changes lack."""
+        """Note what the metadata of the changes lacks."""
         if flattened:
             out.tells_too_little |= tells_too_little(changes)
         if has_no_order(changes):
             self._note(NO_ORDER if flattened else NO_POSITIONS)
-
-    def _note_snapshots(self, events: Events, out: Decoded) -> None:
-        told = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}
-        out.snapshots += [None if word == "first" else self._tables.current for word in sorted(map(str, told))]

@@ -1,7 +1,7 @@
 """Blocks of events of one schema, straight from bytes to columns.
 
 That serves sound row changes, which nearly all blocks hold. Of any other block nothing is said but that: its records
-are then looked at one by one (``core/decode/envelope_events.py``), which tells what each is or what is wrong with it.
+are then looked at one by one (``core/decode/envelope_events.py``), which determines their operations and errors.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ class Block:
 def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Sequence[Any]]) -> Events:
     """The events of a block. Raises Unsuited or BadRecord."""
     records, count = block.records, len(block.records)
-    told = np.array([place for place, record in enumerate(records) if record.value is not None], np.int64)
-    _require(len(told) > 0 and told[0] == 0 and None not in [record.key for record in records])
-    values = block.values(_wanted(codec))
-    operations = _operations(values, told, count)
-    after, with_row = _after(values, told)
+    with_value = np.array([place for place, record in enumerate(records) if record.value is not None], np.int64)
+    _require(len(with_value) > 0 and with_value[0] == 0 and None not in [record.key for record in records])
+    source = {each.name: None for each in _source_fields(codec.source)}
+    values = block.values({"op": None, "source": source, "after": dict.fromkeys(codec.names), "before": {}})
+    operations = _operations(values, with_value, count)
+    after, with_row = _after(values, with_value)
     gone = [place for place, operation in enumerate(operations) if operation not in WITH_ROW]
     _require(len(with_row) + len(gone) == count and not set(gone).intersection(with_row.tolist()))
-    sources, common = _sources(codec.source, values, told, count)
+    sources, common = _sources(codec.source, values, with_value, count)
     keys = dict(zip(gone, (key_row(codec, key) for key in block.keys(gone, codec.key_fields)), strict=True))
     return Events(
         indexes=list(range(count)),
@@ -64,7 +65,7 @@ def block_events(block: Block, codec: Codec, key_row: Callable[[Codec, Key], Seq
         operations=operations,
         sources=sources,
         rows=_with_keys(codec, after, with_row, count, keys),
-        before=_before(values, told, count),
+        before=_before(values, with_value, count),
         common=common,
     )
 
@@ -88,32 +89,27 @@ def _require(suits: bool) -> None:
         raise Unsuited
 
 
-def _wanted(codec: Codec) -> Wanted:
-    source = {each.name: None for each in _source_fields(codec.source)}
-    return {"op": None, "source": source, "after": dict.fromkeys(codec.names), "before": {}}
-
-
-def _operations(values: Struct, told: Places, count: int) -> list[Operation]:
+def _operations(values: Struct, with_value: Places, count: int) -> list[Operation]:
     column = values.columns.get("op")
     _require(isinstance(column, pa.StringArray))
     operations: list[Any] = list(map(ROW_CHANGES.get, in_python(column)))
     _require(None not in operations)
-    return _with_others(operations, told, count, Operation.TOMBSTONE)
+    return _with_others(operations, with_value, count, Operation.TOMBSTONE)
 
 
-def _after(values: Struct, told: Places) -> tuple[Mapping[str, Any], Places]:
+def _after(values: Struct, with_value: Places) -> tuple[Mapping[str, Any], Places]:
     """The cells of the rows, and the places of the records that have one."""
     after = values.columns.get("after")
     if not isinstance(after, Struct):
         raise Unsuited
-    return after.columns, told if after.present is None else told[after.present]
+    return after.columns, with_value if after.present is None else with_value[after.present]
 
 
-def _before(values: Struct, told: Places, count: int) -> list[bool]:
+def _before(values: Struct, with_value: Places, count: int) -> list[bool]:
     """Which records do not say that they know nothing of the row as it was."""
     found, before = np.ones(count, np.bool_), values.columns.get("before")
     if isinstance(before, Struct) and before.present is not None:
-        found[np.delete(told, before.present)] = False
+        found[np.delete(with_value, before.present)] = False
     return found.tolist()
 
 
@@ -129,7 +125,7 @@ def _with_others(those: list[Any], places: Places, count: int, other: Any) -> li
 # -- sources -----------------------------------------------------------------------------------------------
 
 
-def _sources(kind: type[Source], values: Struct, told: Places, count: int) -> tuple[list[Source], Names | None]:
+def _sources(kind: type[Source], values: Struct, with_value: Places, count: int) -> tuple[list[Source], Names | None]:
     """The source of each record, and the names in them, if they are the same in all."""
     given = values.columns.get("source")
     if not isinstance(given, Struct) or given.present is not None:
@@ -138,23 +134,26 @@ def _sources(kind: type[Source], values: Struct, told: Places, count: int) -> tu
     parts = [each.cells(given.columns.get(each.name)) for each in fields]
     names = [part for each, part in zip(fields, parts, strict=True) if each.name in SOURCE_NAMES]
     common = tuple(value for value, _ in names) if all(same for _, same in names) else None
-    sources = list(map(kind, *(repeat(part, len(told)) if same else part for part, same in parts)))
-    return _with_others(sources, told, count, NO_SOURCE), common
+    sources = list(map(kind, *(repeat(part, len(with_value)) if same else part for part, same in parts)))
+    return _with_others(sources, with_value, count, NO_SOURCE), common
 
 
 @dataclass(frozen=True, slots=True)
 class _SourceField:
-    """A field of the source block, as ``Source`` has it. ``kinds`` are the types that it may have, None for any."""
+    """A field of the source block, as ``Source`` declares it. ``types`` are its possible types, None for any type."""
 
     name: str
     default: Any
-    kinds: frozenset[Any] | None
+    types: frozenset[Any] | None
 
     def cells(self, column: Any) -> tuple[Any, bool]:
         """The values in all sources; or the only one, and True."""
         if column is None:
             return self.default, True
-        if not isinstance(column, pa.Array) or not self._has(column):
+        if not isinstance(column, pa.Array):
+            raise Unsuited
+        types = {_TYPES.get(column.type), NoneType if column.null_count else _TYPES.get(column.type)}
+        if self.types is not None and not types <= self.types:
             raise Unsuited
         if column.null_count == len(column):
             return None, True
@@ -163,12 +162,8 @@ class _SourceField:
             return first.as_py(), True
         return column.to_pylist(), False
 
-    def _has(self, column: pa.Array) -> bool:
-        kinds = {_KINDS.get(column.type), NoneType if column.null_count else _KINDS.get(column.type)}
-        return self.kinds is None or kinds <= self.kinds
 
-
-_KINDS = {pa.int64(): int, pa.string(): str, pa.bool_(): bool, pa.null(): NoneType}
+_TYPES = {pa.int64(): int, pa.string(): str, pa.bool_(): bool, pa.null(): NoneType}
 
 
 def _bare(kind: Any) -> Any:

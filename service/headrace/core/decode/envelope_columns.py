@@ -1,4 +1,4 @@
-"""Change events in lists become ``Changes``: cells with their states, row keys, positions, times, transactions."""
+"""Convert events in lists to ``Changes``: cells with their states, row keys, positions, times, transactions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEW_KEY_HEADER = "__debezium.newkey"
 
 UNREADABLE_KEYS = Note(
     "headers of key changes (__debezium.oldkey, __debezium.newkey) cannot be read, so such a change counts as a delete "
-    "and an insert, and values that it left out are taken from the database or by reselect.unresolved.insert.mode; set "
+    "and an insert, and values that it omits are read from the database or by reselect.unresolved.insert.mode; set "
     "header.converter=org.apache.kafka.connect.json.JsonConverter at the source"
 )
 
@@ -40,7 +40,7 @@ _DIGITS = 40  # more than an SCN has
 
 
 class ChangesBuilder:
-    """Builds the Changes of one topic. ``named_keys``: the key's columns are the operator's choice."""
+    """Build the Changes of one topic. ``named_keys`` is whether the operator has configured the key's columns."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ChangesBuilder:
         self._binlog_order = binlog_order.BinlogOrder()
         self._unlisted: dict[TableId, set[str]] = {}  # columns in events that the catalog does not have
         self.notes: list[Note] = []
-        """What the events lacked, until somebody takes it."""
+        """Notes on the events, until the caller takes them."""
 
     def changes(self, table: TableId, codec: Codec, events: Events) -> Changes:
         """The events of one table in columns. Raises BadRecord with the place of an event that does not fit.
@@ -102,7 +102,7 @@ class ChangesBuilder:
         return changes
 
     def _plain_cells(self, table: TableId, codec: Codec, events: Events) -> Iterable[ColumnCells]:
-        """Cells of JSON without schemas. A row that does not fit its table is refused by the types of now only."""
+        """Cells of JSON without schemas. A row is rejected only if it does not match the table's current types."""
         known = self._types(table, events)
         try:
             return list(codec.columns(events.rows, known))
@@ -125,7 +125,7 @@ class ChangesBuilder:
         if names - unlisted - {member.name for member in known.fields}:
             known = self._catalog.schema_now(table)
             listed = set[str]() if known is None else {member.name for member in known.fields}
-            unlisted |= names  # a dropped column, whose events are still to come, is asked about once
+            unlisted |= names  # a dropped column, which later events still have, is queried once
             unlisted -= listed
         return known
 
@@ -135,7 +135,7 @@ class ChangesBuilder:
         return _row_keys(names, columns)
 
     def versions(self, events: Events, columns: Mapping[str, Column] = MappingProxyType({})) -> Versions:
-        """Where each event stands. ``columns`` are those of the events' rows."""
+        """The version of each event. ``columns`` are those of the events' rows."""
         form = _position_format(events)
         offset = np.array([record.offset for record in events.records], np.int64)
         source_time = _source_times(events.sources, events.records)
@@ -172,12 +172,12 @@ class ChangesBuilder:
         connector = _connector(events) or ""
         entry = self._catalog.table(table)
         by_name = {} if entry is None else {column.name: column for column in entry.columns}
-        # Snapshot reads too: there the placeholder is the row's own value, which looks just the same.
+        # Also in snapshot reads: there, a text equal to the placeholder is the row's value.
         may_omit = (operations != Operation.DELETE) & (operations != Operation.TOMBSTONE)
         may_hide = operations == Operation.UPDATE
         may_hide[key_changes] = True
-        # Full replica identity is that of now. An event of another time does not tell the row as it was.
-        untold = may_hide & ~np.array(events.before, np.bool_) if by_name else may_hide
+        # The catalog has the current replica identity. With another one, an event does not contain the old row.
+        unavailable = may_hide & ~np.array(events.before, np.bool_) if by_name else may_hide
         columns = []
         for cells in arrays:
             schema, values = cells.schema, cells.values
@@ -189,17 +189,17 @@ class ChangesBuilder:
                 cut &= may_omit
             column, hiding = by_name.get(cells.name), may_hide
             if column is not None and column.recoverable:
-                column, hiding = replace(column, recoverable=False), untold
+                column, hiding = replace(column, recoverable=False), unavailable
             hides = null_may_hide(connector, schema, column, self._modes)
             schema = doubted(connector, schema, self._modes)
-            absent = None if cells.absent is None else cells.absent & may_omit  # a delete has no row but its key
+            absent = None if cells.absent is None else cells.absent & may_omit  # a delete has only its key
             masks = placeholders, cut, hiding if hides else None, absent
             columns.append(_with_states(cells.name, schema, values, *masks))
         return tuple(columns)
 
 
 def _ordering_values(by: Ordering, events: Events, columns: Mapping[str, Column]) -> pa.Array:
-    """What ``ordering.field`` says of each event. A delete has no row but its key, and a read has no position."""
+    """Return the values of ``ordering.field``. A delete has only its key, and a read has no position."""
     if by.of_source:
         attribute = ordering_attribute(by.field)
         values = field_values([getattr(source, attribute, None) for source in events.sources])
@@ -212,12 +212,12 @@ def _ordering_values(by: Ordering, events: Events, columns: Mapping[str, Column]
 
 
 def _connector(events: Events) -> str | None:
-    """Whose events these are; None where all are tombstones."""
+    """Return the connector of the events; None if all are tombstones."""
     return next((source.connector for source in events.sources if source is not NO_SOURCE), None)
 
 
 def _position_format(events: Events) -> PositionFormat:
-    """How the events' positions are made. Raises BadRecord with the place of the first event that has a source."""
+    """Return the format of the events' positions. Raises BadRecord with the index of the first event with a source."""
     connector = _connector(events)
     try:
         return NO_FORMAT if connector is None else position_format(connector)
@@ -235,7 +235,7 @@ def _with_states(
     may_hide: Bools | None,
     absent: Bools | None,
 ) -> Column:
-    """A column with the states of its cells (``reselect.md`` section 2.5); ``cut`` may be placeholders or values."""
+    """Return a column with the states of its cells (``reselect.md`` section 2.5); ``cut`` may be placeholders."""
     hidden = may_hide & np.asarray(values.is_null()) if may_hide is not None and values.null_count else None
     unknown = _either(cut, hidden)
     omitted, missing = _either(placeholders, None), _either(absent, None)
@@ -248,12 +248,12 @@ def _with_states(
         states[omitted] = CellState.UNCHANGED
     if missing is not None:
         states[missing] = CellState.ABSENT
-    untold = pa.array(states >= CellState.UNCHANGED)
-    return Column(name, schema, pc.if_else(untold, pa.scalar(None, values.type), values), states)
+    unavailable = pa.array(states >= CellState.UNCHANGED)
+    return Column(name, schema, pc.if_else(unavailable, pa.scalar(None, values.type), values), states)
 
 
 def _either(one: Bools | None, other: Bools | None) -> Bools | None:
-    """The cells that either mask names, or None where there is no such cell."""
+    """Return the union of two masks, None for an empty one."""
     masks = [mask for mask in (one, other) if mask is not None and mask.any()]
     return np.logical_or.reduce(masks) if masks else None
 
@@ -261,7 +261,7 @@ def _either(one: Bools | None, other: Bools | None) -> Bools | None:
 def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArray:
     if not names or not all(name in columns for name in names):
         missing = ", ".join(names) or "(none)"
-        raise BadRecord(f"the key column(s) {missing} are not in the event", index=0)  # and in none of the others
+        raise BadRecord(f"the key column(s) {missing} are not in the event", index=0)  # nor in any other event
     key = canonical_keys([columns[name].values for name in names])
     if key.null_count:
         index = int(np.flatnonzero(np.asarray(key.is_null()))[0])
@@ -270,7 +270,7 @@ def _row_keys(names: Sequence[str], columns: dict[str, Column]) -> pa.StringArra
 
 
 def _refuse_deletes_of_kept_rows(names: Sequence[str], key: pa.StringArray, new_keys: Mapping[int, str]) -> None:
-    """Refuse a key change that is none of the row's key: the delete and the insert would be of one row and position."""
+    """Reject a key change without a change of the row key: its delete and insert have one row and one position."""
     for place, new_key in new_keys.items():
         if key[place].as_py() == new_key:
             raise BadRecord(
@@ -282,9 +282,9 @@ def _refuse_deletes_of_kept_rows(names: Sequence[str], key: pa.StringArray, new_
 
 
 def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
-    """By what a source tells whether an event's transaction is visible: PostgreSQL's id, Oracle's commit SCN.
+    """Return the transactions whose visibility a read checks: PostgreSQL's id, Oracle's commit SCN.
 
-    -1 for an event that does not tell it.
+    -1 for an event without it.
     """
     if any(source.commit_scn for source in sources):
         return np.array([_commit_scn(source) for source in sources], np.int64)
@@ -294,21 +294,21 @@ def _transactions(sources: Sequence[Source]) -> npt.NDArray[np.int64]:
 def _commit_scn(source: Source) -> int:
     text = str(source.commit_scn)
     if not (text.isascii() and text.isdigit()):
-        return -1  # refused where it becomes a position, which a snapshot read does not have
+        return -1  # rejected when the position is built, which a snapshot read does not have
     return int(text) if len(text) < _DIGITS and int(text) <= _LARGEST else -1
 
 
 def _source_times(sources: Sequence[Source], records: Sequence[KafkaRecord]) -> npt.NDArray[np.int64]:
-    """Microseconds since the epoch of the source's commit, of the record where the event does not say."""
-    told = pa.array([source.ts_us for source in sources], pa.int64())
-    if told.null_count:
+    """Return the time of the source's commit, or of the record without one, in microseconds since the epoch."""
+    source_time = pa.array([source.ts_us for source in sources], pa.int64())
+    if source_time.null_count:
         times = list(map(_source_time, sources, records))
         try:
-            told = pa.array(times, pa.int64())
+            source_time = pa.array(times, pa.int64())
         except OverflowError as error:
             late = next(place for place, time in enumerate(times) if abs(time) > _LARGEST)
-            raise BadRecord("the time of the change (source.ts_ms) is none that can be kept", index=late) from error
-    return np.array(told)
+            raise BadRecord("the time of the change (source.ts_ms) is out of range", index=late) from error
+    return np.array(source_time)
 
 
 def _source_time(source: Source, record: KafkaRecord) -> int:
@@ -318,7 +318,7 @@ def _source_time(source: Source, record: KafkaRecord) -> int:
 
 
 def _key_changes(events: Events) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """By place: the old key's document of second halves of key changes, and the new key's of first halves."""
+    """Return, by index, the old key's document of second halves of key changes, and the new key's of first halves."""
     old_keys: dict[int, bytes] = {}
     new_keys: dict[int, bytes] = {}
     for place, headers in enumerate([record.headers for record in events.records]):

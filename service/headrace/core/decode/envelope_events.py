@@ -1,4 +1,4 @@
-"""What Debezium's envelopes say, event by event, in lists: the step between bytes and columns.
+"""The content of Debezium's envelopes in lists, the step between bytes and columns.
 
 Nearly every run of records holds nothing but sound row changes of one table. Those are read list by list; only where a
 run holds something else is it read record by record, which says of each record what it is or what is wrong with it.
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from headrace.core.decode.codec import UNTOLD_BEFORE, Before, Codec, Names, Source
+from headrace.core.decode.codec import NO_BEFORE, Before, Codec, Names, Source
 from headrace.core.decode.json_types import Document, JsonConverter, parse_plain
 from headrace.core.decode.payload import Payload
 from headrace.core.model.connect_data import SchemaAndValue
@@ -21,10 +21,10 @@ from headrace.core.model.events import Operation
 from headrace.core.model.schema import Schema
 
 NO_SOURCE = Source()
-"""The source of an event that does not tell its own: a tombstone."""
+"""The source of an event without one: a tombstone."""
 
 OLD_KEY_HEADER = "__debezium.oldkey"
-"""Stands on the second half of a key change and names the first."""
+"""The header of the second half of a key change, with the key of the first."""
 
 KEYLESS = (
     "a record without a key: the table is append-only, which needs insert.mode=insert; "
@@ -37,7 +37,7 @@ ROW_CHANGES: dict[Any, Operation] = {**_UPSERTS, "d": Operation.DELETE, Operatio
 
 
 class KafkaRecord(Protocol):
-    """What the decoder reads of a record; ``timestamp`` in milliseconds.
+    """The attributes of a record that the decoder reads; ``timestamp`` is in milliseconds.
 
     Keys and values are JsonConverter's documents, or Connect data: either all keys of a topic or none, and so for the
     values. Connect data that is null is None here, as in Kafka.
@@ -45,15 +45,15 @@ class KafkaRecord(Protocol):
 
     @property
     def partition(self) -> int:
-        """The partition that the record stands in."""
+        """The record's partition."""
 
     @property
     def offset(self) -> int:
-        """Its place there."""
+        """The record's offset."""
 
     @property
     def timestamp(self) -> int:
-        """When it was made, in milliseconds."""
+        """The record's timestamp, in milliseconds."""
 
     @property
     def key(self) -> bytes | SchemaAndValue | None:
@@ -79,12 +79,12 @@ class Errant:
 
 @dataclass(frozen=True, slots=True)
 class _Tombstone:
-    """Stands in a list of envelopes where a record has no value."""
+    """The type of ``TOMBSTONE``, which is used in lists of envelopes."""
 
     op: Operation = Operation.TOMBSTONE
     source: Source = NO_SOURCE
     after: None = None
-    before: Before = UNTOLD_BEFORE
+    before: Before = NO_BEFORE
 
 
 TOMBSTONE = _Tombstone()
@@ -113,14 +113,14 @@ class Run:
         self.indexes, self.payloads = [], []
 
     def leading_tombstones(self) -> Run:
-        """Take out the tombstones before the first value."""
+        """Remove and return the tombstones before the first value."""
         count = next((at for at, payload in enumerate(self.payloads) if payload is not None), len(self.payloads))
         leading = Run(self.indexes[:count], self.payloads[:count])
         self.indexes, self.payloads = self.indexes[count:], self.payloads[count:]
         return leading
 
     def tombstones(self) -> Run:
-        """Those without a value."""
+        """The records without a value."""
         places = [index for index, payload in zip(self.indexes, self.payloads, strict=True) if payload is None]
         return Run(places, [None] * len(places))
 
@@ -168,11 +168,11 @@ class Events:
 
     @property
     def of_one_table(self) -> bool:
-        """Whether all events tell the same table. A tombstone tells none."""
+        """Whether all events are of the same table. A tombstone does not contain its table."""
         return self.common is not None or len({each.names for each in self.sources}) <= 1
 
     def followed_by(self, others: Events) -> Events:
-        """These events and then ``others``. Neither may be used afterwards."""
+        """Append ``others`` to these events. Neither may be used afterwards."""
         if not len(self):
             return others
         self.indexes.extend(others.indexes)
@@ -199,14 +199,14 @@ class Events:
         )
 
     def remove(self, place: int) -> int:
-        """Take one event out and return its record's index."""
+        """Remove one event and return its record's index."""
         for part in (self.records, self.operations, self.sources, self.rows, self.before):
             del part[place]
         return self.indexes.pop(place)
 
 
 class EventReader:
-    """Reads the runs of one topic, and keeps what is no event until it is asked for.
+    """Read the runs of one topic, and collect bad and skipped records.
 
     ``rows_tell_keys`` says that key columns were named, so that an event with a row may come without a key.
     """
@@ -219,7 +219,7 @@ class EventReader:
         self._keys = JsonConverter(key_schemas)
 
     def taken(self) -> tuple[list[Errant], int]:
-        """What was errant and how many were skipped since the last call."""
+        """The bad records, and the number of skipped ones, since the last call."""
         taken = self._errant, self._skipped
         self._errant, self._skipped = [], 0
         return taken
@@ -229,17 +229,17 @@ class EventReader:
         try:
             schema = None if record.key is None else self._keys.split(record.key)[0]
         except BadRecord:
-            return None  # reported where the key is needed
+            return None  # reported when the key is decoded
         return None if schema is None else schema.name
 
     def key_shape(self, records: Iterable[KafkaRecord]) -> tuple[Schema | None, tuple[str, ...]]:
-        """Schema and field names of the first key that is a struct; nothing where no record has such a key."""
+        """The schema and the field names of the first key that is a struct; nothing without such a key."""
         for record in records:
             try:
                 schema, payload = (None, b"null") if record.key is None else self._keys.split(record.key)
                 plain = None if schema is not None else parse_plain(payload)
             except BadRecord:
-                continue  # reported where the key is needed
+                continue  # reported when the key is decoded
             if schema is not None and schema.type == "struct":
                 return schema, tuple(member.name for member in schema.fields)
             if isinstance(plain, dict):
@@ -264,7 +264,7 @@ class EventReader:
     def _row_changes(
         self, codec: Codec, records: Sequence[KafkaRecord], run: Run, envelopes: Sequence[Any], common: Names | None
     ) -> Events | None:
-        """The events of a run in which every record changes a row and is sound; None for any other run."""
+        """The events of a run in which every record is a valid change of a row; None for any other run."""
         own = [records[index] for index in run.indexes]
         operations: list[Any] = [ROW_CHANGES.get(envelope.op) for envelope in envelopes]
         rows = [None if envelope.after is None else codec.row(envelope.after) for envelope in envelopes]
@@ -301,11 +301,11 @@ class EventReader:
         return events
 
     def _add(self, events: Events, codec: Codec, record: KafkaRecord, index: int, envelope: Any) -> bool:
-        """Add an event. False for a record that is no row change. Raises BadRecord."""
+        """Add an event. Return False for a record that is not a row change. Raises BadRecord."""
         operation, source = envelope.op, envelope.source or NO_SOURCE
         if operation is Operation.TOMBSTONE:
             if record.key is None and self._keyless:
-                return False  # MariaDB's connector sends such a one after a delete
+                return False  # MariaDB's connector sends such a record after a delete
             events.add(index, record, Operation.TOMBSTONE, NO_SOURCE, self._key_row(codec, record))
         elif operation is None or operation == "m":
             return False
@@ -314,10 +314,10 @@ class EventReader:
         elif operation == "t":
             events.add(index, record, Operation.TRUNCATE, source, ())
         elif operation not in _UPSERTS:
-            raise BadRecord(f"unknown operation {operation!r} in a change event")
+            raise BadRecord(f"the change event has an unknown operation {operation!r}")
         elif envelope.after is None:
-            raise BadRecord(f"a change event with op={operation} and no 'after'")
-        elif record.key is None and not self._rows_tell_keys:  # also where other records tell what the key columns are
+            raise BadRecord(f"the change event with op={operation} has no 'after'")
+        elif record.key is None and not self._rows_tell_keys:  # even if other records show the key columns
             raise BadRecord(KEYLESS)
         else:
             row, before = codec.row(envelope.after), envelope.before is not None
@@ -325,7 +325,7 @@ class EventReader:
         return True
 
     def _each_envelope(self, codec: Codec, run: Run) -> list[Any]:
-        """The envelope of each payload, None (and reported) where a payload is not what its schema says."""
+        """The envelope of each payload; None for a payload that does not match its schema, which is reported."""
         envelopes: list[Any] = []
         for index, payload in zip(run.indexes, run.payloads, strict=True):
             try:
@@ -342,7 +342,7 @@ class EventReader:
         return codec.key_row(b"{}") if record.key is None else self.key_row(codec, record.key)
 
     def key_row(self, codec: Codec, key: bytes | SchemaAndValue) -> Sequence[Any]:
-        """A row that holds a key's values and nothing else. Raises BadRecord."""
+        """A row with only a key's values. Raises BadRecord."""
         try:
             _, payload = self._keys.split(key)
         except BadRecord as error:

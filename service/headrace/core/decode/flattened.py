@@ -1,16 +1,15 @@
-"""Flattened records: rows without an envelope, as Debezium's ``ExtractNewRecordState`` makes them.
+"""Decode flattened records: rows without an envelope, the result of Debezium's ``ExtractNewRecordState``.
 
-The transform leaves the row and, if it was told to (``add.fields``, ``add.headers``), some of what the envelope said:
-``__op``, ``__lsn`` or ``__source_lsn``, ``__table``… These say what the event was; they are no columns of the row, and
-what they do not say stays open:
+The transform keeps the row and, if it is configured (``add.fields``, ``add.headers``), some fields of the envelope:
+``__op``, ``__lsn`` or ``__source_lsn``, ``__table``… These are metadata of the event and not columns of the row:
 
 - A delete is ``__deleted`` = ``"true"`` (mode *rewrite*), ``__op`` = ``d``, or a value that is null (*tombstone*,
-  *delete-to-tombstone*, *none*). With *drop* nobody is told of it.
-- Without ``__op`` a change counts as an update: it makes the row if there is none, and keeps what it leaves out. The
-  second half of a key change is known by its header.
+  *delete-to-tombstone*, *none*). With *drop* it is lost.
+- Without ``__op``, a change counts as an update: it creates the row if there is none, and keeps omitted cells. The
+  second half of a key change is identified by its header.
 - The position is that of the source's connector if all of its fields were added, and if ``__op`` or ``__snapshot``
-  tells a change from a snapshot read, whose position must not count (``merge.md`` section 2.2). Otherwise the order of
-  arrival decides.
+  distinguishes a change from a snapshot read, whose position must not count (``merge.md`` section 2.2). Otherwise the
+  order of arrival decides.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.decode.codec import UNTOLD_BEFORE, Before, Codec, Names, Source, source_with
+from headrace.core.decode.codec import NO_BEFORE, Before, Codec, Names, Source, source_with
 from headrace.core.decode.envelope_events import (
     OLD_KEY_HEADER,
     TOMBSTONE,
@@ -53,22 +52,22 @@ _SOURCE = (
     *("commit_ts_ms", "start_scn", "start_ts_ms", "txSeq"),
     *("change_lsn", "commit_lsn", "event_serial_no"),
 )
-"""The fields of the source blocks of all connectors: what ``add.fields`` may name."""
+"""The fields of the source blocks of all connectors, which ``add.fields`` may contain."""
 
 _USED = frozenset(Source.__struct_fields__)
 _POSITIONS = frozenset(part.field for form in POSITION_FORMATS.values() for part in form.parts)
 
 
 def is_flattened(schema: Schema) -> bool:
-    """Whether a value's schema is that of a row and not of an envelope."""
-    name = (schema.name or "").rpartition(".")[2]  # Protobuf's converter leaves out what stands before it
+    """Return whether a value's schema is that of a row instead of an envelope."""
+    name = (schema.name or "").rpartition(".")[2]  # Protobuf's converter omits the namespace
     if schema.type != "struct" or name == "Envelope":
         return False
     return name == "Value" or schema.field("op") is None
 
 
 def plain_is_flattened(payload: Payload) -> bool | None:
-    """The same of a value without a schema; None if it is neither (a heartbeat, a transaction, a schema change…)."""
+    """Return whether a value without a schema is a row; None if it is neither row nor envelope (a heartbeat…)."""
     value = _parsed(payload)
     if not value or set(value) in _NO_ROWS or value.keys() >= SCHEMA_CHANGE_FIELDS:
         return None
@@ -76,7 +75,7 @@ def plain_is_flattened(payload: Payload) -> bool | None:
 
 
 def _parsed(payload: Payload) -> dict[str, Any]:
-    """The members of an object; none of anything else, which is reported where it is decoded."""
+    """Return the members of an object; none for other values, which are reported when they are decoded."""
     try:
         value = parse_plain(payload)
     except BadRecord:
@@ -97,25 +96,25 @@ _NO_ROWS = (
 
 
 NO_ORDER = Note(
-    "flattened records without a position are applied in order of arrival, so that late ones count; let "
-    "ExtractNewRecordState add op and the position of the source (add.fields=op,source.lsn for PostgreSQL)"
+    "flattened records without a position are applied in order of arrival, so that late ones count; configure "
+    "ExtractNewRecordState to add op and the position of the source (add.fields=op,source.lsn for PostgreSQL)"
 )
 
 
 def has_no_order(changes: Changes) -> bool:
-    """Whether there is a change that only its arrival orders. Snapshot reads and tombstones never have a position."""
+    """Return whether a change has no position. Snapshot reads and tombstones never have one, and do not count."""
     streamed = (changes.operation == Operation.CREATE) | (changes.operation == Operation.UPDATE)
     return bool((streamed & (changes.version.position == NO_POSITION)).any())
 
 
 def tells_too_little(changes: Changes) -> bool:
-    """Whether op, position or table are missing: nothing is reselected or cached then (``reselect.md`` section 1.1)."""
+    """Return whether op, position or table are absent: then nothing is reselected or cached (``reselect.md`` section 1.1)."""
     return not (changes.table.database and changes.table.table) or has_no_order(changes)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a flattened record tells of its event. ``source`` has the fields of the source block that are known."""
+class EventMetadata:
+    """The metadata in a flattened record. ``source`` has the known fields of the source block."""
 
     op: str | None
     deleted: bool
@@ -123,7 +122,7 @@ class Told:
 
     @property
     def connector(self) -> str | None:
-        """The connector, by its name or by the fields that only its source block has."""
+        """The connector, by its name or by fields that only its source block has."""
         if self.source.get("connector"):
             return str(self.source["connector"])
         for connector, form in POSITION_FORMATS.items():
@@ -132,31 +131,28 @@ class Told:
         return None
 
     @property
-    def kind(self) -> str:
-        """The event's ``op``; what cannot be told is an update."""
+    def operation(self) -> str:
+        """The event's ``op``; an unknown one is an update."""
         if self.deleted:
             return "d"
-        return self.op or ("r" if self._is_snapshot else "u")
-
-    @property
-    def _is_snapshot(self) -> bool:
-        return str(self.source.get("snapshot", "false")).lower() != "false"
+        is_snapshot = str(self.source.get("snapshot", "false")).lower() != "false"
+        return self.op or ("r" if is_snapshot else "u")
 
     def source_block(self, connector: str, topic: str, names: MetadataNames) -> Source:
-        """The source block, as far as it is told. Raises BadRecord for a field that is not what a connector writes."""
+        """The source block with the known fields. Raises BadRecord for a field of another type than a connector's."""
         ordered = self.deleted or self.op is not None or "snapshot" in self.source
         used = _USED | names.positions if ordered else _USED - _POSITIONS - names.positions
-        told = {name: value for name, value in self.source.items() if name in used}
+        known = {name: value for name, value in self.source.items() if name in used}
         try:
-            return msgspec.convert({"table": topic} | told | {"connector": connector}, names.source, strict=False)
+            return msgspec.convert({"table": topic} | known | {"connector": connector}, names.source, strict=False)
         except msgspec.ValidationError as error:
-            raise BadRecord(f"a field that ExtractNewRecordState has added cannot be read: {error}") from error
+            raise BadRecord(f"a field that ExtractNewRecordState has added has another type: {error}") from error
 
 
 class MetadataNames:
-    """What the fields are called that ``ExtractNewRecordState`` adds to rows and to headers.
+    """The names of the fields that ``ExtractNewRecordState`` adds to rows and to headers.
 
-    ``ordering`` is the field of the source block that ``ordering.field`` names.
+    ``ordering`` is the field of the source block in ``ordering.field``.
     """
 
     def __init__(
@@ -168,18 +164,18 @@ class MetadataNames:
         self._headers = _names(headers_prefix, self.positions)
         self.headers_prefix = headers_prefix
 
-    def told(self, added: Mapping[str, Any], headers: Sequence[tuple[str, bytes]]) -> Told:
-        """What the fields ``added`` to a row, and the headers of its record, tell."""
+    def metadata(self, added: Mapping[str, Any], headers: Sequence[tuple[str, bytes]]) -> EventMetadata:
+        """The metadata in the fields that were ``added`` to a row, and in the headers of its record."""
         found = {self._headers[name]: _header_value(value) for name, value in headers if name in self._headers}
         found |= {self.fields[name]: value for name, value in added.items()}
         of_source = ((name.partition("source."), value) for name, value in found.items() if value is not None)
         source = {name: value for (_, qualified, name), value in of_source if qualified}
         op = found.get("op") or ("c" if any(name == OLD_KEY_HEADER for name, _ in headers) else None)
-        return Told(op, str(found.get("deleted")).lower() == "true" or op == "d", source)
+        return EventMetadata(op, str(found.get("deleted")).lower() == "true" or op == "d", source)
 
 
 def _names(prefix: str, positions: Iterable[str]) -> dict[str, str]:
-    """By the name in a record: what it is. An unqualified name is the envelope's before it is the source block's."""
+    """Return the envelope's fields by their names in a record. Unqualified names are the envelope's own first."""
     of_source = (*_SOURCE, *positions)
     names = {f"{prefix}{name}": f"source.{name}" for name in of_source}
     names |= {f"{prefix}source_{name}": f"source.{name}" for name in of_source}
@@ -191,7 +187,7 @@ _anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 def _header_value(value: bytes | None) -> Any:
-    """A header as JsonConverter (with its schema or without) or SimpleHeaderConverter writes it."""
+    """Parse a header of JsonConverter (with or without its schema) or SimpleHeaderConverter."""
     if not value:
         return None
     try:
@@ -202,7 +198,7 @@ def _header_value(value: bytes | None) -> Any:
 
 
 class FlatCodec(Codec):
-    """How flattened records of one value schema are decoded: the row, and what was added to it."""
+    """The codec of flattened records of one value schema: the row, and the fields that were added to it."""
 
     def __init__(
         self, value: Schema | None, key_schema: Schema | None, key_fields: tuple[str, ...], names: MetadataNames
@@ -214,7 +210,7 @@ class FlatCodec(Codec):
             kept = tuple(member for member in value.fields if member.name not in names.fields)
             columns = replace(value, fields=kept)
         super().__init__(columns, key_schema, key_fields)
-        rename = {f"f{place}": name for place, name in enumerate(self._added)}
+        rename = {f"f{index}": name for index, name in enumerate(self._added)}
         members = [(field, Any, None) for field in rename]
         added: Any = msgspec.defstruct("Added", members, rename=rename)
         self._metadata = PayloadDecoder[Any](list[added])
@@ -227,11 +223,12 @@ class FlatCodec(Codec):
         return PayloadDecoder(list[row])  # type: ignore[valid-type] # built at run time
 
     def decode_all(self, payloads: Sequence[Payload]) -> tuple[list[Any], Names | None]:
-        """A row and what was added to it, for each payload. Raises msgspec.DecodeError if any of them is bad."""
+        """A row and its added fields, for each payload. Raises msgspec.DecodeError if any of them is bad."""
         document = in_one(payloads)
         rows = one_each(self._decode(document), payloads)
         if self.schemaless:
-            return [(row, self._taken_from(row)) for row in rows], None
+            names = self._names.fields.keys()
+            return [(row, {name: row.pop(name) for name in row.keys() & names}) for row in rows], None
         if not self._added:
             return [(row, {}) for row in rows], None
         added = map(msgspec.structs.astuple, self._metadata.decode(document))
@@ -241,22 +238,19 @@ class FlatCodec(Codec):
         """The same for one payload."""
         return self.decode_all([payload])[0][0]
 
-    def _taken_from(self, row: dict[str, Any]) -> dict[str, Any]:
-        return {name: row.pop(name) for name in row.keys() & self._names.fields.keys()}
-
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """A flattened record in the place of its envelope."""
+    """A flattened record in the form of an envelope."""
 
     op: str
     source: Source
     after: Any
-    before: Before = UNTOLD_BEFORE
+    before: Before = NO_BEFORE
 
 
 class FlattenedReader(EventReader):
-    """Reads runs of flattened records as if they had their envelopes."""
+    """Read runs of flattened records, in the form of envelopes."""
 
     def __init__(
         self,
@@ -284,14 +278,15 @@ class FlattenedReader(EventReader):
         return sound or self._one_by_one(codec, records, run, envelopes)
 
     def _envelopes(self, records: Sequence[KafkaRecord], run: Run, flat: Sequence[Any]) -> list[Any]:
-        """An envelope for each record, None where it is bad, which has been reported then."""
-        told = [
-            None if each is None else self._names.told(each[1], records[index].headers)
+        """An envelope for each record; None for a bad record, which is added to the errant ones."""
+        metadata = [
+            None if each is None else self._names.metadata(each[1], records[index].headers)
             for index, each in zip(run.indexes, flat, strict=True)
         ]
-        self._connector = self._told_connector(told)
+        connectors = (event.connector for event in metadata if event is not None)
+        self._connector = next(filter(None, connectors), self._connector)
         envelopes: list[Any] = []
-        for index, each, event in zip(run.indexes, flat, told, strict=True):
+        for index, each, event in zip(run.indexes, flat, metadata, strict=True):
             try:
                 envelopes.append(None if event is None else self._envelope(each[0], event))
             except BadRecord as error:
@@ -299,16 +294,12 @@ class FlattenedReader(EventReader):
                 envelopes.append(None)
         return envelopes
 
-    def _told_connector(self, told: Iterable[Told | None]) -> str:
-        connectors = (event.connector for event in told if event is not None)
-        return next(filter(None, connectors), self._connector)
-
-    def _envelope(self, row: Any, told: Told) -> Any:
+    def _envelope(self, row: Any, metadata: EventMetadata) -> Any:
         if isinstance(row, dict) and _is_envelope(row):
-            raise BadRecord("a change event with its envelope in a topic of flattened records")
-        if row is None and not told.deleted:
+            raise BadRecord("the record is a change event with an envelope, in a topic of flattened records")
+        if row is None and not metadata.deleted:
             return TOMBSTONE
-        if not isinstance(told.op, str | None):
-            raise BadRecord("a field that ExtractNewRecordState has added cannot be read: op is no text")
-        source = told.source_block(self._connector, self._topic, self._names)
-        return _Event(told.kind, source, None if told.deleted else row)
+        if not isinstance(metadata.op, str | None):
+            raise BadRecord("a field that ExtractNewRecordState has added has another type: op is not a text")
+        source = metadata.source_block(self._connector, self._topic, self._names)
+        return _Event(metadata.operation, source, None if metadata.deleted else row)

@@ -1,10 +1,10 @@
-"""Keys in the headers of a key change, as the source worker's ``header.converter`` writes them.
+"""Keys in the headers of a key change, in the format of the source worker's ``header.converter``.
 
 JsonConverter writes JSON with or without its schema. Kafka Connect's default, SimpleHeaderConverter, writes a struct as
-text that is nearly JSON (``Values.convertToString``): in texts only backslashes and quotes are escaped, so that a line
-feed remains as it is; bytes are base64; a Decimal is a bare number. Connect's own dates and times are not
-in quotes, in the time zone of the worker, and a moment before 1970-01-02 has lost its date: such a key cannot be read,
-like any text of another converter. An event with such a header counts as if it had none.
+text that is nearly JSON (``Values.convertToString``): texts have only backslashes and quotes escaped, but not line
+feeds; bytes are base64; a Decimal is a number. Connect's dates and times are written without quotes and in the worker's
+time zone, and before 1970-01-02 without a date: such a key cannot be parsed, like the texts of other converters. An
+event with such a header is handled as if it had none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.decode.json_types import row_type
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.keys import canonical_keys
 from headrace.core.model.schema import Field, Schema
@@ -25,25 +25,25 @@ from headrace.core.model.schema import Field, Schema
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 _UNREADABLE = (ValueError, ArithmeticError, RecursionError, OverflowError, BadRecord)
-"""What the libraries raise for texts that are no key."""
+"""The errors of the libraries for texts that are not a key."""
 
 
 class HeaderKeys:
-    """Reads key documents of headers as keys of one table."""
+    """Parse key documents of headers as keys of one table."""
 
     def __init__(self, names: Sequence[str], schemas: Sequence[Schema]) -> None:
         self._schemas = schemas
         row = Schema("struct", fields=tuple(map(Field, names, schemas)))
-        kinds = (row_type(row, names, numeric_decimals=numeric) for numeric in (False, True))
-        self._decoders = [msgspec.json.Decoder[Any](kind) for kind in kinds]  # a number is no base64 text
+        row_types = (row_type(row, names, numeric_decimals=numeric) for numeric in (False, True))
+        self._decoders = [msgspec.json.Decoder[Any](each) for each in row_types]  # decimals as base64, or as numbers
 
     def texts(self, documents: Mapping[int, bytes]) -> dict[int, str]:
-        """The canonical text of each document that can be read, by its place."""
-        rows = {place: row for place, document in documents.items() if (row := self._row(document)) is not None}
+        """Return the canonical text of each document that can be parsed, by its index."""
+        rows = {index: row for index, document in documents.items() if (row := self._row(document)) is not None}
         try:
             return self._canonical(rows)
-        except _UNREADABLE:  # a value that does not fit: the others are read one by one
-            return {place: text for place, row in rows.items() for text in self._alone(row)}
+        except _UNREADABLE:  # a value does not fit: convert the rows one by one
+            return {index: text for index, row in rows.items() for text in self._alone(row)}
 
     def _alone(self, row: tuple[Any, ...]) -> list[str]:
         try:
@@ -52,7 +52,7 @@ class HeaderKeys:
             return []
 
     def _row(self, document: bytes) -> tuple[Any, ...] | None:
-        """The values of the key's columns; None where the document does not have them all."""
+        """The values of the key's columns; None if the document does not have all of them."""
         try:
             payload = _payload(document)
             for decoder in self._decoders:
@@ -74,7 +74,7 @@ class HeaderKeys:
 
 
 def _payload(document: bytes) -> bytes:
-    """The key as JSON without its schema, numbers digit by digit."""
+    """Return the key as JSON without its schema; numbers keep all digits."""
     plain = json.loads(document, strict=False, parse_int=Decimal, parse_float=Decimal, parse_constant=str)
     if isinstance(plain, dict) and plain.keys() == {"schema", "payload"} and isinstance(plain["payload"], dict):
         plain = plain["payload"]

@@ -1,10 +1,10 @@
-"""Which nulls of an update may hide an unchanged value: every connector has its own way to leave one out.
+"""Find nulls of updates that may hide an unchanged value: each connector omits values in its own way.
 
-- PostgreSQL: types whose placeholder cannot be written arrive as null (``core/model/unavailable.py: hides_value``).
-- Oracle: unless ``lob.enabled`` is set at the source, LOB columns are null in every streamed event, changed or not.
-  Which columns these are, the database's catalog says, or ``column.propagate.source.type`` at the source connector.
-  Without either, any text or bytes may be a LOB (docs/guarantees.md, "What is not promised").
-- MySQL, MariaDB, SQL Server, Db2: what is left out is a placeholder, so a null is a null.
+- PostgreSQL: types without a placeholder arrive as null (``core/model/unavailable.py: hides_value``).
+- Oracle: unless ``lob.enabled`` is set at the source, LOB columns are null in every streamed event, changed or not. The
+  database's catalog, or ``column.propagate.source.type`` at the source connector, determines these columns. Without
+  either, any text or bytes may be a LOB (docs/guarantees.md, "What is not promised").
+- MySQL, MariaDB, SQL Server, Db2: an omitted value is a placeholder, so a null is a null.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _WITHOUT_DOUBT = frozenset({"mysql", "mariadb", "sqlserver", "db2"})
 _LOBS = frozenset({"CLOB", "NCLOB", "BLOB", "XMLTYPE", "JSON"})
 _LOB_NAMES = frozenset({None, "io.debezium.data.Xml", "io.debezium.data.Json"})
 SOURCE_TYPE = "__debezium.source.column.type"
-"""The parameter in which ``column.propagate.source.type`` tells a column's type."""
+"""The parameter in which ``column.propagate.source.type`` stores a column's type."""
 SOURCE_LENGTH = "__debezium.source.column.length"
-"""The same of its declared length: characters, of RAW bytes."""
+"""The parameter with its declared length: in characters, for RAW in bytes."""
 _LONGEST_INLINE = {"VARCHAR2": 4000, "NVARCHAR2": 2000, "RAW": 2000}
 """A longer text is stored as a LOB (MAX_STRING_SIZE=EXTENDED)."""
 
 
 def null_may_hide(connector: str, schema: Schema, column: CatalogColumn | None, modes: HandlingModes) -> bool:
-    """Whether a null in an update of ``connector`` may stand for a value that did not change."""
+    """Return whether a null in an update of ``connector`` may hide a value that did not change."""
     if connector in _WITHOUT_DOUBT:
         return False
     if connector == "oracle":
@@ -37,23 +37,20 @@ def null_may_hide(connector: str, schema: Schema, column: CatalogColumn | None, 
 
 
 def doubted(connector: str, schema: Schema, modes: HandlingModes) -> Schema:
-    """The schema of an inferred column, marked where its nulls are still doubted once the table tells its type."""
+    """Return the schema of an inferred column, marked if its nulls stay doubtful when the table's type is known."""
     if connector == "oracle" and schema.parameters == INFERRED and not modes.lob_enabled:
         return replace(schema, parameters=MAYBE_LOB)
     return schema
 
 
 def _may_be_lob(schema: Schema, column: CatalogColumn | None) -> bool:
-    if column is not None and column.omittable:  # also a text that is declared too long for its row
+    if column is not None and column.omittable:  # also a text whose declared length is stored out of line
         return True
     if column is not None:
         return column.type.name.upper() in _LOBS
     propagated = schema.parameter(SOURCE_TYPE)
     if propagated is not None:
-        return propagated.upper() in _LOBS or _is_extended(schema, propagated.upper())
+        source_type, length = propagated.upper(), schema.parameter(SOURCE_LENGTH) or ""
+        is_extended = length.isdecimal() and int(length) > _LONGEST_INLINE.get(source_type, int(length))
+        return source_type in _LOBS or is_extended
     return schema.type in ("string", "bytes", "null") and schema.name in _LOB_NAMES
-
-
-def _is_extended(schema: Schema, kind: str) -> bool:
-    length = schema.parameter(SOURCE_LENGTH) or ""
-    return length.isdecimal() and int(length) > _LONGEST_INLINE.get(kind, int(length))

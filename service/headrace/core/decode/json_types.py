@@ -1,4 +1,4 @@
-"""JsonConverter documents as typed values, schema by schema.
+"""Decode JsonConverter's documents to typed values, by schema.
 
 With ``schemas.enable`` every document carries its schema, byte for byte the same from one record to the next. So the
 schema part is read once, remembered as the document's prefix, and afterwards recognised by comparing bytes; only the
@@ -16,7 +16,7 @@ import msgspec
 from cachetools import LRUCache
 
 from headrace.core.decode.payload import KnownSchemas, Payload, read_json
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema, schema_from_json
@@ -38,7 +38,7 @@ _anything = msgspec.json.Decoder()
 
 @dataclass(frozen=True, slots=True)
 class _KnownSchema:
-    """A schema and the bytes that stand before the payload in every document that carries it."""
+    """A schema and the bytes before the payload in every document with this schema."""
 
     schema: Schema | None
     prefix: bytes
@@ -46,7 +46,7 @@ class _KnownSchema:
 
 
 class Document(msgspec.Struct, frozen=True, gc=False):
-    """A document without its schema part, which it shares with those around it. ``bytes`` gives the whole document."""
+    """A document without its schema part, which other documents share. ``bytes`` returns the complete document."""
 
     known: _KnownSchema
     payload: bytes
@@ -55,17 +55,17 @@ class Document(msgspec.Struct, frozen=True, gc=False):
         return self.known.prefix + self.payload + b"}"
 
     def __len__(self) -> int:
-        """The bytes that are held for this document alone."""
+        """The bytes that only this document holds."""
         return len(self.payload)
 
 
 def whole(document: bytes | Document | None) -> bytes | None:
-    """The document as it was in Kafka."""
+    """Return the document as it was in Kafka."""
     return bytes(document) if isinstance(document, Document) else document
 
 
 class JsonConverter:
-    """Splits documents into schema and payload. Not thread-safe.
+    """Split documents into schema and payload. Not thread-safe.
 
     It remembers the last ``remembered`` schemas: one topic has a handful, a consumer a handful for each of its topics.
     """
@@ -79,7 +79,7 @@ class JsonConverter:
         self._converted = KnownSchemas(remembered)
 
     def divide(self, document: bytes | None) -> Document | bytes | None:
-        """The document without its schema part, if that is one that repeats; otherwise the document as it is.
+        """Return the document without its schema part, if that repeats; otherwise the document itself.
 
         Meant for where records are fetched: of most documents a small part is left to be queued and read again.
         """
@@ -91,18 +91,18 @@ class JsonConverter:
         return Document(newest, document[newest.length : -1])
 
     def _schema_of(self, document: bytes | None) -> _KnownSchema | None:
-        """The schema of another document than the last one's, if it can be remembered."""
+        """The schema of a document with another schema than the last one, if it can be cached."""
         if document is None or not self._schemas_enable:
             return None
         try:
             self._split(document)
         except BadRecord:
-            return None  # reported where it is decoded
+            return None  # reported when it is decoded
         newest = self._newest
         return newest if newest is not None and document.startswith(newest.prefix) else None
 
     def split(self, document: bytes | Document | SchemaAndValue) -> tuple[Schema | None, Payload]:
-        """The schema (None for schemaless) and the payload; Connect data has its schema with it. Raises BadRecord."""
+        """The schema (None for schemaless) and the payload; Connect data contains its schema. Raises BadRecord."""
         if isinstance(document, Document):
             return document.known.schema, document.payload
         if isinstance(document, SchemaAndValue):
@@ -110,7 +110,7 @@ class JsonConverter:
         return self._split(document)
 
     def one(self, schema: Schema | None) -> Schema | None:
-        """The object that stands for a schema of Connect data."""
+        """The one object for equal schemas of Connect data."""
         return self._converted.one(schema)
 
     def _split(self, document: bytes) -> tuple[Schema | None, bytes]:
@@ -123,7 +123,7 @@ class JsonConverter:
             return newest.schema, document[newest.length : -1]
         for position, known in enumerate(self._known):
             if document.startswith(known.prefix):
-                self._known.insert(0, self._known.pop(position))  # a topic changes its schema and goes on
+                self._known.insert(0, self._known.pop(position))  # a topic changes its schema rarely
                 self._newest = known
                 return known.schema, document[known.length : -1]
         return self._split_unseen(document)
@@ -131,7 +131,7 @@ class JsonConverter:
     def split_alike(
         self, documents: Sequence[bytes | Document | SchemaAndValue | None]
     ) -> tuple[Schema | None, list[Payload | None]] | None:
-        """The schema that all documents share, and their payloads; None if that takes a look at each of them.
+        """Return the schema that all documents share, and their payloads; None if each has to be split.
 
         A tombstone (None) has no payload, and goes with any schema.
         """
@@ -153,7 +153,7 @@ class JsonConverter:
         except msgspec.DecodeError as error:
             raise BadRecord(_json_error(document, error)) from error
         if _bare(document) != _bare(text) + _bare(payload) + _ENVELOPE:
-            raise BadRecord(ENVELOPE_ADVICE)  # schema or payload twice: which one counts would depend on the layout
+            raise BadRecord(ENVELOPE_ADVICE)  # schema or payload is repeated: which one counts would be undefined
         prefix = b'{"schema":' + text + b',"payload":'
         if document == prefix + payload + b"}":  # JsonConverter's own layout, without spaces
             self._newest = _KnownSchema(schema, prefix, len(prefix))
@@ -162,7 +162,7 @@ class JsonConverter:
         return schema, payload
 
     def _schema(self, text: bytes) -> Schema | None:
-        """The schema of a text, the same object for the same text, however the document around it is laid out."""
+        """The schema of a text; the same object for the same text, regardless of the layout of the document."""
         if text not in self._by_text:
             described = read_json(_anything, text)
             if described is None:
@@ -182,19 +182,19 @@ _ENVELOPE = len(b'{"schema":,"payload":}')
 
 
 def _bare(document: bytes) -> int:
-    """The bytes of a document without white space, also that in its texts."""
+    """Return the bytes of a document without white space, also within its texts."""
     return len(document.translate(None, b" \t\r\n"))
 
 
 def _json_error(document: bytes, error: msgspec.DecodeError) -> str:
     if isinstance(error, msgspec.ValidationError):
         return ENVELOPE_ADVICE
-    # The position is told, the text is not: a message never shows data.
+    # With the position but not the text: a message must not contain data.
     return f"Converting byte[] to Kafka Connect data failed due to serialization error: {error} ({len(document)} bytes)"
 
 
 def parse_plain(document: Payload) -> Any:
-    """Any JSON document, or Connect data, as plain Python values. Raises BadRecord."""
+    """Decode a JSON document, or Connect data, to plain Python values. Raises BadRecord."""
     if isinstance(document, SchemaAndValue):
         return document.value
     try:
@@ -209,7 +209,7 @@ def parse_plain(document: Payload) -> Any:
 
 
 def json_type(schema: Schema, *, numeric_decimals: bool = False) -> Any:
-    """The Python type that msgspec decodes a payload of this schema into: Connect values, base64 already undone.
+    """Return the Python type that msgspec decodes a payload of this schema to: Connect values, with base64 decoded.
 
     Any value may be null. ``numeric_decimals`` reads Decimals written as JSON numbers (``decimal.format=NUMERIC``),
     exactly.
@@ -218,7 +218,7 @@ def json_type(schema: Schema, *, numeric_decimals: bool = False) -> Any:
 
 
 def _value_type(schema: Schema, numeric_decimals: bool) -> Any:
-    """The type of what is not null."""
+    """Return the type of values that are not null."""
     if schema.type == "array" and schema.items is not None:
         items = json_type(schema.items, numeric_decimals=numeric_decimals)
         return list[items]  # type: ignore[valid-type] # built at run time
@@ -254,7 +254,7 @@ _SCALARS: dict[str, Any] = {
 def row_type(
     schema: Schema, names: Sequence[str], *, numeric_decimals: bool = False, strict: bool = False
 ) -> type[msgspec.Struct]:
-    """A msgspec struct for the fields ``names`` of a struct schema; ``msgspec.structs.astuple`` gives them in order.
+    """Return a msgspec struct for the fields ``names`` of a struct schema, in this order for ``astuple``.
 
     With ``strict`` a field that its schema requires has to be there and not null, unless it has a default.
     """

@@ -1,8 +1,8 @@
-"""A record's key or value without its schema: JSON that is still to be decoded, or Connect data as it is.
+"""A record's key or value without its schema: undecoded JSON, or Connect data.
 
-JsonConverter's documents stay bytes until a type that was compiled from their schema decodes them, which is what makes
-them fast. What other converters give, and what transforms have changed, is Connect data already (``SchemaAndValue``):
-the same types take it by ``msgspec.convert``, so that everything behind them sees one form.
+JsonConverter's documents stay bytes until a type that was compiled from their schema decodes them, which is fast. The
+results of other converters and of transforms are Connect data (``SchemaAndValue``). ``msgspec.convert`` converts them
+to the same types, so that all decoded values have one form.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 
 class PayloadDecoder(Generic[T]):
-    """Decodes payloads, or many of them in one call, as values of the type ``kind``."""
+    """Decode payloads, or many of them in one call, to values of the type ``kind``."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
         self._json: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
 
     def decode(self, document: Payload, *, strict: bool = True) -> T:
-        """The value of one payload, or of payloads that ``in_one`` has joined. Raises msgspec.DecodeError.
+        """Decode one payload, or payloads that ``in_one`` has joined. Raises msgspec.DecodeError.
 
-        Without ``strict``, Connect data that is text may be read as a number or a boolean.
+        Without ``strict``, text in Connect data may be converted to a number or a boolean.
         """
         if isinstance(document, SchemaAndValue):
             return msgspec.convert(document.value, self._kind, strict=strict)  # type: ignore[no-any-return] # known at run time
@@ -38,7 +38,7 @@ class PayloadDecoder(Generic[T]):
 
 
 def read_json(decoder: msgspec.json.Decoder[T], document: bytes) -> T:
-    """What a decoder reads in a document. Raises msgspec.DecodeError, also where msgspec has another error for it."""
+    """Decode a document. Raises msgspec.DecodeError, also where msgspec raises another error."""
     try:
         return decoder.decode(document)
     except UnicodeDecodeError as error:
@@ -48,16 +48,16 @@ def read_json(decoder: msgspec.json.Decoder[T], document: bytes) -> T:
 
 
 def in_one(payloads: Sequence[Payload]) -> Payload:
-    """Payloads of one form as one that holds a list of them."""
+    """Join payloads of one form to one payload that is a list of them."""
     if payloads and isinstance(payloads[0], SchemaAndValue):
         return SchemaAndValue(None, [payload.value for payload in payloads])  # type: ignore[union-attr] # one form
     return b"[" + b",".join(payloads) + b"]"  # type: ignore[arg-type] # one form
 
 
 def one_each(values: list[T], payloads: Sequence[Payload]) -> list[T]:
-    """The values of payloads that ``in_one`` has joined, if each payload is one value.
+    """Return the values of payloads that ``in_one`` has joined, if each payload is one value.
 
-    Raises msgspec.DecodeError otherwise: an empty payload is none, and one may be two with a comma between them.
+    Raises msgspec.DecodeError otherwise: an empty payload has no value, and a comma could separate two.
     """
     if len(values) != len(payloads):
         raise msgspec.DecodeError("JSON is malformed: a document is not one value")
@@ -65,14 +65,16 @@ def one_each(values: list[T], payloads: Sequence[Payload]) -> list[T]:
 
 
 class KnownSchemas:
-    """One object for schemas that say the same, so that decoders may know them by their identity."""
+    """One object for equal schemas, so that decoders can identify them by their identity."""
 
-    def __init__(self, remembered: int) -> None:
-        self._same: LRUCache[Schema, Schema] = LRUCache(remembered)
-        self._by_id: LRUCache[int, tuple[Schema, Schema]] = LRUCache(remembered)  # holding it keeps its id its own
+    def __init__(self, cache_size: int) -> None:
+        self._same: LRUCache[Schema, Schema] = LRUCache(cache_size)
+        self._by_id: LRUCache[int, tuple[Schema, Schema]] = LRUCache(
+            cache_size
+        )  # holds it, so that its id stays unique
 
     def one(self, schema: Schema | None) -> Schema | None:
-        """The first schema that was met of those that equal ``schema``."""
+        """Return the first of all equal schemas."""
         if schema is None:
             return None
         known = self._by_id.get(id(schema))

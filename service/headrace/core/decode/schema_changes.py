@@ -1,7 +1,7 @@
-"""Records of a connector's schema-change topic: which tables were altered, and what no row event tells of it.
+"""Read records of a connector's schema-change topic: altered tables, and changes without row events.
 
 Oracle's, MySQL's, MariaDB's and SQL Server's connectors write them, into the topic that is named like ``topic.prefix``.
-What was cached of such a table, and what is known of its catalog, is void (``reselect.md`` sections 1.1 and 5.2). The
+The cached rows and the catalog of such a table are invalid (``reselect.md`` sections 1.1 and 5.2). The
 columns themselves come with the next event of a row. What rows that do not change have in a column that is added is its
 default, if the statement names one that can be read exactly; all else is for the operator to hear.
 """
@@ -24,12 +24,12 @@ from headrace.core.model.notes import Note
 from headrace.core.model.positions import position_format, positions
 
 FIELDS = frozenset({"databaseName", "ddl", "tableChanges"})
-"""What a record of a schema change has, and no other."""
+"""The fields that only records of schema changes have."""
 
 _FILL = "; headrace verify --repair fills it where it can read the database, an ad hoc snapshot of the table everywhere"
-ADDED = "no event tells what a column that was added with a default has in rows that do not change: it is null" + _FILL
+ADDED = "a column was added with a default, which no event contains: in rows that do not change it is null" + _FILL
 RENAMED = (
-    "no event tells that a column was renamed: in rows that do not change the new one is null, and the old one stays"
+    "a column was renamed without an event: in rows that do not change, the new one is null, and the old one stays"
     + _FILL
 )
 UNREAD = (
@@ -58,19 +58,19 @@ class SchemaChange:
     notes: tuple[Note, ...] = ()
 
     def position(self, epoch: int) -> bytes:
-        """Where the change stands among those of rows, NO_POSITION if its source does not say. Raises BadRecord."""
+        """The position of the change among those of rows, NO_POSITION without one. Raises BadRecord."""
         form = position_format(str(self.source.get("connector") or ""))
         fields = [[self.source.get(part.field)] for part in form.parts]
         return bytes(positions(form, epoch, fields, 1)[0])
 
     def source_time(self, timestamp: int) -> int:
-        """When it was made, in microseconds; ``timestamp`` is its record's, in milliseconds."""
+        """The time of the change, in microseconds; ``timestamp`` is the record's, in milliseconds."""
         micros, millis = self.source.get("ts_us"), self.source.get("ts_ms")
         return int(micros) if micros is not None else int(timestamp if millis is None else millis) * 1000
 
 
 def schema_changes(payload: bytes | SchemaAndValue | None) -> list[SchemaChange]:
-    """What a record says, table by table; nothing for any other record."""
+    """Return the schema changes in a record, by table; nothing for any other record."""
     try:
         value = None if payload is None else parse_plain(payload)
     except BadRecord:
@@ -88,16 +88,18 @@ def _schema_change(value: Mapping[str, Any], change: Mapping[str, Any]) -> Schem
     of_snapshot = str(source.get("snapshot", "false")).lower() != "false"
     if of_snapshot or change.get("type") != "ALTER":
         return SchemaChange(table)
-    return _altered(SchemaChange(table, source), str(value.get("ddl") or ""), _columns(change))
+    columns = _dicts((change.get("table") or {}).get("columns"))  # after the change
+    by_name = {str(column.get("name")).lower(): column for column in columns}  # statements may use any case
+    return _altered(SchemaChange(table, source), str(value.get("ddl") or ""), by_name)
 
 
 def _altered(change: SchemaChange, ddl: str, columns: Mapping[str, Mapping[str, Any]]) -> SchemaChange:
     name = f"{change.table.schema or change.table.database}.{change.table.table}"
-    told = altered(ddl)
-    if told is None:
+    alteration = altered(ddl)
+    if alteration is None:
         return replace(change, notes=(Note(UNREAD, name),))
     defaults, unless_filled, notes = [], [], []
-    for added in told.added:
+    for added in alteration.added:
         column = columns.get(added.name.lower(), {})
         default, note = _default(added, column), Note(ADDED, f"{name}.{column.get('name', added.name)}")
         if default is not None:
@@ -105,14 +107,8 @@ def _altered(change: SchemaChange, ddl: str, columns: Mapping[str, Mapping[str, 
             unless_filled.append(note)
         elif added.reads != "null" or column.get("optional") is not True or column.get("generated") is True:
             notes.append(note)
-    notes += [Note(RENAMED, f"{name}.{columns.get(new.lower(), {}).get('name', new)}") for _, new in told.renamed]
+    notes += [Note(RENAMED, f"{name}.{columns.get(new.lower(), {}).get('name', new)}") for _, new in alteration.renamed]
     return replace(change, defaults=tuple(defaults), unless_filled=tuple(unless_filled), notes=tuple(notes))
-
-
-def _columns(change: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The table's columns after the change, by name in lower case, as statements may write them."""
-    columns = _dicts((change.get("table") or {}).get("columns"))
-    return {str(column.get("name")).lower(): column for column in columns}
 
 
 def _dicts(value: Any) -> Sequence[dict[str, Any]]:
@@ -120,7 +116,7 @@ def _dicts(value: Any) -> Sequence[dict[str, Any]]:
 
 
 def _default(added: Added, column: Mapping[str, Any]) -> ColumnDefault | None:
-    """The column's default, if statement and connector agree on it and its type shows it as it is written."""
+    """Return the column's default, if statement and connector agree and events show it as the statement does."""
     said, kind = column.get("defaultValueExpression"), str(column.get("typeName") or "").upper().partition(" ")[0]
     name = str(column.get("name"))
     if not added.reads or added.reads == "null" or said is None:
@@ -135,7 +131,7 @@ def _default(added: Added, column: Mapping[str, Any]) -> ColumnDefault | None:
 
 
 def _exactly(text: str, scale: int) -> str | None:
-    """A number as text with so many digits behind its point; None for any other text and for more digits."""
+    """Format a number with so many decimal places; None for any other text and for more digits."""
     try:
         number = Decimal(text)
         rounded = number.quantize(Decimal(1).scaleb(-scale))

@@ -1,4 +1,4 @@
-"""Which source table each record of a topic belongs to.
+"""Determine the source table of each record of a topic.
 
 Every event names its table, a tombstone does not. Debezium writes it directly behind the delete of its row, so it is of
 the table that its own partition had last, never of one that another partition has shown. Where lake tables are named
@@ -20,7 +20,7 @@ from headrace.core.model.events import Operation, TableId
 from headrace.core.model.notes import Note
 
 RECENT = 100
-"""Deletes of a partition whose tombstones may still follow. That is the next record, unless producers interleave."""
+"""The limit on deletes whose tombstones may follow. A tombstone is the next record, unless producers interleave."""
 
 TABLE_UNKNOWN = (
     "a tombstone whose table is unknown: its topic has several tables, and no delete of its key precedes it; give each "
@@ -38,16 +38,16 @@ class Astray(Enum):
     """Why a tombstone is not applied to the table of the event before it."""
 
     REPEATED = auto()
-    """Its delete, of another table, precedes it and has removed the row."""
+    """Its delete, of another table, was before it and has removed the row."""
     EARLY = auto()
-    """Its delete may precede what was read of the partition."""
+    """Its delete may be before the first record that was read of the partition."""
     UNKNOWN = auto()
-    """Nothing says of which table it is."""
+    """Its table is unknown."""
 
 
 @dataclass(slots=True)
 class Tail:
-    """The last records of a partition, as far as they were read without a gap.
+    """The last records of a partition that were read without a gap.
 
     ``begin`` is the offset of the first one. ``names`` and ``codec`` are those of the last event. ``deleted`` has the
     keys of the last deletes that no event of the same key has followed, with table and codec.
@@ -63,8 +63,8 @@ class Tail:
 class TopicTables:
     """The source tables of one topic, and the tail of each of its partitions.
 
-    ``apart`` says that lake tables are named after source tables, so that one topic may feed several.
-    ``key_schema_name`` gives the name of the schema of a record's key.
+    ``apart`` is whether lake tables are named after source tables, so that one topic may have several.
+    ``key_schema_name`` returns the name of the schema of a record's key.
     """
 
     def __init__(self, topic: str, apart: bool, key_schema_name: Callable[[KafkaRecord], str | None]) -> None:
@@ -77,10 +77,10 @@ class TopicTables:
         self.tail = Tail()
         self.current = TableId("", "", "", topic)
 
-    # -- where the reading stands ------------------------------------------------------------------------------
+    # -- the state of each partition ---------------------------------------------------------------------------
 
     def begin(self, records: Sequence[KafkaRecord]) -> None:
-        """Records of one partition follow. What is known of it counts only if none is missing in between."""
+        """Begin records of one partition. The partition's tail is valid only if no record is missing in between."""
         first = records[0]
         tail = self._tails.get(first.partition)
         if tail is None or tail.next_offset != first.offset:
@@ -88,11 +88,11 @@ class TopicTables:
         self.tail = tail
 
     def end(self, records: Sequence[KafkaRecord]) -> None:
-        """The records were decoded."""
+        """End the records of ``begin``, which have been decoded."""
         self.tail.next_offset = records[-1].offset + 1
 
     def see(self, events: Events) -> None:
-        """Note the tables of events that are not divided by table yet."""
+        """Register the tables of events that are not split by table yet."""
         if events.common is not None:
             self._seen.add(events.common)
         else:
@@ -115,7 +115,7 @@ class TopicTables:
             self.current = TableId(name or "", database or "", schema or "", table or "")
 
     def remember(self, codec: Codec, events: Events) -> None:
-        """Keep what tombstones may refer to that follow these events."""
+        """Store the deletes that later tombstones may refer to."""
         deleted, begin = self.tail.deleted, max(0, len(events) - RECENT)
         last = zip(events.records[begin:], events.operations[begin:], events.sources[begin:], strict=True)
         for record, operation, source in last:
@@ -126,15 +126,15 @@ class TopicTables:
         for key in list(islice(deleted, max(0, len(deleted) - RECENT))):
             del deleted[key]
 
-    # -- whose a tombstone is ----------------------------------------------------------------------------------
+    # -- the table of a tombstone ------------------------------------------------------------------------------
 
     @property
     def begins_unknown(self) -> bool:
-        """Whether nothing in the partition says of which table a tombstone is that comes next, and it matters."""
+        """Whether the table of a tombstone that comes next is unknown, and has to be known."""
         return self._apart and self.tail.names is None
 
     def certain(self, record: KafkaRecord, events: Events) -> bool:
-        """Whether a tombstone with which a partition begins is of the table of ``events``, which follow it."""
+        """Whether a tombstone at the begin of a partition is of the table of ``events``, which follow it."""
         self.see(events)
         names = next((source.names for source in events.sources if source is not NO_SOURCE), self._last)
         if names is None:
@@ -161,7 +161,7 @@ class TopicTables:
         return len(dropped)
 
     def astray(self, events: Events) -> dict[int, Astray]:
-        """Tombstones that are not certain to be of the table of the event before them, by place, in ascending order."""
+        """Return tombstones that may not be of the table of the event before them, by index, in ascending order."""
         if len(self._seen) < 2 and not self._apart:
             return {}
         found: dict[int, Astray] = {}
@@ -187,19 +187,19 @@ class TopicTables:
         return found
 
     def _is_proven(self, record: KafkaRecord, names: Names) -> bool:
-        """Whether a tombstone's key, or the topic of a single table, is called as Debezium calls those of the table."""
+        """Whether a tombstone's key schema, or the topic of a single table, has Debezium's name for the table."""
         key_names = (self._key_schema_name(record) or "").removesuffix(".Key")
         return _is_named_after(key_names, names) or (len(self._seen) == 1 and _is_named_after(self._topic, names))
 
 
 def key_identity(record: KafkaRecord) -> Hashable:
-    """What equal keys of one partition have in common, whether they were converted or not."""
+    """Return a hash of a key in one partition; converted keys are hashed in their original form."""
     key = getattr(record, "original_key", record.key)
     return repr(key.value) if isinstance(key, SchemaAndValue) else key
 
 
 def _is_named_after(text: str, names: Names) -> bool:
-    """Whether a topic or a schema has the name that Debezium gives to those of a table."""
+    """Return whether a topic or a schema has Debezium's name for a table."""
     name, *_, table = names
     if not table:
         return False

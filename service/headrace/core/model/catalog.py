@@ -1,8 +1,8 @@
-"""What a source database says about its tables, and its connector about how it writes values.
+"""The catalog of a source database, and the handling modes of its connector.
 
-Pure values: an edge (``headrace_connectors/sql``) reads them, the core decides with them. The words are PostgreSQL's
-(``pg_attribute``, ``pg_type``, ``pg_class``), since its rules about stored-out-of-line values are what they are for;
-what other databases add stands beside them.
+``headrace_connectors/sql`` reads them, and the core uses them. The names are those of PostgreSQL (``pg_attribute``,
+``pg_type``, ``pg_class``), because they serve its rules for values that are stored out of line. Other databases have
+additional fields.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MODES: Mapping[str, tuple[str, ...]] = {
         "structured",
     ),
 }
-"""The source connector's options that decide how values are written, with their words; the first is the default."""
+"""The source connector's options for the form of values, and their possible values; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class HandlingModes:
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> HandlingModes:
-        """Read Debezium's option keys; raises ConfigError for a word that the connector does not know."""
+        """Parse Debezium's options; raises ConfigError for an unknown value."""
         return HandlingModes(
             binary=_mode(properties, "binary.handling.mode"),
             decimal=_mode(properties, "decimal.handling.mode"),
@@ -69,7 +69,7 @@ def _mode(properties: Mapping[str, str], key: str) -> str:
 
 
 class Dialect(StrEnum):
-    """A kind of database, whose types and rules are its own; the value is ``reselect.database.type``."""
+    """A database system; the value is that of ``reselect.database.type``."""
 
     POSTGRESQL = "postgresql"
     ORACLE = "oracle"
@@ -93,17 +93,16 @@ class SqlType:
     labels: tuple[str, ...] = ()
 
     def resolved(self) -> SqlType:
-        """The type below all domains."""
+        """Return the base type of a domain, otherwise the type itself."""
         return self if self.base is None else self.base.resolved()
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogColumn:
-    """A column as the database knows it; ``typmod`` is -1 where none was declared.
+    """A column of the catalog; ``typmod`` is -1 if none is declared.
 
-    ``recoverable`` says that the log holds the old value (REPLICA IDENTITY FULL), so it is never left out.
-    Oracle declares ``precision`` and ``scale`` (of a time: its fraction digits) instead of a ``typmod``; None where it
-    does not.
+    ``recoverable`` is whether the log contains the old value (REPLICA IDENTITY FULL), so that it is never omitted.
+    Oracle has ``precision`` and ``scale`` (of a time: its fraction digits) instead of ``typmod``; None if undeclared.
     """
 
     name: str
@@ -120,7 +119,7 @@ class CatalogColumn:
 
     @property
     def omittable(self) -> bool:
-        """Whether the source may leave an unchanged value out: stored out of line, old value not in the log."""
+        """Whether events may omit an unchanged value: stored out of line, and the old value is not in the log."""
         return self.attlen == -1 and self.attstorage != "p" and not self.recoverable
 
 
@@ -137,12 +136,12 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table as the database knows it. ``relkind`` is ``p`` for a partitioned root.
+    """A table of the catalog. ``relkind`` is ``p`` for a partitioned root.
 
     ``key`` is the identity in key order: the primary key, else the replica identity's index, else empty.
-    ``replica_identity`` is ``pg_class.relreplident``; ``identity_index`` names the index of ``i``,
-    unless that is the primary key's. ``version`` changes
-    with every DDL statement, where the database says so (Oracle's ``LAST_DDL_TIME``).
+    ``replica_identity`` is ``pg_class.relreplident``; ``identity_index`` is the name of the index of ``i``, unless it
+    is that of the primary key. ``version`` changes with every DDL statement, if the database provides it (Oracle's
+    ``LAST_DDL_TIME``).
     """
 
     table: TableId
@@ -156,9 +155,9 @@ class CatalogTable:
     dialect: Dialect = Dialect.POSTGRESQL
 
     def column(self, name: str) -> CatalogColumn | None:
-        """The column that events call ``name``, or None if there is none or the name is ambiguous.
+        """Return the column with ``name`` in events, or None if there is none or the name is ambiguous.
 
-        A connector with ``field.name.adjustment.mode=avro`` writes ``_`` for what Avro does not allow in a name.
+        A connector with ``field.name.adjustment.mode=avro`` replaces characters that Avro does not allow by ``_``.
         """
         exact = next((column for column in self.columns if column.name == name), None)
         if exact is not None:
@@ -168,7 +167,7 @@ class CatalogTable:
 
     @property
     def sends_wrong_keys(self) -> bool:
-        """Whether PostgreSQL's log names deleted rows by other columns than the primary key, which the messages have.
+        """Whether PostgreSQL's log identifies deleted rows by other columns than the primary key of the messages.
 
         Debezium then sends deletes of key 0 or '', and no delete for a row whose key changes
         (``reselect.md`` section 11).
@@ -177,34 +176,33 @@ class CatalogTable:
 
     @property
     def fingerprint(self) -> int:
-        """Changes when a column is retyped, renamed, dropped or added again, or when the key changes."""
+        """A hash that changes when a column is retyped, renamed, dropped or added again, or when the key changes."""
         return hash((self.relkind, self.replica_identity, self.columns, self.key, self.version))
 
 
 def avro_name(name: str) -> str:
-    """A field name as Debezium's avro adjustment writes it: what is not a letter, digit or ``_`` becomes ``_``.
+    """Return a field name with Debezium's Avro adjustment: characters except letters, digits and ``_`` become ``_``.
 
-    Java replaces UTF-16 units, so a letter beyond U+FFFF becomes two.
+    Java replaces UTF-16 units, so that a character above U+FFFF becomes two.
     """
     first = "_" + name if name[:1].isdigit() else name
-    return "".join(letter if _is_plain(letter) else "_" * (1 + (letter > "\uffff")) for letter in first)
-
-
-def _is_plain(letter: str) -> bool:
-    return letter == "_" or (letter.isascii() and letter.isalnum())
+    return "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter == "_") else "_" * (1 + (letter > "\uffff"))
+        for letter in first
+    )
 
 
 class Catalog(Protocol):
-    """What the source database says, when one is configured."""
+    """The catalog of the source database, if one is configured."""
 
     def table(self, table: TableId) -> CatalogTable | None:
-        """The table's catalog entry, or None when there is no database or no such table."""
+        """Return the table's catalog entry, or None without a database or such a table."""
 
     def schema(self, table: TableId) -> Schema | None:
-        """The ``after`` schema that Debezium would send for the table, or None."""
+        """Return the ``after`` schema that Debezium would send for the table, or None."""
 
     def schema_now(self, table: TableId) -> Schema | None:
-        """The same, of a catalog entry that is at least as new as the records that are being decoded."""
+        """Return the same from a catalog entry that is at least as new as the decoded records."""
 
 
 class NoCatalog:

@@ -1,4 +1,4 @@
-"""Batches of Cassandra's writes, and how they become one."""
+"""Batches of Cassandra's writes."""
 
 from __future__ import annotations
 
@@ -31,32 +31,30 @@ class CassandraBatch:
         return len(self.writes)
 
     def with_fields(self, names: Iterable[str]) -> CassandraBatch:
-        """The batch without the cells of other columns."""
+        """Return the batch with the cells of these columns only."""
         kept = set(names)
-        writes = tuple(_with_cells(write, kept) for write in self.writes)
-        return replace(self, fields=tuple(each for each in self.fields if each.name in kept), writes=writes)
+        writes: list[Write] = []
+        for write in self.writes:
+            if isinstance(write, CellWrites):
+                write = replace(write, cells={name: cell for name, cell in write.cells.items() if name in kept})
+            writes.append(write)
+        return replace(self, fields=tuple(each for each in self.fields if each.name in kept), writes=tuple(writes))
 
     def keys(self, length: int) -> list[Key]:
-        """The different keys of that many columns under which stored rows are needed."""
+        """Return the distinct keys of ``length`` columns, whose stored rows are needed."""
         return list(dict.fromkeys(write.key for write in self.writes if len(write.key) == length))
 
 
-def _with_cells(write: Write, names: set[str]) -> Write:
-    if not isinstance(write, CellWrites):
-        return write
-    return replace(write, cells={name: cell for name, cell in write.cells.items() if name in names})
-
-
 def joined(batches: Sequence[CassandraBatch]) -> list[CassandraBatch]:
-    """The same writes in as few batches as their schemas allow, in order."""
-    made: list[CassandraBatch] = []
+    """Join batches, in their order, as far as their schemas allow."""
+    result: list[CassandraBatch] = []
     for batch in batches:
-        whole = _joined(made[-1], batch) if made else None
-        if whole is None:
-            made.append(batch)
+        together = _joined(result[-1], batch) if result else None
+        if together is None:
+            result.append(batch)
         else:
-            made[-1] = whole
-    return made
+            result[-1] = together
+    return result
 
 
 def _joined(one: CassandraBatch, other: CassandraBatch) -> CassandraBatch | None:
@@ -74,7 +72,7 @@ def _joined(one: CassandraBatch, other: CassandraBatch) -> CassandraBatch | None
 def _common(
     known: dict[str, Field], others: Sequence[Field], key_fields: tuple[str, ...], writes: Sequence[Write]
 ) -> tuple[Field, ...] | None:
-    """The fields of both; those whose types were inferred from values, from the values of all. None if they differ."""
+    """Return the fields of both batches, with inferred types inferred again from all values. None if types differ."""
     for member in others:
         before = known.setdefault(member.name, member)
         if before.schema == member.schema:
@@ -83,13 +81,13 @@ def _common(
             return None
         try:
             known[member.name] = Field(member.name, infer_schema(_values(member.name, key_fields, writes)))
-        except BadRecord:  # values of types that do not go together: the table says whether the later ones fit
+        except BadRecord:  # no common type: the table's type decides whether the later values fit
             return None
     return tuple(known.values())
 
 
 def _values(name: str, key_fields: tuple[str, ...], writes: Sequence[Write]) -> list[Any]:
     if name in key_fields:
-        place = key_fields.index(name)
-        return [write.key[place] for write in writes if place < len(write.key)]
+        index = key_fields.index(name)
+        return [write.key[index] for write in writes if index < len(write.key)]
     return [write.cells[name].value for write in writes if isinstance(write, CellWrites) and name in write.cells]

@@ -1,8 +1,8 @@
-"""Defaults of columns that are added to a table: what rows have in them that do not change (``merge.md`` section 13).
+"""Defaults of columns that were added to a table (``merge.md`` section 13).
 
-``ALTER TABLE … ADD COLUMN … DEFAULT`` gives every row that stands the default, and no event tells it. So each row that
-is older than the statement and has a null there takes it: those of the lake table by an update, and those that come
-late in the batch that brings them. The default is remembered beside the tombstones, in the ledger, for as long.
+``ALTER TABLE … ADD COLUMN … DEFAULT`` gives the default to every existing row, without an event. So each row that is
+older than the statement and has a null in the column gets the default: rows of the lake table by an update, and late
+rows in the batch that contains them. The ledger stores the default as long as the tombstones.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.model.arrays import DECIMAL
+from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.events import NO_POSITION, Barrier, CellState, Changes, Column, Operation, RowVersion
 from headrace.core.model.schema import Schema
 
 NUMBER, TEXT = "number", "text"
 _PREFIX = "+"
-"""Of a default's key in the ledger; no row's canonical key begins so (``core/model/keys.py``)."""
+"""The prefix of a default's key in the ledger; no row's canonical key begins with it (``core/model/keys.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefault:
-    """The default of a column, as the text of its literal, which is a number or a text."""
+    """The default of a column, as the text of its literal; ``kind`` is NUMBER or TEXT."""
 
     column: str
     kind: str
     literal: str
 
     def value(self, kind: pa.DataType) -> pa.Scalar | None:
-        """The default as a value of a lake column; None where the column's type does not hold it exactly."""
+        """Convert the default to a lake column's type; None if that is not exact."""
         try:
             if pa.types.is_string(kind):
                 return pa.scalar(self.literal, kind)
@@ -53,13 +53,13 @@ class ColumnDefault:
 
     @property
     def ledger_key(self) -> str:
-        """Under which the ledger has it."""
+        """The key of the default in the ledger."""
         return _PREFIX + json.dumps([self.column, self.kind, self.literal], ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefaults(Barrier):
-    """Columns are added to a table at ``version``, with these defaults."""
+    """Columns with defaults that were added to a table at ``version``."""
 
     defaults: tuple[ColumnDefault, ...] = ()
 
@@ -68,7 +68,7 @@ Defaults = Mapping[ColumnDefault, RowVersion]
 
 
 def remembered(ledger: Mapping[str, RowVersion]) -> dict[ColumnDefault, RowVersion]:
-    """The defaults that a ledger has: of a column that was added more than once, the newest."""
+    """Return the defaults in a ledger; for a column that was added more than once, the newest."""
     newest: dict[str, tuple[ColumnDefault, RowVersion]] = {}
     for key, version in ledger.items():
         if key.startswith(_PREFIX):
@@ -80,7 +80,7 @@ def remembered(ledger: Mapping[str, RowVersion]) -> dict[ColumnDefault, RowVersi
 
 
 def with_defaults(changes: Changes, defaults: Defaults, stored: pa.Schema | None) -> Changes:
-    """The changes, in which rows from before a column was added have its default. ``stored`` has the lake's columns."""
+    """Fill in the defaults of columns that were added after a row's change. ``stored`` has the lake's columns."""
     known = {} if stored is None else {column.name: column.type for column in stored}
     columns = {column.name: column for column in changes.columns}
     for default, version in defaults.items():
@@ -89,12 +89,14 @@ def with_defaults(changes: Changes, defaults: Defaults, stored: pa.Schema | None
             rows = _below(changes, version) & (column.states == CellState.ABSENT)
             value = default.value(column.values.type)
             if rows.any() and value is not None:
-                columns[default.column] = _filled(column, rows, value)
+                states = np.where(rows, CellState.VALUE, column.states).astype(np.uint8)
+                values = pc.if_else(pa.array(rows), value, column.values)
+                columns[default.column] = replace(column, values=values, states=states)
     return replace(changes, columns=tuple(columns.values()))
 
 
 def _below(changes: Changes, version: RowVersion) -> npt.NDArray[np.bool_]:
-    """The upserts that are older than ``version``: by position, by time where they have none."""
+    """Return which changes are upserts older than ``version``: by position, or by time without a position."""
     versions, operation = changes.version, changes.operation
     older: npt.NDArray[np.bool_] = np.where(
         versions.position == NO_POSITION,
@@ -106,14 +108,9 @@ def _below(changes: Changes, version: RowVersion) -> npt.NDArray[np.bool_]:
 
 
 def _absent(default: ColumnDefault, kind: pa.DataType | None, count: int) -> Column | None:
-    """The column that no event of a batch has; None where the table does not have it either."""
+    """Return a column for a batch without it; None if the table does not have the column either."""
     if kind is None:
         return None
     decimal = pa.types.is_decimal(kind)
     schema = Schema("bytes" if decimal else str(kind), optional=True, name=DECIMAL if decimal else None)
     return Column(default.column, schema, pa.nulls(count, kind), np.full(count, CellState.ABSENT, np.uint8))
-
-
-def _filled(column: Column, rows: npt.NDArray[np.bool_], value: pa.Scalar) -> Column:
-    states = None if column.states is None else np.where(rows, CellState.VALUE, column.states).astype(np.uint8)
-    return replace(column, values=pc.if_else(pa.array(rows), value, column.values), states=states)

@@ -1,9 +1,9 @@
-"""Columns of inferred type, brought to the types that their table has (``merge.md`` section 8).
+"""Convert columns of inferred type to the types of their table (``merge.md`` section 8).
 
-Without schemas a batch tells only the types of the values that it happens to hold: an empty list says nothing of its
-elements, a NaN looks like text, a struct's member that is null here may be an integer in the next batch. Such a column
-takes the table's type where its values fit without loss. Where the table has no such column yet, what has no type is
-left out until a value gives it one.
+Without schemas, a batch only shows the types of its own values: an empty list has no element type, a NaN looks like
+text, and a member of a struct that is null may be an integer in the next batch. Such a column gets the table's type if
+its values can be converted without loss. If the table does not have the column yet, parts without a type are omitted
+until a value has a type.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.model.arrays import NOT_FINITE
+from headrace.core.model.arrow_columns import NOT_FINITE
 from headrace.core.model.events import CellState, Changes, Column
 from headrace.core.model.inference import MAYBE_LOB, is_inferred
 
 
 def conformed(values: pa.Array, known: pa.DataType | None) -> pa.Array | None:
-    """``values`` as ``known``, unchanged where they do not fit it. Without ``known`` they lose what has no type.
+    """Convert ``values`` to the type ``known``; return them unchanged if that is impossible.
 
-    None if nothing is left of them.
+    Without ``known``, remove the parts that have no type; None if nothing remains.
     """
     if known is not None:
         return _as_known(values, known)
@@ -30,34 +30,31 @@ def conformed(values: pa.Array, known: pa.DataType | None) -> pa.Array | None:
     return None if kind is None else _as_known(values, kind)
 
 
-def told(changes: Changes, stored: pa.Schema | None) -> Changes:
-    """The changes with the nulls of untyped columns settled by the table's type: NULL where that hides nothing.
+def resolve_untyped_nulls(changes: Changes, stored: pa.Schema | None) -> Changes:
+    """Change UNKNOWN to NULL in untyped columns whose type in the table shows that a null cannot hide a value.
 
     Whether a null is trusted must not depend on the other rows of its batch.
     """
     if not any(is_inferred(column.schema) and column.states is not None for column in changes.columns):
         return changes
     known = {} if stored is None else {column.name: column.type for column in stored}
-    return replace(changes, columns=tuple(_told(column, known.get(column.name)) for column in changes.columns))
+    return replace(changes, columns=tuple(_resolved(column, known.get(column.name)) for column in changes.columns))
 
 
-def _told(column: Column, known: pa.DataType | None) -> Column:
+def _resolved(column: Column, known: pa.DataType | None) -> Column:
     kind = known if pa.types.is_null(column.values.type) else column.values.type
-    if column.states is None or not is_inferred(column.schema) or kind is None or _hides(column, kind):
+    if column.states is None or not is_inferred(column.schema) or kind is None:
+        return column
+    # Whether a null of a column with this type may hide a value: see core/decode/hidden_nulls.py.
+    maybe_lob = column.schema.parameters == MAYBE_LOB
+    if (pa.types.is_string(kind) or pa.types.is_binary(kind)) if maybe_lob else pa.types.is_nested(kind):
         return column
     states = np.where(column.states == CellState.UNKNOWN, CellState.NULL, column.states)
     return replace(column, states=states.astype(np.uint8))
 
 
-def _hides(column: Column, kind: pa.DataType) -> bool:
-    """Whether a null of a column with this type may hide a value (``core/decode/hidden_nulls.py``)."""
-    if column.schema.parameters == MAYBE_LOB:
-        return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
-    return bool(pa.types.is_nested(kind))
-
-
 def _without_nulls(kind: pa.DataType) -> pa.DataType | None:
-    """The type without its untyped parts; None if it has no others."""
+    """Remove the untyped parts of a type; None if nothing remains."""
     if pa.types.is_null(kind):
         return None
     if pa.types.is_list(kind):
@@ -95,31 +92,27 @@ def _list(values: pa.ListArray, known: pa.DataType) -> pa.Array:
 
 
 def _struct(values: pa.StructArray, known: pa.DataType) -> pa.Array:
-    """The table's members, then those that it does not have yet: its evolution adds them."""
-    members = [*known, *_new_members(values.type, known)]
-    children = [_member(values, member) for member in members]
+    """Convert a struct: first the table's members, then new ones, which schema evolution will add to the table."""
+    members = [*known]
+    if (typed := _without_nulls(values.type)) is not None:
+        members += [member for member in typed if known.get_field_index(member.name) < 0]
+    children = [
+        pa.nulls(len(values), member.type)
+        if values.type.get_field_index(member.name) < 0
+        else _as_known(pc.struct_field(values, [member.name]), member.type)
+        for member in members
+    ]
     if any(child.type != member.type for child, member in zip(children, known, strict=False)):
         return values
     return pa.StructArray.from_arrays(children, fields=members, mask=values.is_null())
 
 
-def _new_members(kind: pa.DataType, known: pa.DataType) -> list[pa.Field]:
-    typed = _without_nulls(kind)
-    return [] if typed is None else [member for member in typed if known.get_field_index(member.name) < 0]
-
-
-def _member(values: pa.StructArray, member: pa.Field) -> pa.Array:
-    if values.type.get_field_index(member.name) < 0:
-        return pa.nulls(len(values), member.type)
-    return _as_known(pc.struct_field(values, [member.name]), member.type)
-
-
 def _floats(values: pa.Array, known: pa.DataType) -> pa.Array:
-    """Whole numbers and the names of what JSON cannot write as a number, where the table has floating numbers."""
+    """Convert integers, and the JSON texts of numbers that are not finite, to a floating type of the table."""
     if pa.types.is_int64(values.type):
         try:
             return values.cast(known)
-        except pa.ArrowInvalid:  # a number that a float does not hold
+        except pa.ArrowInvalid:  # the conversion is not exact
             return values
     if pa.types.is_string(values.type) and pc.all(pc.is_in(values.drop_null(), pa.array(sorted(NOT_FINITE)))).as_py():
         return pa.array([None if text is None else float(text) for text in values.to_pylist()], known)

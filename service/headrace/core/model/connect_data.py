@@ -1,9 +1,8 @@
-"""What converters give and transforms change: Kafka Connect's data, a value beside its schema.
+"""Kafka Connect's data, a value with its schema: the result of converters, and the input and result of transforms.
 
-Values have the physical form that JsonConverter's payloads are decoded into (``core/decode/json_types.py:
-json_type``), whatever the converter, so that everything behind it sees one form: a struct is a dict by field name, a
-map with string keys a dict, any other map a list of pairs, a Decimal its unscaled big-endian bytes; Date, Time and
-Timestamp are integers.
+With every converter, values have the physical form that JsonConverter's payloads are decoded to
+(``core/decode/json_types.py: json_type``): a struct is a dict by field name, a map with string keys a dict, any other
+map a list of pairs, a Decimal its unscaled big-endian bytes; Date, Time and Timestamp are integers.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Errors, sorted by what to do about them, and the one table that says so.
+"""Errors by remedy, and the table of remedies.
 
     HeadraceError
-    ├── ConfigError        the operator must change a setting; refused before anything starts
-    ├── BadRecord          this record cannot be used; tolerated, dead-lettered or fatal by ``errors.tolerance``
-    ├── Retriable          try again with back-off; nothing was lost and nothing is half done
-    │   ├── TimedOut       it did not answer in time
-    │   └── Fenced         the partition belongs to somebody else now: drop the batch, its records come again there
-    ├── RestError          a REST request cannot be served as sent; it carries its own HTTP status
-    └── Fatal              the task stops and waits for an operator; the message says what to do
+    ├── ConfigError        the operator must change an option; raised before anything starts
+    ├── BadRecord          this record cannot be used; tolerated, dead-lettered or fatal, see ``errors.tolerance``
+    ├── Retriable          retry with back-off; nothing was lost or partially done
+    │   ├── TimedOut       the system did not answer in time
+    │   └── Fenced         another member owns the partition: drop the batch, the owner reads its records again
+    ├── RestError          a REST request cannot be served; it contains its HTTP status
+    └── Fatal              the table or task fails and waits for an operator; the message contains the remedy
         ├── EngineFailed   what writes all tables has failed: Spark's JVM
-        └── TableMissing   a table that the connector has written, or its ledger, is not there any more
+        └── TableMissing   a table that the connector has written, or its ledger, does not exist any more
 
-Edges translate their vendor's errors into one of these with ``raise … from error``. No message ever carries a cell's
-value: it names the topic, partition, offset and column.
+Connectors translate the errors of libraries to one of these with ``raise … from error``. No message contains the value
+of a cell: it names the topic, partition, offset and column.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from enum import StrEnum
 
 
 class HeadraceError(Exception):
-    """Base of every error that Headrace raises on purpose."""
+    """The base class of Headrace's errors."""
 
 
 class ConfigError(HeadraceError):
-    """A setting is missing, unknown or wrong. ``key`` names the option."""
+    """An option is missing, unknown or invalid. ``key`` is its name."""
 
     def __init__(self, message: str, key: str | None = None) -> None:
         super().__init__(message)
@@ -34,11 +34,10 @@ class ConfigError(HeadraceError):
 
 
 class BadRecord(HeadraceError):
-    """A record that cannot be decoded or applied. ``index`` is its place in the run of records that was decoded.
+    """A record cannot be decoded or applied.
 
-    Where a run is decoded at once the index says which record is bad (``culprit``); never guess it.
-
-    ``class_name`` is the class that could not use it, where the stage alone does not say that: a transform's.
+    ``index`` is its index among the records that were decoded together. ``class_name`` is the class that failed, if the
+    stage does not determine it, as for transforms.
     """
 
     def __init__(
@@ -56,26 +55,26 @@ class BadRecord(HeadraceError):
 
     @property
     def culprit(self) -> int:
-        """``index``. Raises Fatal where nobody has set it: another record than the bad one would be refused."""
+        """``index``. Raises Fatal if it is None, because a guess would reject another record than the bad one."""
         if self.index is None:
-            raise Fatal(f"a bad record that nobody has located: {self}; this is a defect, please report it") from self
+            raise Fatal(f"bad record without an index: {self}; this is a defect of Headrace, report it") from self
         return self.index
 
 
 class Retriable(HeadraceError):
-    """The outside world failed in a way that passes: call again with the same arguments."""
+    """A system has failed temporarily: call again with the same arguments."""
 
 
 class TimedOut(Retriable):
-    """The outside world did not answer in time; nothing else is known to be wrong."""
+    """A system did not answer in time."""
 
 
 class Fenced(Retriable):
-    """A commit was refused because the partition was given to another member: drop the batch."""
+    """A commit was rejected because another member owns the partition: drop the batch."""
 
 
 class RestError(HeadraceError):
-    """A request that is refused on purpose, with Kafka Connect's status and text (``connect.md`` section 1.2)."""
+    """A request is rejected, with Kafka Connect's status and message (``connect.md`` section 1.2)."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -83,7 +82,7 @@ class RestError(HeadraceError):
 
 
 class Fatal(HeadraceError):
-    """Going on would risk wrong data, or cannot work. The task fails; the message names the next step."""
+    """Continuing would risk wrong data, or is impossible. The task fails; the message contains the remedy."""
 
 
 class EngineFailed(Fatal):
@@ -91,11 +90,11 @@ class EngineFailed(Fatal):
 
 
 class TableMissing(Fatal):
-    """A table that was written before, or its ledger, does not exist any more: it must not count as empty."""
+    """A table that was written before, or its ledger, does not exist any more. It must not count as empty."""
 
 
 class Stage(StrEnum):
-    """Where in the pipeline of a record an error happened (Kafka Connect's ``Stage``)."""
+    """The stage of a record at which an error happened (Kafka Connect's ``Stage``)."""
 
     KEY_CONVERTER = "KEY_CONVERTER"
     VALUE_CONVERTER = "VALUE_CONVERTER"
@@ -108,7 +107,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What the runtime does with an error of one kind."""
+    """How the runtime handles an error of one class."""
 
     retry: bool
     tolerable: bool
@@ -119,17 +118,17 @@ class Remedy:
 POLICY: dict[type[HeadraceError], Remedy] = {
     ConfigError: Remedy(False, False, 400, "correct the named option and send the configuration again"),
     BadRecord: Remedy(
-        False, True, 500, "correct the record at its source, or set errors.tolerance=all with a dead letter queue"
+        False, True, 500, "fix the record at its source, or set errors.tolerance=all with a dead letter queue"
     ),
-    Fenced: Remedy(True, False, 409, "nothing: the partition's new owner reads the records again"),
-    Retriable: Remedy(True, False, 503, "nothing while it is retried; check the system that the message names"),
-    RestError: Remedy(False, False, 500, "correct the request; the message names the cause"),
+    Fenced: Remedy(True, False, 409, "nothing to do: the partition's new owner reads the records again"),
+    Retriable: Remedy(True, False, 503, "nothing to do while it is retried; check the system that the message names"),
+    RestError: Remedy(False, False, 500, "correct the request as the message describes"),
     Fatal: Remedy(False, False, 500, "follow the message, then restart the task"),
 }
 
 
 def remedy(error: BaseException) -> Remedy:
-    """The policy for ``error``: that of its nearest class in POLICY; anything unknown is treated as Fatal."""
+    """Return the policy for ``error``: that of its nearest class in POLICY; unknown errors count as Fatal."""
     for kind in type(error).__mro__:
         if kind in POLICY:
             return POLICY[kind]

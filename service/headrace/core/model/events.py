@@ -1,9 +1,8 @@
-"""The nouns of the core: change events in columns, and the actions they fold into.
+"""The data of the core: change events in columns, and the actions that they are folded to.
 
-On the path of every record the value is a batch in columns (pyarrow, numpy), not an object per record: ``Changes``
-holds a run of events of one table in order of arrival, ``Actions`` holds one action per row key. Index ``i`` means the
-same event (or action) in every array of one value. All of them are immutable by convention: nobody writes into an
-array after the value has been built.
+A batch of records is stored in columns (pyarrow, numpy), without an object per record: ``Changes`` contains events of
+one table in order of arrival, ``Actions`` contains one action per row key. Index ``i`` is the same event (or action) in
+every array of one object. All of them are immutable: arrays are not written after the object has been built.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ import pyarrow as pa
 from headrace.core.model.schema import Schema
 
 NO_POSITION = b""
-"""The source position of an event that has none (snapshot reads, tombstones on their own)."""
+"""The source position of an event without one (snapshot reads, tombstones without a delete)."""
 
 OWN_PREFIX = "__headrace_"
-"""Columns of a lake table that are Headrace's own start with this; no source column may."""
+"""The prefix of Headrace's own columns of a lake table; source columns must not have it."""
 
 
 class Operation(IntEnum):
-    """What an event does to its row: Debezium's ``op``, and the tombstone that Kafka compaction understands."""
+    """The operation of an event: Debezium's ``op``, and the tombstone for Kafka's compaction."""
 
     CREATE = 1
     UPDATE = 2
@@ -37,13 +36,13 @@ class Operation(IntEnum):
 
 
 class CellState(IntEnum):
-    """What is known about one cell (``reselect.md`` section 2.5).
+    """The state of one cell (``reselect.md`` section 2.5).
 
-    DOUBTFUL is an UNKNOWN for which the batch has a last resort: ``values`` holds it (null for a NULL). It is read
-    again like an UNKNOWN; if that brings nothing, the last resort stands.
+    DOUBTFUL is an UNKNOWN with a fallback in ``values`` (null for NULL). It is reselected like an UNKNOWN; without a
+    result, the fallback is used.
 
-    In ``Actions`` that go to a writer only VALUE, NULL, UNCHANGED (keep what the stored row has) and CARRIED (take what
-    the stored row of ``carry_from`` has) are left.
+    ``Actions`` for a writer have only VALUE, NULL, UNCHANGED (keep the cell of the stored row) and CARRIED (copy the
+    cell of the stored row of ``carry_from``).
     """
 
     VALUE = 0
@@ -57,7 +56,7 @@ class CellState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """A source table as Debezium's source block names it: ``name`` is the connector's logical name (topic prefix)."""
+    """A source table, with the names of Debezium's source block; ``name`` is the connector's logical name."""
 
     name: str
     database: str
@@ -67,10 +66,9 @@ class TableId:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a batch. ``states`` is None when every cell is VALUE or NULL, as ``values`` validity tells.
+    """One column of a batch. ``states`` is None if every cell is VALUE or NULL, by the validity of ``values``.
 
-    Otherwise it holds a CellState per row; ``values`` is null wherever the state is neither VALUE nor
-    DOUBTFUL.
+    Otherwise it contains a CellState per row; ``values`` is null where the state is neither VALUE nor DOUBTFUL.
     """
 
     name: str
@@ -81,7 +79,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class RowVersion:
-    """Which change a row reflects: the source position (text that sorts, b"" for none) and the coordinate of its event.
+    """The version of a row: source position (text that sorts, b"" for none) and coordinate of the newest change.
 
     ``source_time`` is the source's commit time in microseconds since the epoch.
     """
@@ -95,7 +93,7 @@ class RowVersion:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A RowVersion per row, in columns; all rows come from one topic. ``position`` has a numpy bytes dtype."""
+    """A RowVersion per row, in columns; all rows are of one topic. ``position`` has a numpy bytes dtype."""
 
     topic: str
     position: npt.NDArray[np.bytes_]
@@ -128,13 +126,13 @@ class Changes:
     """Change events of one table in order of arrival.
 
     ``key`` is the canonical text of the row key (``core/model/keys.py``). ``transaction`` is the source's transaction
-    id (Oracle: the commit SCN) or -1. ``old_key`` maps the index of the second half of a key change to the key the row
-    had before; ``moved`` holds the indexes of first halves (deletes that carry the newkey header), ``new_key`` maps
+    id (Oracle: the commit SCN) or -1. ``old_key`` maps the index of the second half of a key change to the key that the
+    row had before. ``moved`` contains the indexes of first halves (deletes with the newkey header); ``new_key`` maps
     those with a readable header to the key that the row has afterwards. Key columns are filled in every row, deletes
-    included. Truncates are not among them: a Truncate stands between two Changes. ``lost`` is for each event how many
-    records of its partition had not been applied before it; None where there were none. ``displaced`` has the first
-    halves (and their tombstones) whose row had lost its key to another row before, with the index of the event that
-    took the key, or -1 (``core/merge/displaced.py``).
+    included. Truncates are not included: a Truncate is between two Changes. ``lost`` is, for each event, the number of
+    records of its partition before it that were not applied; None if all were. ``displaced`` contains the first halves
+    (and their tombstones) whose row had lost its key to another row before, with the index of the event that took the
+    key, or -1 (``core/merge/displaced.py``).
     """
 
     table: TableId
@@ -151,7 +149,7 @@ class Changes:
     displaced: Mapping[int, int] = field(default_factory=dict)
 
     def losses(self) -> npt.NDArray[np.int64]:
-        """``lost`` in full."""
+        """``lost``, with zeros instead of None."""
         return np.zeros(len(self), np.int64) if self.lost is None else self.lost
 
     def __len__(self) -> int:
@@ -160,7 +158,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """What happens to a whole table at ``version``: it stands alone between batches of rows."""
+    """An event of a complete table at ``version``, which is applied between batches of rows."""
 
     table: TableId
     version: RowVersion
@@ -168,30 +166,30 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Barrier):
-    """All rows of a table that ``version`` outranks are gone."""
+    """A delete of all rows of a table that ``version`` outranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """What a batch does to a table: at most one action per row key.
+    """The actions of a batch on a table: at most one per row key.
 
-    ``delete`` tells deletes from upserts. ``version`` is that of the last event; ``first_position`` and ``first`` are
-    those of the oldest event whose cells the action still contains (for a delete: of the delete). An action applies to
-    a stored row if
+    ``delete`` marks deletes; the others are upserts. ``version`` is that of the last event; ``first_position`` and
+    ``first`` are those of the oldest event whose cells the action still contains (for a delete: of the delete). An
+    action applies to a stored row if
 
     - ``first_position`` is b"" or higher than the stored position (or none is stored), and
-    - where ``by_arrival`` is set (that oldest event had no position): it arrived later than the stored row's event, the
-      same topic and partition with a higher offset, or another partition with a later source time.
+    - where ``by_arrival`` is set (that oldest event had no position): it arrived later than the stored row's event, in
+      the same topic and partition with a higher offset, or in another partition with a later source time.
 
-    ``fresh`` rows are new incarnations that must not keep stored cells; of a delete it says that the row was made
-    within the same batch, so that there may be none to remove. ``carry_from`` is the index of the action whose stored
-    row CARRIED cells come from, or -1; ``carried`` has the versions, by key, of such rows as they were read: one that
-    has another version when it is merged is another row, and supplies nothing. ``transaction`` is that of the last
-    event, -1 if unknown. ``hiding`` marks the deletes that stand for reads without a position as well: should the
-    delete be stale, those may still apply. ``buried`` has, by key, the tombstones of deletes within the batch that the
-    action's own version does not tell: of those on which a row without a position stands, and of those that outrank the
-    last delete. ``read`` marks the rows whose last event is a snapshot's, also where events before it have given the
-    row a position. ``stale`` are the keys that have no action, since none of their events applies.
+    ``fresh`` rows are new incarnations that must not keep stored cells. A ``fresh`` delete is of a row that was created
+    in the same batch, so that there may be no stored row. ``carry_from`` is the index of the action whose stored row
+    CARRIED cells are copied from, or -1. ``carried`` contains, by key, the versions of these rows when they were read:
+    a row with another version at the merge is another row, and its cells are not copied. ``transaction`` is that of the
+    last event, -1 if unknown. ``hiding`` marks deletes that replace reads without a position: if the delete is stale,
+    these may still apply. ``buried`` contains, by key, the tombstones of deletes within the batch that the action's own
+    version does not include: of deletes before a row without a position, and of deletes that outrank the last delete.
+    ``read`` marks rows whose last event is of a snapshot, even if earlier events gave the row a position. ``stale`` are
+    the keys without an action, because none of their events applies.
     """
 
     table: TableId

@@ -1,8 +1,8 @@
-"""Types for JSON without schemas: what can be read from the values alone.
+"""Infer types for JSON without schemas from the values.
 
-Used only where neither the record nor the database says more; the status tells so. Integers become int64, numbers with
-a fraction or exponent double, objects structs of what they hold. A column of nulls has type ``null``: it takes the type
-that the table has, and is left out if the table has none.
+It is used only where neither the record nor the database provides a type; the status contains a note. Integers become
+int64, numbers with a fraction or exponent double, objects structs. A column with only nulls has type ``null``: it gets
+the type of the table's column, and is omitted if the table has none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from headrace.core.model.arrays import NOT_FINITE
+from headrace.core.model.arrow_columns import NOT_FINITE
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import DEEPEST, Field, Schema
 
@@ -20,32 +20,32 @@ _STRING = Schema("string", optional=True)
 _DOUBLE = Schema("double", optional=True)
 _NUMBERS = frozenset({"int64", "double"})
 INFERRED = (("headrace.inferred", "true"),)
-"""Parameters of a column's schema that was inferred: the table's type counts for more (``core/model/conform.py``)."""
+"""The parameters of an inferred schema: the table's type takes precedence (``core/model/conform.py``)."""
 
 MAYBE_LOB = (*INFERRED, ("headrace.lob", "maybe"))
-"""The same of a column whose nulls may hide a LOB of Oracle (``core/decode/hidden_nulls.py``)."""
+"""The parameters of an inferred schema whose nulls may hide a LOB of Oracle (``core/decode/hidden_nulls.py``)."""
 
-UNTOLD_TYPES = frozenset({"array", "struct", "null"})
-"""Inferred types of which a null in an update may hide an unchanged value; a null of the others is taken at its word.
+UNCERTAIN_NULL_TYPES = frozenset({"array", "struct", "null"})
+"""Inferred types of which a null in an update may hide an unchanged value; a null of other types is a null.
 
-Not even the bytes of a bit string or a large decimal show that they are no text. ``null`` is settled by the table.
+The inferred type of a bit string or a large decimal is text, too. For ``null``, the table's type decides.
 """
 
 _MAYBE_NUMBER = replace(_STRING, name="NaN or text")
 
 
 def is_inferred(schema: Schema) -> bool:
-    """Whether a column's schema was made by ``infer_schema``."""
+    """Return whether ``infer_schema`` made the schema of a column."""
     return schema.parameters in (INFERRED, MAYBE_LOB)
 
 
 def infer_schema(values: Iterable[Any]) -> Schema:
-    """The narrowest schema that holds all values. Raises BadRecord with the index of the first that does not fit."""
-    return replace(_settled(_inferred(values)), parameters=INFERRED)
+    """Return the narrowest schema of all values. Raises BadRecord with the index of the first value that conflicts."""
+    return replace(_without_maybe_number(_inferred(values)), parameters=INFERRED)
 
 
 def _inferred(values: Iterable[Any], depth: int = 0) -> Schema:
-    """The schema of values at a depth. Raises BadRecord with the index of one of these, whatever is in it."""
+    """Return the schema of values at a depth. Raises BadRecord with the index of one of ``values``."""
     found = _NULL
     for index, value in enumerate(values):
         if value is not None:
@@ -55,7 +55,7 @@ def _inferred(values: Iterable[Any], depth: int = 0) -> Schema:
                 error.index = index
                 raise
             if merged is None:
-                raise BadRecord("a value of another type than the column's other values", index=index)
+                raise BadRecord("a value has another type than the column's other values", index=index)
             found = merged
     return found
 
@@ -70,7 +70,7 @@ def _schema_of(value: Any, depth: int) -> Schema:
     if isinstance(value, str):
         return _MAYBE_NUMBER if value in NOT_FINITE else _STRING
     if depth == DEEPEST:
-        raise BadRecord(f"a value nested more than {DEEPEST} times")
+        raise BadRecord(f"a value is nested more than {DEEPEST} times")
     if isinstance(value, list):
         return Schema("array", optional=True, items=_inferred(value, depth + 1))
     return Schema("struct", optional=True, fields=tuple(Field(k, _inferred([v], depth + 1)) for k, v in value.items()))
@@ -84,19 +84,16 @@ def _merged(left: Schema, right: Schema) -> Schema | None:
     if left.type in _NUMBERS and right.type in _NUMBERS:
         return _DOUBLE
     if _MAYBE_NUMBER in (left, right):
-        return _merged_text(right if left == _MAYBE_NUMBER else left)
+        other = right if left == _MAYBE_NUMBER else left
+        if other.type in _NUMBERS:
+            return _DOUBLE
+        return _STRING if other.type == "string" else None
     if left.type == right.type == "array" and left.items is not None and right.items is not None:
         items = _merged(left.items, right.items)
         return None if items is None else Schema("array", optional=True, items=items)
     if left.type == right.type == "struct":
         return _merged_structs(left, right)
     return None
-
-
-def _merged_text(other: Schema) -> Schema | None:
-    if other.type in _NUMBERS:
-        return _DOUBLE
-    return _STRING if other.type == "string" else None
 
 
 def _merged_structs(left: Schema, right: Schema) -> Schema | None:
@@ -109,12 +106,12 @@ def _merged_structs(left: Schema, right: Schema) -> Schema | None:
     return Schema("struct", optional=True, fields=tuple(Field(name, schema) for name, schema in fields.items()))
 
 
-def _settled(schema: Schema) -> Schema:
-    """The schema with every "NaN or text" taken as text."""
+def _without_maybe_number(schema: Schema) -> Schema:
+    """Replace each "NaN or text" within a schema by text."""
     if schema == _MAYBE_NUMBER:
         return _STRING
     if schema.items is not None:
-        return replace(schema, items=_settled(schema.items))
+        return replace(schema, items=_without_maybe_number(schema.items))
     if schema.fields:
-        return replace(schema, fields=tuple(Field(m.name, _settled(m.schema)) for m in schema.fields))
+        return replace(schema, fields=tuple(Field(m.name, _without_maybe_number(m.schema)) for m in schema.fields))
     return schema

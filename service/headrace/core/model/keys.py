@@ -1,10 +1,11 @@
-"""Row keys as canonical text.
+"""Canonical texts of row keys.
 
-One row, one text: equal keys have equal texts however the key was spelled (1.50 and 1.5, -0.0 and 0.0, any time zone),
-and widening a key column does not change it. The text is what the fold groups by, what the tombstone ledger stores and
-what the cache is keyed by, so its form is part of the stored format.
+Equal keys have equal texts in all their representations (1.50 and 1.5, -0.0 and 0.0, any time zone), and widening a key
+column does not change the text. The fold groups by it, the tombstone ledger stores it, and the cache uses it as its
+key, so its format is part of the stored format.
 
-A single key column is its own text. Several are joined as netstrings (``<length>:<text>,``), which no content can fake.
+The text of a single key column is its value. Several are joined as netstrings (``<length>:<text>,``), which makes the
+text unambiguous for any content.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.model.arrays import plain_text
+from headrace.core.model.arrow_columns import plain_text
 from headrace.core.model.events import Changes
 
 FLOOR_KEY = ""
 """The ledger's key for the floor of the last truncate; no row has it, since single texts carry a tag."""
 
 TAKEN_PREFIX = "-"
-"""Of ledger keys for rows that lost their key to another row (``core/merge/displaced.py``); no row has such a key."""
+"""The prefix of ledger keys for rows that lost their key to another row (``core/merge/displaced.py``)."""
 
-_TAG = "="  # before a single key: keeps an empty text key apart from FLOOR_KEY
+_TAG = "="  # before a single key: distinguishes an empty text key from FLOOR_KEY
 
 
 def canonical_keys(columns: Sequence[pa.Array]) -> pa.StringArray:
-    """The canonical text per row of the key columns, in key order. Null where any key column is null."""
+    """Return the canonical text per row of the key columns, in key order. Null where any key column is null."""
     texts = [_text(column) for column in columns]
     if len(texts) == 1:
         return pc.binary_join_element_wise(_TAG, texts[0], "")
@@ -40,10 +41,10 @@ def canonical_keys(columns: Sequence[pa.Array]) -> pa.StringArray:
 
 
 def in_key_order(changes: Changes, key_fields: Sequence[str]) -> Changes:
-    """The changes with keys written in the order of ``key_fields``, the one in which their table has always had them.
+    """Return the changes with keys in the order of ``key_fields``, the order that the table uses.
 
-    A source that declares its primary key anew may turn the columns round: the rows stay the same, and so must their
-    texts. Changes whose key has other columns are left as they are.
+    A source may declare its primary key again with another order of columns: the rows stay the same, and so must their
+    texts. Changes whose key has other columns are returned unchanged.
     """
     if changes.key_fields == tuple(key_fields) or set(changes.key_fields) != set(key_fields):
         return changes
@@ -63,7 +64,7 @@ def _reordered(key: str, order: Sequence[int]) -> str:
         length, _, rest = rest.partition(b":")
         parts.append(rest[: int(length)])
         rest = rest[int(length) + 1 :]
-    return b",".join(b"%d:%s" % (len(parts[place]), parts[place]) for place in order).decode()
+    return b",".join(b"%d:%s" % (len(parts[index]), parts[index]) for index in order).decode()
 
 
 def _text(column: pa.Array) -> pa.Array:

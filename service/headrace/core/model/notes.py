@@ -1,7 +1,7 @@
-"""What is not guaranteed for a topic: said once in the log, and in the task's status for as long as it holds.
+"""Notes on limits of the guarantees for a topic: logged once, and kept in the task's status.
 
-A task forgets its notes when it is restarted by request, reconfigured or stopped; what still holds is noted again by
-the next record that shows it.
+A task discards its notes when it is restarted by request, reconfigured or stopped. The next record that a note applies
+to adds it again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Notes = Mapping[str, tuple[str, ...]]
-"""What is not guaranteed, and the places that it concerns: topics, or columns of them."""
+"""Texts of notes, and the topics or columns of topics that they apply to."""
 
-_PLACES = 50
+_MOST_SUBJECTS = 50
 AND_MORE = "and more"
-"""Stands behind the places of a note that has more of them, so that a status stays small."""
+"""The last subject of a note that has more of them, so that a status stays small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class Note:
     text: str
     column: str | None = None
 
-    def place(self, topic: str) -> str:
-        """What it concerns."""
+    def subject(self, topic: str) -> str:
+        """Return the topic, or the topic and the column, that the note applies to."""
         return topic if self.column is None else f"{topic} column {self.column}"
 
 
-def with_note(notes: Notes, text: str, place: str) -> Notes:
-    """The notes and one more; the same ones if it is known."""
-    places = notes.get(text, ())
-    if place in places or AND_MORE in places:
+def with_note(notes: Notes, text: str, subject: str) -> Notes:
+    """Add a note; return the same object if it is known."""
+    subjects = notes.get(text, ())
+    if subject in subjects or AND_MORE in subjects:
         return notes
-    return {**notes, text: (*places, place if len(places) < _PLACES else AND_MORE)}
+    return {**notes, text: (*subjects, subject if len(subjects) < _MOST_SUBJECTS else AND_MORE)}

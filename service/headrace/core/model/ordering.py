@@ -1,16 +1,16 @@
-"""``ordering.field``: positions of sources that tell none themselves (``merge.md`` section 2).
+"""``ordering.field``: positions for sources whose events have none (``merge.md`` section 2).
 
-The field is one of the source block (``source.ts_ms``) or a column of the row, and its value takes the place that a log
-position has elsewhere. Behind it stand the event's source time and its offset, so that equal values go by arrival. The
-text is ``<epoch>.<value>.<source time>.<offset>``, of one width for all values of a kind; the letter in front of the
-value names the kind, and is part of the stored format:
+The field is one of the source block (``source.ts_ms``) or a column of the row; its value is used instead of a log
+position. The event's source time and its offset follow, so that equal values are ordered by arrival. The text is
+``<epoch>.<value>.<source time>.<offset>``, with one width for all values of a type. The letter before the value
+identifies the type, and is part of the stored format:
 
-- ``n``: a whole number, a date or a timestamp, raised by 2^63 so that negative ones sort below,
-- ``d``: a whole number of up to 38 digits (``number(field)``), raised by 10^38,
-- ``t``: a text of up to 64 printable ASCII characters, filled up with blanks, the lowest of them.
+- ``n``: an integer, a date or a timestamp, plus 2^63, so that negative values sort first,
+- ``d``: an integer of up to 38 digits (``number(field)``), plus 10^38,
+- ``t``: a text of up to 64 printable ASCII characters, padded with blanks, which sort first.
 
-A text that may be meant as a number or a time would sort wrongly as a text and is refused, until the operator says what
-it is: ``number(field)``, ``time(field)`` or ``text(field)``.
+A text that looks like a number or a time could sort wrongly as text. It is rejected until the operator specifies
+``number(field)``, ``time(field)`` or ``text(field)``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.model.arrays import zoned_micros
+from headrace.core.model.arrow_columns import zoned_micros
 from headrace.core.model.errors import BadRecord, ConfigError
 from headrace.core.model.positions import EPOCH, fixed_width
 
@@ -45,19 +45,19 @@ _COUNT = "%020d"
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """Which field makes the positions. ``reading`` is number, time or text, or empty where its type says enough."""
+    """The field for positions. ``reading`` is number, time or text, or empty if the field's type is sufficient."""
 
     field: str
     of_source: bool = False
     reading: str = ""
 
     def __str__(self) -> str:
-        """The field as the option names it."""
+        """The field as in the option."""
         return f"{_SOURCE}{self.field}" if self.of_source else self.field
 
 
 def ordering(text: str) -> Ordering | None:
-    """The option's value, None for an empty one. Raises ConfigError."""
+    """Parse the option's value; None for an empty one. Raises ConfigError."""
     if not text.strip():
         return None
     match = _WORDS.fullmatch(text.strip())
@@ -66,7 +66,7 @@ def ordering(text: str) -> Ordering | None:
     name = field.removeprefix(_SOURCE)
     if match is None or not name:
         raise ConfigError(
-            f"{OPTION}={text} names no field: write column, source.field, number(field), time(field) or text(field)",
+            f"{OPTION}={text} is not a field; use column, source.field, number(field), time(field) or text(field)",
             OPTION,
         )
     return Ordering(name, of_source, match[1] or "")
@@ -79,10 +79,10 @@ def ordered_positions(
     source_time: npt.NDArray[np.int64],
     offset: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bytes_]:
-    """The positions of events whose field has ``values``, NO_POSITION where it is null.
+    """Return the positions of events whose field has ``values``, NO_POSITION where it is null.
 
-    Raises ConfigError for a field of which Headrace does not know the order, BadRecord with the index of an event whose
-    value has no place in it.
+    Raises ConfigError for a field without a known order, BadRecord with the index of an event whose value cannot be
+    ordered.
     """
     kind, texts, width = _texts(by, values)
     behind = (_int64_texts(pa.array(source_time)), _int64_texts(pa.array(offset)))
@@ -92,7 +92,7 @@ def ordered_positions(
 
 
 def field_values(values: Sequence[Any]) -> pa.Array:
-    """A field of source blocks as a column. Raises BadRecord with the index of a value that is no number or text."""
+    """Return a field of source blocks as a column. Raises BadRecord with the index of a value of another type."""
     for index, value in enumerate(values):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | str)):
             raise BadRecord(f"{OPTION}: a field of the source block is neither a number nor a text", index=index)
@@ -102,9 +102,10 @@ def field_values(values: Sequence[Any]) -> pa.Array:
 
 
 def _texts(by: Ordering, values: pa.Array) -> tuple[str, pa.Array, int]:
-    """The letter of the values' kind, their texts and the width of those."""
+    """Return the letter of the values' type, their texts and the width of the texts."""
     kind = values.type
-    if by.reading == "number" and (_is_whole(kind) or pa.types.is_string(kind)):
+    is_integer = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
+    if by.reading == "number" and (is_integer or pa.types.is_string(kind)):
         return "d", _each(values, _raised_number), len(str(_NUMBER_RAISED))
     if by.reading == "time" and pa.types.is_string(kind):
         values, kind = _each(values, zoned_micros, pa.int64()), pa.int64()
@@ -114,17 +115,13 @@ def _texts(by: Ordering, values: pa.Array) -> tuple[str, pa.Array, int]:
         return "t", _each(values, _filled_text if by.reading else _clear_text(by)), TEXT_WIDTH
     if pa.types.is_null(kind):
         return "n", pa.nulls(len(values), pa.string()), len(_COUNT % 0)
-    hint = f"; write number({by}) if it holds whole numbers" if pa.types.is_decimal(kind) else ""
+    hint = f"; use number({by}) if it contains integers" if pa.types.is_decimal(kind) else ""
     as_what = f" as a {by.reading}" if by.reading else ""
-    raise ConfigError(f"{OPTION}: {by} is of type {kind}, which gives no order{as_what}{hint}", OPTION)
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
+    raise ConfigError(f"{OPTION}: {by} has type {kind}, which cannot be ordered{as_what}{hint}", OPTION)
 
 
 def _int64_texts(values: pa.Array) -> pa.Array:
-    """Numbers of 64 bits, and dates and timestamps by their count, as 20 digits that sort as they do."""
+    """Return 20 digits with the order of numbers of 64 bits, or of dates and timestamps."""
     if pa.types.is_temporal(values.type):
         values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
     numbers = pc.cast(values, pa.int64())
@@ -142,14 +139,14 @@ def _each(values: pa.Array, form: Callable[[Any], _V], kind: pa.DataType | None 
         try:
             formed.append(None if value is None else form(value))
         except ValueError as error:
-            raise BadRecord(f"{OPTION}: the event has no place among others: {error}", index=index) from error
+            raise BadRecord(f"{OPTION}: the event cannot be ordered: {error}", index=index) from error
     return pa.array(formed, kind or pa.string())
 
 
 def _raised_number(value: int | Decimal | str) -> str:
     text = value if isinstance(value, str) else str(int(value))
     if not _NUMBER.fullmatch(text):
-        raise ValueError("its value is no whole number of up to 38 digits")
+        raise ValueError("its value is not an integer of up to 38 digits")
     return str(int(text) + _NUMBER_RAISED).zfill(len(str(_NUMBER_RAISED)))
 
 
@@ -163,7 +160,7 @@ def _clear_text(by: Ordering) -> Callable[[str], str]:
     def clear(value: str) -> str:
         if _AMBIGUOUS.fullmatch(value):
             raise ConfigError(
-                f"{OPTION}: {by} holds texts that look like numbers or times, which sort differently as texts; write "
+                f"{OPTION}: {by} contains texts that look like numbers or times, which sort differently as texts; use "
                 f"number({by}), time({by}) or text({by})",
                 OPTION,
             )

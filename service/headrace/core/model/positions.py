@@ -1,10 +1,10 @@
-"""Source positions: what orders two changes of one row (``merge.md`` section 2).
+"""Source positions, which order the changes of a row (``merge.md`` section 2).
 
 A position is text that sorts as text: ``<epoch>.<parts>`` with fixed widths, so that numpy, Arrow, Spark and a reader
 of the table compare it alike. The widths are part of the stored format.
 
-Every part is one field of the source block. A part that is null leaves its event without a position: of two changes
-that share half a position one would pass for the other.
+Every part is one field of the source block. If a part is null, the event has no position: with a partial position, two
+changes could have the same one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _number(values: Sequence[Any]) -> pa.Array:
 
 
 def _out_of_range(part: PositionPart, values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Numbers that no connector writes: of a sign, or of more digits than their part has, they would sort wrongly."""
+    """Return the indexes of numbers that would sort wrongly: negative, or with more digits than the part's width."""
     numbers = pa.array(values, pa.int64())
     fits = pc.greater_equal(numbers, 0)
     if 10**part.width < 2**63:
@@ -43,12 +43,12 @@ def _decimal_text(values: Sequence[Any]) -> pa.Array:
 
 
 def _binlog_suffix(values: Sequence[Any]) -> pa.Array:
-    """``mysql-bin.000003`` is the third file: the names grow a digit after ``.999999``, so they are no order."""
+    """Return the number of a binlog file (``mysql-bin.000003``): names do not sort after ``.999999``."""
     return pc.replace_substring_regex(pa.array(values, pa.string()), r"^.*\.", "")
 
 
 def _log_sequence_number(values: Sequence[Any]) -> pa.Array:
-    """SQL Server's ``00000027:00000ac0:0002``, hexadecimal in fixed widths, sorts as it is."""
+    """Return SQL Server's LSN in lower case: ``00000027:00000ac0:0002`` has fixed widths and sorts as text."""
     return pc.utf8_lower(pa.array(values, pa.string()))
 
 
@@ -58,10 +58,7 @@ _LSN = r"^[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}$"
 
 @dataclass(frozen=True, slots=True)
 class PositionPart:
-    """One field of the source block as text of ``width`` characters.
-
-    ``pattern`` is what the text must match; a number has none.
-    """
+    """One field of the source block as text of ``width`` characters. ``pattern`` is for texts, None for numbers."""
 
     field: str
     width: int
@@ -71,25 +68,25 @@ class PositionPart:
 
 @dataclass(frozen=True, slots=True)
 class PositionFormat:
-    """Which fields of the source block make the position, the one that counts most first."""
+    """The fields of the source block that are the parts of the position, the most significant first."""
 
     parts: tuple[PositionPart, ...]
 
     @property
     def width(self) -> int:
-        """Characters of a position, its epoch included."""
+        """The characters of a position, its epoch included."""
         return len(EPOCH % 0) + sum(1 + part.width for part in self.parts)
 
 
 NO_FORMAT = PositionFormat(())
-"""Of events that say nothing that Headrace can order them by: none has a position, and arrival decides."""
+"""The format of events without a position: they are ordered by arrival."""
 
 BINLOG_ROW_WIDTH = 10
 _BINLOG = PositionFormat(
     (PositionPart("file", 10, _binlog_suffix, _DIGITS), PositionPart("pos", 20), PositionPart("row", BINLOG_ROW_WIDTH)),
 )
 _ORACLE = PositionFormat((PositionPart("commit_scn", 38, _decimal_text, _DIGITS), PositionPart("txSeq", 20)))
-"""An SCN is an Oracle NUMBER, of 38 digits at most. ``scn`` misorders: events come in the order of commits."""
+"""An SCN is an Oracle NUMBER of up to 38 digits. ``scn`` would be wrong: events are in the order of commits."""
 _SQL_SERVER = PositionFormat(
     (
         PositionPart("commit_lsn", 22, _log_sequence_number, _LSN),
@@ -105,29 +102,30 @@ POSITION_FORMATS: Mapping[str, PositionFormat] = {
     "oracle": _ORACLE,
     "sqlserver": _SQL_SERVER,
 }
-"""By ``source.connector``."""
+"""Formats by ``source.connector``."""
 
 _NO_ROW_VERSION = frozenset({"cassandra"})
-"""Connectors whose events tell a version of each cell, and none of the row (``merge.md`` section 7)."""
+"""Connectors whose events have a version of each cell instead of the row (``merge.md`` section 7)."""
 
 
 def position_format(connector: str) -> PositionFormat:
-    """The format for a connector; NO_FORMAT for one whose positions are not known.
+    """Return the format for a connector; NO_FORMAT for one without known positions.
 
-    Raises BadRecord for one whose events are not changes of rows.
+    Raises BadRecord for a connector whose events are not changes of rows.
     """
     if connector in _NO_ROW_VERSION:
         raise BadRecord(
-            f"events of source.connector {connector!r} change cells, not rows; its topics have to hold nothing else"
+            f"events of source.connector {connector!r} are changes of cells, not rows; its topics must not contain "
+            "events of other connectors"
         )
     return POSITION_FORMATS.get(connector, NO_FORMAT)
 
 
 def positions(form: PositionFormat, epoch: int, values: Sequence[Sequence[Any]], count: int) -> npt.NDArray[np.bytes_]:
-    """The positions of ``count`` events, NO_POSITION where a part is null.
+    """Return the positions of ``count`` events, NO_POSITION where a part is null.
 
     ``values`` are the source fields of ``form.parts``, in that order. Raises BadRecord with the index of an event whose
-    field is not what its connector writes: it would be ordered wrongly.
+    field does not have the connector's format: it would be ordered wrongly.
     """
     if not form.parts:
         return np.full(count, NO_POSITION, "S1")
@@ -137,7 +135,7 @@ def positions(form: PositionFormat, epoch: int, values: Sequence[Sequence[Any]],
 
 def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
     """ASCII texts of ``width`` characters as positions, NO_POSITION for nulls."""
-    # Texts of one width stand in Arrow's buffer as in numpy's; those without a position are filled up to it.
+    # With one width, Arrow's buffer equals numpy's; texts without a position are padded to the width.
     present = np.asarray(texts.is_valid())
     filled = texts.fill_null(" " * width)
     found = np.frombuffer(filled.buffers()[2], f"S{width}", len(filled), filled.offset * width).copy()
@@ -147,16 +145,14 @@ def fixed_width(texts: pa.Array, width: int) -> npt.NDArray[np.bytes_]:
 
 def _part_texts(part: PositionPart, values: Sequence[Any]) -> pa.Array:
     texts = part.text(values)
-    others = _out_of_range(part, values) if part.pattern is None else _unlike(part, part.pattern, texts)
+    if part.pattern is None:
+        others = _out_of_range(part, values)
+    else:
+        fits = pc.and_(pc.match_substring_regex(texts, part.pattern), pc.less_equal(pc.utf8_length(texts), part.width))
+        others = np.flatnonzero(~np.asarray(fits.fill_null(True)))
     if len(others):
         raise BadRecord(
-            f"source.{part.field} is not what its connector writes, so the event has no place among others",
+            f"source.{part.field} does not have its connector's format, so the event cannot be ordered",
             index=int(others[0]),
         )
     return pc.utf8_lpad(texts, part.width, "0")
-
-
-def _unlike(part: PositionPart, pattern: str, texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Texts of another form than a part has."""
-    fits = pc.and_(pc.match_substring_regex(texts, pattern), pc.less_equal(pc.utf8_length(texts), part.width))
-    return np.flatnonzero(~np.asarray(fits.fill_null(True)))

@@ -1,4 +1,4 @@
-"""Which of two changes of one key wins: ``merge.md`` section 2, for single versions.
+"""Compare two changes of one key: ``merge.md`` section 2, for single versions.
 
 The fold applies the same rules to whole columns and the writers inside their MERGE; this is the plain form that both
 are tested against, and the one that ledgers and memory tables use.
@@ -11,25 +11,25 @@ from dataclasses import replace
 from headrace.core.model.events import NO_POSITION, RowVersion
 
 UNVERSIONED = RowVersion(NO_POSITION, "", -1, -1, -(2**63))
-"""The version of a row that was written by other means: every change outranks it."""
+"""The version of a row that Headrace has not written: every change outranks it."""
 
 
 def arrived_later(new: RowVersion, old: RowVersion) -> bool:
-    """Whether ``new`` came after ``old``: by offset within a partition, by source time across partitions."""
+    """Return whether ``new`` came after ``old``: by offset within a partition, by source time across partitions."""
     if (new.topic, new.partition) == (old.topic, old.partition):
         return new.offset > old.offset
     return new.source_time > old.source_time
 
 
 def outranks(new: RowVersion, old: RowVersion) -> bool:
-    """Whether ``new`` applies to what ``old`` left: by position if it has one, otherwise by arrival."""
+    """Return whether ``new`` applies to a row with version ``old``: by position if it has one, else by arrival."""
     if new.position == NO_POSITION:
         return arrived_later(new, old)
     return new.position > old.position
 
 
 def succeed(new: RowVersion, old: RowVersion | None) -> RowVersion:
-    """The version that stands after ``new`` was offered to ``old``; a stored position is never lowered."""
+    """Return the version of a row after ``new`` was applied to ``old``; a stored position never decreases."""
     if old is None:
         return new
     if not outranks(new, old):

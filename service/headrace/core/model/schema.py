@@ -1,4 +1,4 @@
-"""Kafka Connect schemas: what a converter knows about the values it hands on.
+"""Kafka Connect schemas, the types of a converter's values.
 
 A schema is a value: two schemas that say the same are equal and hash alike, so that decoders, columns and cache
 fingerprints can be keyed by them. The JSON form is JsonConverter's (``connect.md`` section 11).
@@ -14,7 +14,7 @@ from typing import Any
 from headrace.core.model.errors import BadRecord
 
 DEEPEST = 100
-"""How many schemas may be within one another: no table nests like that, and each level is a call within a call."""
+"""The limit of nested schemas: no table is nested as deeply, and each level is a recursive call."""
 
 PRIMITIVES = frozenset({"boolean", "int8", "int16", "int32", "int64", "float", "double", "bytes", "string"})
 
@@ -29,7 +29,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One Connect schema. ``type`` uses JsonConverter's words (``float`` is FLOAT32, ``double`` FLOAT64).
+    """One Connect schema. ``type`` has JsonConverter's names (``float`` is FLOAT32, ``double`` FLOAT64).
 
     ``name`` is the logical or semantic type (``io.debezium.time.Date``), ``parameters`` its sorted name-value pairs.
     ``fields`` is filled for structs, ``items`` for arrays, ``keys`` and ``values`` for maps.
@@ -47,16 +47,16 @@ class Schema:
     default: Any = field(default=None, compare=False)
 
     def parameter(self, name: str) -> str | None:
-        """The parameter called ``name``, or None."""
+        """Return the parameter with a name, or None."""
         return dict(self.parameters).get(name)
 
     def field(self, name: str) -> Schema | None:
-        """The schema of the struct field called ``name``, or None if there is no such field."""
+        """Return the schema of the struct field with a name, or None."""
         return next((member.schema for member in self.fields if member.name == name), None)
 
 
 def schema_from_json(document: Mapping[str, Any], depth: int = 0) -> Schema:
-    """Read JsonConverter's schema JSON. Raises BadRecord when it is not one; ``depth`` schemas are around it."""
+    """Parse JsonConverter's schema JSON within ``depth`` outer schemas. Raises BadRecord if it is invalid."""
     if depth > DEEPEST:
         raise BadRecord(f"a schema nested more than {DEEPEST} times")
     kind, within = document.get("type"), depth + 1
@@ -82,7 +82,7 @@ def _members(children: Sequence[Mapping[str, Any]], depth: int) -> tuple[Field, 
 
 
 def _schema(document: Mapping[str, Any], kind: str, **nested: Any) -> Schema:
-    """What is not of its type says nothing, as in Kafka Connect."""
+    """Return a value if it has the type; other values are ignored, as in Kafka Connect."""
     name, version, parameters = (document.get(word) for word in ("name", "version", "parameters"))
     return Schema(
         type=kind,

@@ -1,12 +1,12 @@
-"""The unavailable value placeholder: what a connector writes where it does not know an unchanged value.
+"""The unavailable value placeholder, which a connector writes instead of an unchanged value that it does not have.
 
-Debezium writes one configured text in a dozen forms, by the column's type and the handling modes (``reselect.md``
-section 2, measured in ``tests/fixtures/postgres/placeholders.json``), and for other types a plain null.
-``Placeholder.mask`` finds the forms in a column of decoded values; ``hides_value`` says where a null may stand for an
-unchanged value.
+Debezium writes one configured text in a dozen forms, depending on the column's type and the handling modes
+(``reselect.md`` section 2, measured in ``tests/fixtures/postgres/placeholders.json``), and for other types a null.
+``Placeholder.mask`` finds the forms in a column of decoded values. ``hides_value`` returns whether a null may replace
+an unchanged value.
 
-Columns are tested whole. Texts are compared only where their length is that of a form, so that a column without a
-placeholder costs one pass over its offsets.
+Columns are tested as Arrow arrays. Texts are compared only if their length is that of a form, so that a column without
+a placeholder costs one pass over its offsets.
 """
 
 from __future__ import annotations
@@ -24,51 +24,52 @@ import pyarrow.compute as pc
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes, SqlType
 from headrace.core.model.errors import ConfigError
-from headrace.core.model.inference import INFERRED, UNTOLD_TYPES
+from headrace.core.model.inference import INFERRED, UNCERTAIN_NULL_TYPES
 from headrace.core.model.schema import Schema
 
 DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 KEY = "unavailable.value.placeholder"
 SHORTEST_TELLING_CUT = 8
-"""A placeholder cut by ``column.truncate.to.N.chars`` is still told from a value if at least this much is left."""
+"""The shortest prefix of a placeholder, after ``column.truncate.to.N.chars``, that counts as a placeholder."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 class Placeholder:
-    """Every wire form of one connector's ``unavailable.value.placeholder`` (``reselect.md`` section 2.1).
+    """All forms of one connector's ``unavailable.value.placeholder`` in events (``reselect.md`` section 2.1).
 
-    ``text`` is the configured value; ``hex:`` in front of it gives octets, which become text as Java decodes UTF-8,
-    with U+FFFD for what is malformed. Raises ConfigError when the octets cannot be read.
+    ``text`` is the configured value. After the prefix ``hex:`` it contains bytes, which are decoded as Java decodes
+    UTF-8, with U+FFFD for malformed bytes. Raises ConfigError for invalid hexadecimal digits.
     """
 
     def __init__(self, text: str = DEFAULT_PLACEHOLDER) -> None:
-        self.octets = _octets(text)
-        self.text = self.octets.decode("utf-8", "replace")
-        standard = base64.b64encode(self.octets).decode()
-        url_safe = base64.urlsafe_b64encode(self.octets).decode()
-        self.uuid = _name_uuid(self.octets)
+        self.encoded = _octets(text)
+        self.text = self.encoded.decode("utf-8", "replace")
+        standard = base64.b64encode(self.encoded).decode()
+        url_safe = base64.urlsafe_b64encode(self.encoded).decode()
+        digest = hashlib.md5(self.encoded, usedforsecurity=False).digest()
+        self.uuid = str(uuid.UUID(bytes=digest, version=3))  # as Java's ``UUID.nameUUIDFromBytes``
         self.map_json = json.dumps({self.text: self.text}, ensure_ascii=False, separators=(",", ":"))
-        self.signed = np.frombuffer(self.octets, dtype=np.int8).astype(np.int64)
-        self._texts = _Forms([self.text, standard, url_safe, self.octets.hex()], pa.string())
-        self._json_texts = _Forms([self.text, standard, url_safe, self.octets.hex(), self.map_json], pa.string())
-        self._element_texts = _Forms([self.text, standard, url_safe, self.octets.hex(), self.uuid], pa.string())
-        self._raw = _Forms([self.octets], pa.binary())
-        forms = (self.text, standard, url_safe, self.octets.hex(), self.map_json, self.uuid)
+        self.signed = np.frombuffer(self.encoded, dtype=np.int8).astype(np.int64)
+        self._texts = _Forms([self.text, standard, url_safe, self.encoded.hex()], pa.string())
+        self._json_texts = _Forms([self.text, standard, url_safe, self.encoded.hex(), self.map_json], pa.string())
+        self._element_texts = _Forms([self.text, standard, url_safe, self.encoded.hex(), self.uuid], pa.string())
+        self._raw = _Forms([self.encoded], pa.binary())
+        forms = (self.text, standard, url_safe, self.encoded.hex(), self.map_json, self.uuid)
         self._form_lengths = frozenset(map(len, forms))
 
     def mask(self, schema: Schema, values: pa.Array, *, embedded: bool = True) -> Mask | None:
-        """Which cells of a column are the placeholder, or None if there is none.
+        """Return which cells of a column are the placeholder, or None if no cell is.
 
-        ``schema`` is the column's Connect schema, ``values`` its decoded cells (``core/model/arrays.py``). ``embedded``
-        is False for JSON without schemas, where binary values and maps arrive as text of any column.
+        ``schema`` is the column's Connect schema, ``values`` are its decoded cells (``core/model/arrow_columns.py``).
+        ``embedded`` is False for JSON without schemas, where binary values and maps arrive as text in any column.
         """
         kind = values.type
         if pa.types.is_null(kind) or len(values) == 0:
             return None
         if _is_text(kind):
             return self._text_mask(schema, values, embedded)
-        if _is_binary(kind):
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return self._raw.mask(values)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             return self._list_mask(schema, values, embedded)
@@ -77,18 +78,18 @@ class Placeholder:
         return None
 
     def ambiguous(self, schema: Schema, values: pa.Array) -> Mask | None:
-        """Which cells may be a placeholder that was cut too short to tell (``truncateLength`` 1 to 7): UNKNOWN."""
+        """Return which cells may be a placeholder that was truncated to 1 to 7 characters (``truncateLength``)."""
         cut = _truncation(schema)
         if cut is None or not 0 < cut < SHORTEST_TELLING_CUT or not _is_text(values.type):
             return None
         return _Forms([self.text[:cut]], pa.string()).mask(values)
 
     def is_form(self, value: object) -> bool:
-        """Whether one Connect value is any form of the placeholder, whatever its column (a cache refuses those)."""
+        """Return whether a Connect value is any form of the placeholder, in any column (the cache rejects these)."""
         if isinstance(value, str):
             return len(value) in self._form_lengths and (value in self._json_texts or value == self.uuid)
         if isinstance(value, bytes):
-            return value == self.octets
+            return value == self.encoded
         if isinstance(value, dict):
             return value == {self.text: self.text}
         if isinstance(value, list):
@@ -112,10 +113,13 @@ class Placeholder:
             return None
         else:
             found = self.mask(schema.items, elements, embedded=embedded)
-        return None if found is None else _lists_holding(values, found)
+        if found is None:
+            return None
+        parents = np.asarray(pc.list_parent_indices(values))
+        return _mask_of(parents[found], len(values))
 
     def _octet_list_mask(self, values: pa.Array) -> Mask | None:
-        """Lists that are the placeholder's octets as signed numbers, in a ``date[]`` as epoch days."""
+        """Return which lists are the placeholder's bytes as signed numbers, in a ``date[]`` as epoch days."""
         width = len(self.signed)
         rows = np.flatnonzero(_equals(pc.list_value_length(values), width))
         if len(rows) == 0 or width == 0:
@@ -138,7 +142,7 @@ class Placeholder:
 
 
 class _Forms:
-    """A few texts or octet strings that are looked for, by length first."""
+    """A few texts or byte strings to search for, by length first."""
 
     def __init__(self, forms: Iterable[str | bytes], kind: pa.DataType) -> None:
         self._forms = frozenset(forms)
@@ -161,13 +165,13 @@ class _Forms:
 
 
 def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingModes) -> bool:
-    """Whether a null in an update may hide an unchanged value of this column (``reselect.md`` section 2.2, "-> null").
+    """Return whether a null in an update may replace an unchanged value of this column (``reselect.md`` section 2.2).
 
-    Exact with a catalog column. Without one it is decided by the event's schema and the configured modes, and doubt
-    counts as True. A null of plain text is a null, unless the binary mode writes ``bytea`` as text that has no form.
+    The result is exact with a catalog column. Without one, the event's schema and the configured modes decide, and an
+    uncertain case is True. A null of plain text is a null, unless the binary mode writes ``bytea`` as text.
     """
     if schema.parameters == INFERRED:
-        return schema.type in UNTOLD_TYPES
+        return schema.type in UNCERTAIN_NULL_TYPES
     if column is not None:
         return column.omittable and _type_loses_value(column.type.resolved(), _typmod(column), modes)
     if schema.type == "array":
@@ -176,7 +180,7 @@ def hides_value(schema: Schema, column: CatalogColumn | None, modes: HandlingMod
 
 
 LARGEST_INLINE_PRECISION = 28
-"""Digits of a ``numeric`` that always fit into 24 bytes: values up to that size are never stored out of line."""
+"""Digits of a ``numeric`` that always fit into 24 bytes: values of this size are never stored out of line."""
 LARGEST_INLINE_BITS = 96
 """The same for ``bit(n)`` and ``bit varying(n)``."""
 
@@ -199,7 +203,7 @@ _TELLING_TYPES = frozenset(
     | {"inet", "cidr", "macaddr", "macaddr8", "isbn"}
     | {"int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"}
 )
-"""Types (and below, types of array elements) whose placeholder has a form of its own in every mode."""
+"""Types (and below, types of array elements) whose unavailable value has a placeholder in every mode."""
 _TELLING_ELEMENTS = frozenset({"text", "varchar", "bpchar", "json", "jsonb", "int4", "int8", "uuid"})
 _DATES_AS_DAYS = frozenset({"adaptive", "adaptive_time_microseconds", "microseconds", "nanoseconds"})
 _LOSING_STRUCTS = frozenset(
@@ -213,7 +217,8 @@ def _type_loses_value(kind: SqlType, typmod: int, modes: HandlingModes) -> bool:
     if kind.name == "bytea":
         return modes.binary.startswith("base64")
     if kind.name == "numeric":
-        return modes.decimal != "string" and not 0 <= _precision(typmod) <= LARGEST_INLINE_PRECISION
+        precision = ((typmod - 4) >> 16) & 0xFFFF if typmod >= 4 else -1
+        return modes.decimal != "string" and not 0 <= precision <= LARGEST_INLINE_PRECISION
     if kind.name in ("bit", "varbit"):
         return not 0 < typmod <= LARGEST_INLINE_BITS
     return kind.kind != "e" and kind.name not in _TELLING_TYPES
@@ -232,16 +237,12 @@ def _schema_loses_value(schema: Schema, modes: HandlingModes) -> bool:
     if schema.type == "string":
         return schema.name is None and modes.binary.startswith("base64")
     if schema.type == "bytes":
-        return _bytes_schema_loses_value(schema, name)
+        if name == "Decimal":
+            return int(schema.parameter("connect.decimal.precision") or 1000) > LARGEST_INLINE_PRECISION
+        return name == "Bits" and int(schema.parameter("length") or 1000) > LARGEST_INLINE_BITS
     if schema.type == "double":
         return modes.decimal == "double"
     return schema.type in ("struct", "array") and name in _LOSING_STRUCTS
-
-
-def _bytes_schema_loses_value(schema: Schema, name: str) -> bool:
-    if name == "Decimal":
-        return int(schema.parameter("connect.decimal.precision") or 1000) > LARGEST_INLINE_PRECISION
-    return name == "Bits" and int(schema.parameter("length") or 1000) > LARGEST_INLINE_BITS
 
 
 def _array_schema_loses_value(items: Schema | None, modes: HandlingModes) -> bool:
@@ -253,12 +254,8 @@ def _array_schema_loses_value(items: Schema | None, modes: HandlingModes) -> boo
     return not (items.type == "int32" or (items.type == "bytes" and modes.binary == "bytes"))
 
 
-def _precision(typmod: int) -> int:
-    return ((typmod - 4) >> 16) & 0xFFFF if typmod >= 4 else -1
-
-
 def _typmod(column: CatalogColumn) -> int:
-    """The column's modifier; a domain keeps it in the type."""
+    """Return the column's type modifier, which a domain stores in its type."""
     kind, typmod = column.type, column.typmod
     while typmod < 0 and kind.base is not None:
         kind, typmod = kind.base, kind.typmod
@@ -271,12 +268,7 @@ def _octets(text: str) -> bytes:
     try:
         return bytes.fromhex(text[len("hex:") :])
     except ValueError as error:
-        raise ConfigError(f"{KEY}: after 'hex:' an even number of hexadecimal digits must follow", KEY) from error
-
-
-def _name_uuid(octets: bytes) -> str:
-    """Java's ``UUID.nameUUIDFromBytes``."""
-    return str(uuid.UUID(bytes=hashlib.md5(octets, usedforsecurity=False).digest(), version=3))
+        raise ConfigError(f"{KEY}: 'hex:' must be followed by an even number of hexadecimal digits", KEY) from error
 
 
 def _truncation(schema: Schema) -> int | None:
@@ -286,10 +278,6 @@ def _truncation(schema: Schema) -> int | None:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _equals(values: pa.Array, wanted: int | str) -> Mask:
@@ -302,8 +290,3 @@ def _mask_of(rows: npt.NDArray[np.int64], length: int) -> Mask | None:
     mask = np.zeros(length, dtype=np.bool_)
     mask[rows] = True
     return mask
-
-
-def _lists_holding(values: pa.Array, found: Mask) -> Mask | None:
-    parents = np.asarray(pc.list_parent_indices(values))
-    return _mask_of(parents[found], len(values))

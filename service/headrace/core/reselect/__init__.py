@@ -1,1 +1,1 @@
-"""Reselect: giving back the column values that a source left out."""
+"""Reselect: restore column values that the source omitted."""

@@ -1,7 +1,7 @@
-"""Between a batch of actions and the column cache: refreshing it from events, asking it, and telling it answers.
+"""Refresh the column cache from a batch of actions, read cells from it, and store answers of the source.
 
 The rules per event kind are ``reselect.md`` section 5.2, per action after the fold: deletes and new incarnations drop
-the row, values and nulls are put, doubts invalidate, what was left out is read. The loops are in Python, so only cells
+the row, values and nulls are put, doubts invalidate, omitted values are read. The loops are in Python, so only cells
 of cached columns get here.
 """
 
@@ -59,7 +59,7 @@ def cached_cells(
 
 
 def put_answers(actions: Actions, column: str, rows: Rows, values: pa.Array, batch: CacheBatch) -> None:
-    """Remember what the source said about a column of ``rows``; ``values`` has one per row."""
+    """Cache the source's values of a column of ``rows``; ``values`` has one per row."""
     stamps = _Stamps(actions)
     everything = np.arange(len(rows), dtype=np.int64)
     for row, value in zip(rows.tolist(), _cell_values(values, everything), strict=True):
@@ -67,14 +67,14 @@ def put_answers(actions: Actions, column: str, rows: Rows, values: pa.Array, bat
 
 
 def drop_rows(actions: Actions, rows: Rows, batch: CacheBatch) -> None:
-    """Forget rows that the source does not have any more (section 4.4)."""
+    """Drop rows that the source does not have any more (section 4.4)."""
     stamps = _Stamps(actions)
     for row in rows.tolist():
         batch.for_row(stamps.key(row), stamps[row]).drop()
 
 
 def has_state(column: Column, state: CellState) -> Mask:
-    """Which cells of a column carry ``state``; without states none does."""
+    """Return which cells of a column have ``state``; without states none has."""
     if column.states is None:
         return np.zeros(len(column.values), np.bool_)
     return np.asarray(column.states == state, np.bool_)
@@ -108,7 +108,7 @@ class _Stamps:
 
 
 def _cell_values(values: pa.Array, rows: Rows) -> Iterator[CellValue | None]:
-    """Cells as the cache keeps them: copies that share no buffer with the batch."""
+    """Copy cells for the cache, so that they share no buffer with the batch."""
     taken = values.take(pa.array(rows))
     if _is_flat(values.type):
         yield from taken.to_pylist()

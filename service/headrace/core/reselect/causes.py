@@ -1,4 +1,4 @@
-"""Why a cell is still open after reselect, and what the operator can do about it.
+"""The causes of cells that are open after reselect, and the remedies.
 
 The writer asks for cells of rows that have no stored row to keep them from (``reselect.unresolved.insert.mode``).
 """
@@ -40,11 +40,11 @@ class Resolved:
 
 
 NO_DATABASE = Cause("no database is configured", "configure reselect.database.*")
-"""There is nothing to read from."""
+"""No database is configured."""
 
 
 def no_table(table: TableId) -> Cause:
-    """No configured database has a table of the events' name."""
+    """No configured database has the table of the events."""
     name = f"{table.schema or table.database}.{table.table}"
     return Cause(
         f"the configured database has no table {name}, or its user may not see it",
@@ -83,7 +83,7 @@ class Causes:
         return self._not_found(name)
 
     def _place(self, row: int, number: int) -> int | None:
-        """The place of the row in the request, if the request has the cell."""
+        """The index of the row in the request, if the request has the cell."""
         if self.plan.request is None or number not in self.plan.requested or row not in self.plan.rows:
             return None
         place = int(np.searchsorted(self.plan.rows, row))

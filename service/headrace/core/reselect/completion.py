@@ -1,6 +1,6 @@
 """Reselect's second half: decide the open cells of a plan, now that cache and source have answered.
 
-What the source had fills its cells; then come, cell by cell, keeping what the target row has, carrying it over from a
+The source's values fill their cells. Other cells are kept from the target row, or carried from a
 row of another key, and the policy for cells that have nothing (``reselect.md`` sections 3.4 and 4).
 """
 
@@ -104,7 +104,7 @@ class _Filling:
         self.states[cells] = state
 
     def last_resort(self, cells: Mask) -> None:
-        """Let the values that came with doubtful cells stand."""
+        """Use the fallback values of doubtful cells."""
         nulls = np.asarray(self._values.is_null())
         self.states[cells] = np.where(nulls, CellState.NULL, CellState.VALUE)[cells]
 
@@ -139,7 +139,7 @@ def check_no_placeholder(completed: Completed, placeholder: Placeholder) -> int:
 def _settle(
     plan: ReselectPlan, cells: OpenCells, filling: _Filling, answer: ReadRows | None, failure: HeadraceError | None
 ) -> None:
-    """Decide the cells that neither cache nor source had: last resort, keep, carry, or the policy."""
+    """Decide the cells that neither cache nor source had: fallback, keep, carry, or the policy."""
     actions = plan.actions
     doubtful = filling.states == CellState.DOUBTFUL
     unknown = (filling.states == CellState.UNKNOWN) & cells.unknown

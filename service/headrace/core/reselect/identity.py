@@ -1,7 +1,7 @@
-"""What identifies a row: for asking the source, and for sharing a cache entry (``reselect.md`` sections 1.4 and 5.1).
+"""The identity of a row, for reads from the source and for cache entries (``reselect.md`` sections 1.4 and 5.1).
 
 The message key is not always it: ``message.key.columns`` at the source connector may name any columns, unique or not.
-Identity is the primary key that the catalog tells, or what ``reselect.key.columns`` says.
+Identity is the primary key in the catalog, or ``reselect.key.columns``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def has_exact_key(table: TableId, key: Sequence[Column], catalog: CatalogTable |
     if any(column.schema.type in FLOATING for column in key):
         return False
     if catalog is None:
-        # MySQL, which has no schemas, compares texts by a collation that need not tell letters apart.
+        # MySQL, which has no schemas, compares texts by a collation for which different letters may be equal.
         return bool(table.schema) or not any(column.schema.type == "string" for column in key)
     deterministic = all(part.deterministic for part in catalog.key)
     return deterministic and all(_is_exact(column, catalog.column(column.name)) for column in key)
@@ -77,5 +77,5 @@ def _is_exact(column: Column, known: CatalogColumn | None) -> bool:
     if kind.name == "numeric" and column.schema.type == "string":
         return False  # 1.5 and 1.50 are equal, their texts are not
     if column.schema.name in _MILLISECONDS and not 0 <= known.typmod <= 3:
-        return False  # the event does not tell microseconds apart
+        return False  # the event has milliseconds only
     return kind.name in _EXACT or kind.kind == "e"

@@ -27,7 +27,7 @@ CACHE_ALIASES = {
     "MemoryReselectColumnCache": "memory",
 }
 CACHE_FORMAT = 1
-"""Of a cache that outlives the process; another one makes it void."""
+"""The format of a cache that outlives the process; another one invalidates it."""
 ERROR_MODE = "reselect.error.handling.mode"
 INSERT_MODE = "reselect.unresolved.insert.mode"
 _ROW_OPERATIONS = frozenset("cud")
@@ -146,7 +146,7 @@ class ReselectOptions:
 
     @property
     def cache_settings(self) -> str:
-        """On what cached values depend: a cache that was filled under other options is void (section 5.4)."""
+        """On what cached values depend: a cache that was filled with other options is invalid (section 5.4)."""
         placeholder, modes, operations = self.unavailable_value_placeholder, self.modes, sorted(self.skipped_operations)
         selected = self.columns_include_list, self.columns_exclude_list, self.key_columns, self.use_event_key
         return repr((CACHE_FORMAT, placeholder, modes, operations, selected, self.unavailable_values, self.null_values))

@@ -1,4 +1,4 @@
-"""Reselect: give back the column values that the source left out.
+"""Reselect: restore column values that the source omitted.
 
     reselect.plan(actions, rules, batch)          which cells are open; what the cache has; one request for the rest
     reselect_completion.complete(plan, answer)    the actions with these cells decided
@@ -115,7 +115,12 @@ def _open(
     # A stored row that cells are carried from may itself hold values that were read later than its events.
     unchanged = (has_state(column, CellState.UNCHANGED) | has_state(column, CellState.CARRIED)) & live
     unknown = (has_state(column, CellState.UNKNOWN) | has_state(column, CellState.DOUBTFUL)) & live
-    nulls = _null_cells(column) & live & _streamed(actions) if rule.nulls else np.zeros(len(actions), np.bool_)
+    nulls = np.zeros(len(actions), np.bool_)
+    if rule.nulls:
+        # Nulls of snapshot reads are values (section 4.2: never for ``r``), as are those of rows without a position.
+        streamed = np.asarray(actions.version.position != NO_POSITION, np.bool_) & ~_read(actions)
+        is_null = np.asarray(column.values.is_null()) if column.states is None else has_state(column, CellState.NULL)
+        nulls = is_null & live & streamed
     if not (unchanged.any() or unknown.any() or nulls.any()):
         return None
     for state, mask in (("unchanged", unchanged), ("unknown", unknown), ("null", nulls)):
@@ -139,7 +144,7 @@ def _wanted(actions: Actions, cells: OpenCells, rules: TableRules, unstored: Mas
 
 
 def _askable(actions: Actions, rules: TableRules) -> Mask:
-    """The rows whose identity is known in full: a null, or a column that was left out, names no row."""
+    """Return the rows whose complete identity is known: a null or an omitted column identifies no row."""
     askable = np.full(len(actions), bool(rules.identity))
     for column in _identity_columns(actions, rules):
         known = column.values.is_valid() if column.states is None else column.states == CellState.VALUE
@@ -158,7 +163,7 @@ def _request(actions: Actions, rules: TableRules, rows: Rows, wanted: Mapping[in
     key = tuple(replace(column, values=column.values.take(index), states=None) for column in identity)
     columns = tuple(replace(actions.columns[n], values=actions.columns[n].values[:0], states=None) for n in wanted)
     needs = np.stack([mask[rows] for mask in wanted.values()], axis=1)
-    # A snapshot's transaction has written nothing and ends rolled back: that it was tells nothing of the row.
+    # A snapshot's transaction writes nothing and is rolled back: its status is irrelevant for the row.
     transaction = np.where(_read(actions), -1, actions.transaction)
     return RowRequest(actions.table, key, columns, needs, transaction[rows])
 
@@ -171,7 +176,7 @@ def _hits(
     batch: CacheBatch | None,
     counts: Counter[tuple[str, ...]],
 ) -> tuple[Rows, Sequence[CellValue | None]]:
-    """What the cache has. A new incarnation of a row does not ask it, nor does a column that is not cached."""
+    """Read cells from the cache, except for new incarnations of rows and for columns that are not cached."""
     asked = unchanged & ~actions.fresh
     if batch is None or not rules.column(column.name).cacheable:
         asked = np.zeros_like(asked)
@@ -179,17 +184,6 @@ def _hits(
     if batch is None or not asked.any():
         return np.empty(0, np.int64), ()
     return cached_cells(actions, column.name, np.flatnonzero(asked), rules, batch)
-
-
-def _null_cells(column: Column) -> Mask:
-    if column.states is None:
-        return np.asarray(column.values.is_null())
-    return has_state(column, CellState.NULL)
-
-
-def _streamed(actions: Actions) -> Mask:
-    """The nulls of snapshot reads are true (section 4.2: never for ``r``), as are those of rows without a position."""
-    return np.asarray(actions.version.position != NO_POSITION, np.bool_) & ~_read(actions)
 
 
 def _read(actions: Actions) -> Mask:

@@ -1,4 +1,4 @@
-"""The rows that are read again: what a source is asked for, what it answers, and what of the answer can be used.
+"""Requests for rows of the source, its answers, and the usable cells of an answer.
 
 Answers come in parts (``runtime/pipeline/source_reader.py``), a part as Python values by column. It is made into Arrow
 columns before the next one is read: a batch's worth of large values as Python objects would cost more, in memory that
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import Column, TableId
 
@@ -29,7 +29,7 @@ class _Unreadable:
 
 
 UNREADABLE: Final = _Unreadable()
-"""Stands in an answer for a value that the target type cannot hold: the cell stays open and is never cached."""
+"""The marker for a value that does not fit the target type: the cell stays open and is never cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class RowRequest:
 class RowAnswer:
     """What the source has: ``found`` per requested row, and per column a Connect value (or UNREADABLE) per row.
 
-    Values of rows that were not found, or that were not needed, mean nothing. ``proven`` tells that the events'
+    Values of rows that were not found, or that were not needed, are undefined. ``proven`` is whether the events'
     transactions were visible to the reading snapshot; what is not proven is not cached. ``flashback_fallbacks`` counts,
     by error code, the reads that could not be made as of the events' SCN and took the current state (Oracle).
     ``waited`` are the seconds in which an event's transaction was not visible yet.
@@ -107,7 +107,7 @@ class ReadRows:
 
     @staticmethod
     def of(request: RowRequest, answer: RowAnswer) -> ReadRows:
-        """What of an answer can be used: cells that were asked for, of rows that are there."""
+        """Return the usable cells of an answer: requested cells of found rows."""
         wanted = [np.flatnonzero(answer.found & request.needs[:, number]) for number in range(len(request.columns))]
         columns = map(ReadCells.of, request.columns, answer.values, wanted)
         return ReadRows(answer.found, tuple(columns), answer.proven)

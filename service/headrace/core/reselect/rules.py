@@ -1,4 +1,4 @@
-"""What may be done with each column of a table: read again, cached, or neither.
+"""Rules for each column of a table: whether it is reselected, and whether it is cached.
 
 Made from the options, the database's catalog (when there is one) and the events' schemas. ``reselect.md`` sections 3.4,
 5.1 and 8.1 say where the cache stays off, what is cacheable, and what becomes of masked and truncated columns.
@@ -128,7 +128,7 @@ def _column_rule(
 
 @lru_cache(maxsize=4096)
 def digest(described: Hashable) -> str:
-    """A text that stands for a value, the same in every process; equal values have equal ones."""
+    """Return a text for a value, the same in every process; equal values have equal texts."""
     return blake2b(repr(described).encode(), digest_size=16).hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""How many rows one SELECT of reselect asks for (``reselect.batch.max.keys`` and ``.max.bytes``).
+"""The number of rows of one SELECT of reselect (``reselect.batch.max.keys`` and ``.max.bytes``).
 
-The bytes of a row are known only once rows have been read, so each answer sets the size of the next question to its
-table. The first one takes rows for as large as what sources store out of line tends to be. A question that took too
-long is asked in halves, and only what was answered in full without such a failure lets the next one grow again.
+The bytes of a row are known only after rows have been read, so each answer sets the size of the next SELECT of its
+table. The first SELECT assumes a typical size of values that are stored out of line. After a time-out, the rows are
+read in halves, and the size grows again only after requests without time-outs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST = 1 << 29
 """Bytes that are in any case few enough for one column of Arrow, which holds 2 GiB, in whatever encoding of text."""
 _NUMBER = 8
 _GROWTH = 8
-"""Behind a time-out, each request that had none adds an eighth."""
+"""After a time-out, each request without one increases the size by an eighth."""
 
 
 class SelectSize:
@@ -33,7 +33,7 @@ class SelectSize:
         self._late = False
 
     def rows(self) -> int:
-        """How many rows to ask for; at least one, however large it may be."""
+        """Return the number of rows to read; at least one, regardless of its size."""
         return max(1, min(self._in_time, self._max_bytes // max(self._row, 1)))
 
     def timed_out(self, rows: int) -> None:
@@ -56,7 +56,7 @@ class SelectSize:
 
 
 def value_bytes(value: object) -> int:
-    """Bytes of a Connect value, near enough for a bound."""
+    """Return the approximate bytes of a Connect value."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, dict):

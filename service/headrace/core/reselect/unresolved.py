@@ -1,8 +1,8 @@
-"""Which changes of incomplete rows go to the dead letter queue (``reselect.md`` sections 3.4 and 4.4).
+"""Select the changes of incomplete rows for the dead letter queue (``reselect.md`` sections 3.4 and 4.4).
 
-A cell is open at the end of the fold only if every change since its row began leaves it out, or has no such column.
-So the changes that left it out go, all of them, and the batch is folded again without them: the row stands as it was
-before the first of them, and nothing of them is half applied.
+A cell is open at the end of the fold only if every change since its row began omits it, or does not have the column.
+So all changes that omit it are removed, and the batch is folded again without them: the row stays as it was
+before the first of them, and none of them is applied partially.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class UnresolvedRows(BadRecord):
-    """Rows of a batch with cells that nothing could supply. ``columns`` names them by the index of the row's action."""
+    """Rows of a batch with unresolved cells; ``columns`` are the columns by the index of the row's action."""
 
     def __init__(self, message: str, columns: Mapping[int, tuple[str, ...]]) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class UnresolvedRows(BadRecord):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A change that was not applied: where its record lies, and why."""
+    """A change that was not applied: the coordinate of its record, and the cause."""
 
     version: RowVersion
     error: BadRecord
@@ -62,14 +62,14 @@ def left_out(
     stored: Mapping[str, RowVersion],
     why: str,
 ) -> Mapping[int, LeftOut]:
-    """The changes that leave out ``columns``, which are named by row key, by their index. ``stored`` as in the fold."""
+    """Return the changes that omit ``columns`` (by row key), by their index. ``stored`` as in the fold."""
     by_name = {column.name: column for column in changes.columns}
     found = {}
     for key, events in standing_events(changes, columns.keys(), ledger, stored).items():
         wanted = [by_name[name] for name in columns[key]]
         lacking = np.logical_or.reduce([_open(column, events) for column in wanted])
         for index in (events[lacking] if lacking.any() else events).tolist():
-            error = BadRecord(f"column(s) {', '.join(columns[key])} were left out, and {why}")
+            error = BadRecord(f"column(s) {', '.join(columns[key])} were omitted, and {why}")
             found[index] = LeftOut(changes.version.row(index), error)
     return found
 

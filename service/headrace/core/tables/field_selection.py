@@ -1,8 +1,7 @@
-"""Which columns a table gets: those of the events, less what the connector leaves out, plus metadata that it adds.
+"""Select the columns of a table: columns of the events, without those that the connector excludes, plus metadata.
 
-The words are those of Debezium: ``field.include.list`` and ``field.exclude.list`` as in its JDBC sink
-(``field`` or ``topic:field``); ``table.metadata.fields`` takes what ``add.fields`` of ExtractNewRecordState does. Key
-columns always stay.
+``field.include.list`` and ``field.exclude.list`` have the syntax of Debezium's JDBC sink (``field`` or
+``topic:field``), ``table.metadata.fields`` that of ``add.fields`` of ExtractNewRecordState. Key columns always stay.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from headrace.core.model.schema import Schema
 METADATA = "table.metadata.fields"
 FIELD_LISTS = ("field.include.list", "field.exclude.list", METADATA)
 
-Piece = Changes | Truncate | CassandraBatch
+TableEvents = Changes | Truncate | CassandraBatch
+"""Decoded events of one table."""
 
 _STRING, _INT64 = Schema("string", optional=True), Schema("int64", optional=True)
 
@@ -36,7 +36,7 @@ _FIELDS: dict[str, tuple[Schema, Callable[[Changes], pa.Array]]] = {
     "source.ts_us": (_INT64, lambda changes: pa.array(changes.version.source_time)),
     "source.ts_ms": (_INT64, lambda changes: pa.array(changes.version.source_time // 1000)),
 }
-_BARE = {"name", "db", "schema", "table", "txId"}  # as Debezium looks for them in the source block
+_BARE = {"name", "db", "schema", "table", "txId"}  # Debezium finds these names in the source block
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class AddedField:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelection:
-    """What a connector says about the columns of its tables. By default they are those of the events."""
+    """The columns that a connector selects for its tables. The default is the columns of the events."""
 
     include: frozenset[str] = frozenset()
     exclude: frozenset[str] = frozenset()
     added: tuple[AddedField, ...] = ()
 
-    def apply(self, changes: Piece) -> Piece:
-        """The changes with the columns that are wanted; a truncate as it is. Nothing is copied.
+    def apply(self, changes: TableEvents) -> TableEvents:
+        """Return the changes with the selected columns; a truncate is returned unchanged. No cell is copied.
 
-        Metadata are of events, and a row of Cassandra has cells of many: there they are left out.
+        Metadata belong to one event, but a row of Cassandra has cells of several: its tables have no metadata columns.
         """
         if isinstance(changes, Truncate) or not (self.include or self.exclude or self.added):
             return changes
@@ -68,10 +68,13 @@ class FieldSelection:
                 member.name for member in changes.fields if self.wants(topic, member.name, changes.key_fields)
             )
         columns = [column for column in changes.columns if self.wants(topic, column.name, changes.key_fields)]
-        return replace(changes, columns=(*columns, *(_added(field, changes) for field in self.added)))
+        for added in self.added:
+            schema, values = _FIELDS[added.field]
+            columns.append(Column(added.column, schema, values(changes)))
+        return replace(changes, columns=tuple(columns))
 
     def wants(self, topic: str, column: str, key_fields: Sequence[str]) -> bool:
-        """Whether the table of a topic has a column of the events."""
+        """Return whether the table of a topic has a column of the events."""
         names = {column, f"{topic}:{column}"}
         listed = not names & self.exclude and (not self.include or bool(names & self.include))
         return column in key_fields or listed
@@ -80,7 +83,7 @@ class FieldSelection:
 def field_selection(
     include: Sequence[str], exclude: Sequence[str], add: Sequence[str], prefix: str = "__"
 ) -> FieldSelection:
-    """From the options' values. Raises ConfigError for what goes not together and for metadata that nobody has."""
+    """Parse the options' values. Raises ConfigError for options that exclude each other, and for unknown metadata."""
     if include and exclude:
         raise ConfigError(
             "field.include.list and field.exclude.list exclude each other; set one of them", "field.exclude.list"
@@ -89,18 +92,13 @@ def field_selection(
 
 
 def _parsed(entry: str, prefix: str) -> AddedField:
-    """``field``, ``source.field`` or ``field:new_name``."""
+    """Parse ``field``, ``source.field`` or ``field:new_name``."""
     name, _, renamed = entry.partition(":")
     field = f"source.{name}" if name in _BARE else name
     if field not in _FIELDS:
         known = ", ".join(_FIELDS)
-        raise ConfigError(f"{METADATA}: {name} is not among the fields that can be added: {known}", METADATA)
+        raise ConfigError(f"{METADATA}: {name} is not a metadata field; use one of: {known}", METADATA)
     return AddedField(field, prefix + (renamed or name.replace(".", "_")))
-
-
-def _added(added: AddedField, changes: Changes) -> Column:
-    schema, values = _FIELDS[added.field]
-    return Column(added.column, schema, values(changes))
 
 
 def _constant(changes: Changes, text: str) -> pa.Array:

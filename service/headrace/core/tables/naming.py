@@ -13,35 +13,35 @@ KEY = "collection.name.format"
 NAMESPACE = "table.namespace"
 _SHOWN = 200
 """Characters of a name that a message repeats."""
-_PLACE = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _SEPARATES = re.compile(r"[/\\\x00-\x1f\x7f-\x9f]")
-_PLACES = ("topic", "source.name", "source.db", "source.schema", "source.table")
+_VARIABLES = ("topic", "source.name", "source.db", "source.schema", "source.table")
 
 
 class TableNaming:
-    """Makes table names from topics and source tables. Raises ConfigError for a placeholder that nobody fills."""
+    """Make table names from topics and source tables. Raises ConfigError for an unknown variable."""
 
-    def __init__(self, form: str) -> None:
-        unknown = [place for place in _PLACE.findall(form) if place not in _PLACES]
+    def __init__(self, pattern: str) -> None:
+        unknown = [variable for variable in _VARIABLE.findall(pattern) if variable not in _VARIABLES]
         if unknown:
-            known = ", ".join(f"${{{place}}}" for place in _PLACES)
+            known = ", ".join(f"${{{variable}}}" for variable in _VARIABLES)
             raise ConfigError(f"{KEY}: ${{{unknown[0]}}} is not known; use {known}", KEY)
-        if problem := path_problem(_PLACE.sub("_", form).replace(".", "_")):
+        if problem := path_problem(_VARIABLE.sub("_", pattern).replace(".", "_")):
             raise ConfigError(f"{KEY}: {problem}", KEY)
-        self._form = form
+        self._pattern = pattern
 
     @property
     def by_source(self) -> bool:
         """Whether names depend on the source table, so that one topic may feed several tables."""
-        return "${source." in self._form
+        return "${source." in self._pattern
 
     def name(self, topic: str, table: TableId) -> str:
-        """The table's name without its namespace; dots of the topic become underscores.
+        """Return the table's name without its namespace; dots of the topic become underscores.
 
-        Raises ConfigError for a name that is no place of its own in the namespace: sources and transforms choose it.
+        Raises ConfigError for a name that cannot be a folder of the namespace: sources and transforms choose the name.
         """
-        values = dict(zip(_PLACES, (topic, table.name, table.database, table.schema, table.table), strict=True))
-        name = _PLACE.sub(lambda place: values[place[1]], self._form).replace(".", "_")
+        values = dict(zip(_VARIABLES, (topic, table.name, table.database, table.schema, table.table), strict=True))
+        name = _VARIABLE.sub(lambda variable: values[variable[1]], self._pattern).replace(".", "_")
         if problem := path_problem(name):
             raise ConfigError(
                 f"topic {topic}: the name of its lake table {name[:_SHOWN]!r} {problem}; change {KEY}, or rename the "
@@ -52,7 +52,7 @@ class TableNaming:
 
 
 def path_problem(name: str) -> str | None:
-    """Why a namespace or table may not be called ``name``: it would not be one folder of its own. None if it may."""
+    """Return why ``name`` is not a valid name of a namespace or table, which is one folder; None if it is valid."""
     if name in ("", ".", ".."):
         return "is empty, . or .."
     if _SEPARATES.search(name):
@@ -70,13 +70,13 @@ def check_table_path(namespace: str, name: str) -> None:
 
 
 def namespace(name: str, value: Any) -> None:
-    """Validates the option ``table.namespace``."""
+    """Validate the option ``table.namespace``."""
     if value is not None and (problem := path_problem(value)):
         raise InvalidValue(f"Invalid value {value[:_SHOWN]} for configuration {name}: the name {problem}")
 
 
 def table_of_topic(topic: str, database: str) -> TableId | None:
-    """The source table of a topic that Debezium named, ``<prefix>.<schema>.<table>``; None for any other name."""
+    """Return the source table of a topic that Debezium named ``<prefix>.<schema>.<table>``, None for other names."""
     parts = topic.rsplit(".", 2)
     if len(parts) != 3 or not all(parts):
         return None

@@ -1,8 +1,9 @@
-"""How a new table is laid out: partition and sort expressions, in the words of Iceberg's Kafka Connect sink.
+"""The layout of new tables: partition and sort expressions, with the syntax of Iceberg's Kafka Connect sink.
 
 ``table.partition.by`` is a list of ``column``, ``years(column)``, ``months(column)``, ``days(column)``,
-``hours(column)``, ``bucket(n, column)`` and ``truncate(n, column)``, ``table.sort.by`` one of ``column`` with ``ASC``
-or ``DESC`` behind it. Parsed here, so that a mistake is found before a table is made; each format writes its own DDL.
+``hours(column)``, ``bucket(n, column)`` and ``truncate(n, column)``. ``table.sort.by`` is a list of ``column``, each
+optionally followed by ``ASC`` or ``DESC``. They are parsed here, so that a mistake is found before a table is created.
+Each format writes its own DDL.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _CALL = re.compile(r"(\w+)\s*\(([^()]*)\)")
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """A column, or a transform of it; ``size`` is that of bucket and truncate."""
+    """A column, or a transform of it; ``size`` is the first argument of bucket and truncate."""
 
     column: str
     transform: str = "identity"
@@ -40,14 +41,14 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How rows are spread over files."""
+    """How rows are distributed over files."""
 
     partition: tuple[PartitionField, ...] = ()
     sort: tuple[SortField, ...] = ()
 
 
 def table_layout(table_format: str, partition_by: str, sort_by: str) -> TableLayout:
-    """From the options' values. Raises ConfigError for what cannot be read, and for what the format does not have."""
+    """Parse the options' values. Raises ConfigError for invalid expressions, and for those the format lacks."""
     layout = TableLayout(partition_fields(partition_by), sort_fields(sort_by))
     if table_format == "delta" and any(field.transform != "identity" for field in layout.partition):
         raise ConfigError(f"{PARTITION_BY}: Delta tables are partitioned by columns, without a transform", PARTITION_BY)
@@ -57,24 +58,24 @@ def table_layout(table_format: str, partition_by: str, sort_by: str) -> TableLay
 
 
 def partition_fields(text: str) -> tuple[PartitionField, ...]:
-    """Parse ``table.partition.by``. Raises ConfigError that shows the entry."""
+    """Parse ``table.partition.by``. Raises ConfigError that contains the invalid entry."""
     return tuple(_partition_field(entry) for entry in _entries(text, PARTITION_BY))
 
 
 def sort_fields(text: str) -> tuple[SortField, ...]:
-    """Parse ``table.sort.by``. Raises ConfigError that shows the entry."""
+    """Parse ``table.sort.by``. Raises ConfigError that contains the invalid entry."""
     return tuple(_sort_field(entry) for entry in _entries(text, SORT_BY))
 
 
 def _entries(text: str, key: str) -> Iterator[str]:
     """Split at the commas outside of brackets."""
-    place = 0
-    while place < len(text.rstrip()):
-        entry = _ENTRY.match(text, place)
+    index = 0
+    while index < len(text.rstrip()):
+        entry = _ENTRY.match(text, index)
         if entry is None:
-            raise ConfigError(f"{key}: {text[place:].strip()!r} is not a list of columns", key)
+            raise ConfigError(f"{key}: {text[index:].strip()!r} is not a list of columns", key)
         yield entry[1].strip()
-        place = entry.end()
+        index = entry.end()
 
 
 def _partition_field(entry: str) -> PartitionField:
@@ -99,5 +100,5 @@ def _sort_field(entry: str) -> SortField:
     if column and direction.lower() in ("asc", "desc"):
         return SortField(column.strip(), direction.lower() == "desc")
     if "(" in entry:
-        raise ConfigError(f"{SORT_BY}: {entry!r} is not a column, with ASC or DESC behind it", SORT_BY)
+        raise ConfigError(f"{SORT_BY}: {entry!r} is not a column, optionally followed by ASC or DESC", SORT_BY)
     return SortField(entry)

@@ -1,4 +1,4 @@
-"""From which topics the rows of each lake table come, as far as a task has read them."""
+"""The topics of each lake table's rows, as far as a task has read them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class TableTopics:
         self._topics: dict[str, set[str]] = {}
 
     def add(self, table: str, topic: str) -> None:
-        """A topic has brought a change of the table."""
+        """Register that a topic contains a change of the table."""
         self._topics.setdefault(table, set()).add(topic)
 
     def of(self, tables: Iterable[str]) -> set[str]:
-        """The topics of these tables."""
+        """Return the topics of these tables."""
         return {topic for table in tables for topic in self._topics.get(table, ())}
 
     def tables(self, topic: str) -> list[str]:
@@ -24,7 +24,7 @@ class TableTopics:
         return [table for table, topics in self._topics.items() if topic in topics]
 
     def keep(self, topics: Collection[str]) -> list[str]:
-        """Keep the tables that have one of ``topics``, and return the others, which no topic brings any more."""
+        """Remove the tables that have none of ``topics``, and return their names."""
         left = [table for table, own in self._topics.items() if own.isdisjoint(topics)]
         for table in left:
             del self._topics[table]

@@ -1,1 +1,1 @@
-"""Comparing a table with its source by digests, and the repair of what differs."""
+"""Compare a table with its source by digests, and repair the rows that differ."""

@@ -1,7 +1,7 @@
-"""Checksums per range of keys: where two tables differ, told without any of their rows.
+"""Checksums per range of keys: find where two tables differ without keeping their rows.
 
-Both sides are read once, in whatever order they like. The ranges are ranges of the keys' digests rather than of the
-keys: a database and a lake do not sort alike (collations, enums, numbers as text), but their digests are the same.
+Each side is read once, in any order. The ranges are ranges of the keys' digests rather than of the keys: a database and
+a lake sort differently (collations, enums, numbers as text), but equal keys have equal digests.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ Ints = npt.NDArray[np.int64]
 
 
 class RangeChecksums:
-    """How many rows each range has, and the sum of their digests; rows come in any order, in any chunks."""
+    """The number of rows of each range, and the sum of their digests; rows arrive in any order, in any chunks."""
 
     def __init__(self) -> None:
         self.counts: Ints = np.zeros(RANGES, np.int64)
         self.sums: Digests = np.zeros(RANGES, np.uint64)
 
     def add(self, keys: Digests, rows: Digests) -> None:
-        """Take rows in: the digests of their keys, and of all their cells."""
-        places = range_of(keys)
-        self.counts += np.bincount(places, minlength=RANGES)
-        np.add.at(self.sums, places, rows)
+        """Add rows: the digests of their keys, and of all their cells."""
+        ranges = range_of(keys)
+        self.counts += np.bincount(ranges, minlength=RANGES)
+        np.add.at(self.sums, ranges, rows)
 
 
 def range_of(keys: Digests) -> Ints:
-    """The range of each key."""
+    """Return the range of each key."""
     return (keys >> _SHIFT).astype(np.int64)
 
 
 def differing_ranges(source: RangeChecksums, lake: RangeChecksums) -> Ints:
-    """The ranges in which the sides do not have the same rows."""
+    """Return the ranges in which the rows of the two sides differ."""
     return np.flatnonzero((source.counts != lake.counts) | (source.sums != lake.sums))
 
 
 def portions(ranges: Ints, source: RangeChecksums, lake: RangeChecksums, rows: int) -> Iterator[Ints]:
-    """``ranges`` in runs of at most ``rows`` rows of either side, one range at least: what is compared at a time."""
+    """Split ``ranges`` into portions to compare at a time: at most ``rows`` rows of either side, or a single range."""
     sizes = np.maximum(source.counts, lake.counts)[ranges]
     begin = total = 0
-    for place, size in enumerate(sizes.tolist()):
-        if place > begin and total + size > rows:
-            yield ranges[begin:place]
-            begin, total = place, 0
+    for index, size in enumerate(sizes.tolist()):
+        if index > begin and total + size > rows:
+            yield ranges[begin:index]
+            begin, total = index, 0
         total += size
     if begin < len(ranges):
         yield ranges[begin:]
 
 
 def unmatched(keys: Digests, rows: Digests, other_keys: Digests, other_rows: Digests) -> Ints:
-    """The places of rows of one side that the other does not have just so, and of all whose key stands twice there."""
+    """Return the indexes of rows that the other side does not have with equal cells, or whose key is not unique."""
     pairs, others = _pairs(keys, rows), _pairs(other_keys, other_rows)
     distinct, counts = np.unique(keys, return_counts=True)
     twice = np.isin(keys, distinct[counts > 1])

@@ -1,7 +1,7 @@
-"""Digests of cells and rows in columns: what `headrace verify` compares instead of values.
+"""Digests of cells and rows, which `headrace verify` compares instead of values.
 
-Equal cells have equal digests whatever side they come from, as long as both are of one Arrow type. Numbers are mixed in
-whole columns; texts and octets go through Python's own keyed hash, so digests mean nothing outside of one process.
+Equal cells of one Arrow type have equal digests on both sides. Numbers are hashed column by column. Texts and bytes use
+Python's keyed hash, so that digests are valid within one process only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_digests(columns: Sequence[pa.Array]) -> Digests:
-    """A digest per row of columns of one length; it tells columns apart by their place. At least one column."""
+    """Return a digest per row of at least one column; the order of the columns counts."""
     total = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         total = _mixed(total + _STEP + cell_digests(column))
@@ -28,7 +28,7 @@ def row_digests(columns: Sequence[pa.Array]) -> Digests:
 
 
 def cell_digests(column: pa.Array) -> Digests:
-    """A digest per cell. Null differs from every value, NaN equals NaN, and maps are compared without their order."""
+    """Return a digest per cell. Null differs from every value, NaN equals NaN, and maps have no order."""
     digests = _of_values(column)
     if column.null_count:
         digests = np.where(np.asarray(column.is_null()), _NULL, digests)
@@ -38,16 +38,23 @@ def cell_digests(column: pa.Array) -> Digests:
 def _of_values(column: pa.Array) -> Digests:
     kind = column.type
     if pa.types.is_floating(kind):
-        return _floats(column)
+        numbers = np.array(column.cast(pa.float64()).fill_null(0.0), np.float64)
+        numbers[np.isnan(numbers)] = np.nan  # one of the many bit patterns of NaN
+        return _mixed(numbers.view(np.uint64))
     if pa.types.is_decimal128(kind):
-        return _decimals(column)
+        words = np.frombuffer(column.buffers()[1], np.uint64, 2 * len(column), 16 * column.offset).reshape(-1, 2)
+        return _mixed(_mixed(words[:, 0]) + words[:, 1])
     if pa.types.is_nested(kind):
-        return _hashed([None if cell is None else repr(_plain(kind, cell)) for cell in _counts(column).to_pylist()])
+        counted = _counted(kind)  # as counts: Python's date and time types end at the year 9999
+        cells = (column if counted == kind else column.cast(counted)).to_pylist()
+        return _hashed([None if cell is None else repr(_plain(kind, cell)) for cell in cells])
     if _is_text(kind):
         return _hashed(column.to_pylist())
     if pa.types.is_null(kind):
         return np.zeros(len(column), np.uint64)
-    return _numbers(column)
+    counts = column.view(_count_type(column.type)) if pa.types.is_temporal(column.type) else column
+    filled = counts.cast(pa.int64()).fill_null(0)
+    return _mixed(np.asarray(filled).view(np.uint64))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -65,34 +72,12 @@ def _hashed(cells: Sequence[Any]) -> Digests:
     return _mixed(hashes.view(np.uint64))
 
 
-def _numbers(column: pa.Array) -> Digests:
-    counts = column.view(_count_type(column.type)) if pa.types.is_temporal(column.type) else column
-    filled = counts.cast(pa.int64()).fill_null(0)
-    return _mixed(np.asarray(filled).view(np.uint64))
-
-
-def _floats(column: pa.Array) -> Digests:
-    numbers = np.array(column.cast(pa.float64()).fill_null(0.0), np.float64)
-    numbers[np.isnan(numbers)] = np.nan  # one of the many patterns of bits that mean it
-    return _mixed(numbers.view(np.uint64))
-
-
-def _decimals(column: pa.Array) -> Digests:
-    words = np.frombuffer(column.buffers()[1], np.uint64, 2 * len(column), 16 * column.offset).reshape(-1, 2)
-    return _mixed(_mixed(words[:, 0]) + words[:, 1])
-
-
 def _count_type(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
-def _counts(column: pa.Array) -> pa.Array:
-    """A nested column with the counts of its dates and times: Python's own types end at the year 9999."""
-    counted = _counted(column.type)
-    return column if counted == column.type else column.cast(counted)
-
-
 def _counted(kind: pa.DataType) -> pa.DataType:
+    """Return a nested type with integers instead of dates and times."""
     if pa.types.is_temporal(kind):
         return _count_type(kind)
     if pa.types.is_list(kind):
@@ -105,7 +90,7 @@ def _counted(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(kind: pa.DataType, cell: Any) -> Any:
-    """A nested cell in a form in which equal cells have equal texts."""
+    """Convert a nested cell to a form in which equal cells have equal texts."""
     if cell is None:
         return None
     if pa.types.is_map(kind):
@@ -118,7 +103,7 @@ def _plain(kind: pa.DataType, cell: Any) -> Any:
 
 
 def _mixed(words: Digests) -> Digests:
-    """The finalizer of SplitMix64: every bit of a word decides about every bit of its digest."""
+    """Apply the finalizer of SplitMix64: every bit of a word affects every bit of its digest."""
     mixed: Digests = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))

@@ -1,10 +1,10 @@
-"""Comparing rows of a source table with rows of its lake table, while both change. Pure.
+"""Compare rows of a source table with rows of its lake table, while both change.
 
-Rows are compared as the lake holds them: the source's Connect values become columns as events do, in the types of the
-lake's columns. Equality is that of digests (``core/verify/digest.py``).
+Rows are compared as the lake stores them: the source's Connect values are converted as events are, to the types of the
+lake's columns. Two rows are equal if their digests are equal (``core/verify/digest.py``).
 
-A row that differs need not be wrong: the lake is behind the source, and rows change while they are read. ``judge``
-tells a real difference from a passing one.
+A row that differs is not necessarily wrong: the lake is behind the source, and rows change while they are read.
+``judge`` distinguishes real differences from temporary ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.model.arrays import arrow_type, build_array
+from headrace.core.model.arrow_columns import arrow_type, build_array
 from headrace.core.model.errors import BadRecord, Fatal
 from headrace.core.model.events import OWN_PREFIX
 from headrace.core.model.schema import Field, Schema
@@ -32,10 +32,10 @@ VERSION = (POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME)
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What of a table is compared: ``fields`` of the source and their types in the lake, the row key among them.
+    """The compared columns of a table: ``fields`` of the source and their types in the lake, including the row key.
 
-    ``missing`` are fields that the lake has no column for: their cells count as null there. ``kept`` are columns that
-    only the lake has, of which nothing can be said.
+    ``missing`` are fields without a column in the lake: their cells count as null there. ``kept`` are columns that only
+    the lake has; they are not compared.
     """
 
     fields: tuple[Field, ...]
@@ -51,21 +51,21 @@ class Comparison:
 
     @property
     def lake_names(self) -> tuple[str, ...]:
-        """Those of them that the lake has."""
+        """The compared columns that the lake has."""
         return tuple(name for name in self.names if name not in self.missing)
 
 
 def comparison(schema: Schema, stored: pa.Schema | None, key_fields: Sequence[str]) -> Comparison:
-    """What can be compared of a table whose events have ``schema`` and whose lake columns are ``stored``.
+    """Return the comparable columns of a table whose events have ``schema`` and whose lake columns are ``stored``.
 
-    Raises Fatal where the table has no key to compare by.
+    Raises Fatal where the table has no key.
     """
     names = [member.name for member in schema.fields]
     absent = [name for name in key_fields if name not in names]
     if absent or not key_fields:
         raise Fatal(
-            f"rows cannot be told apart, key column(s): {', '.join(absent) or 'none'}; set primary.key.fields to those "
-            "that identify a row"
+            f"rows cannot be matched: the source does not have the key columns ({', '.join(absent) or 'none'}); set "
+            "primary.key.fields to the columns that identify a row"
         )
     lake = {} if stored is None else {column.name: column.type for column in stored}
     return Comparison(
@@ -82,7 +82,7 @@ def comparison(schema: Schema, stored: pa.Schema | None, key_fields: Sequence[st
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one side: the compared columns in lake types, and (of the lake) those of the stored version.
+    """Rows of one side: the compared columns in lake types, and for the lake the columns of the stored version.
 
     ``key`` and ``cells`` are the digests of each row's key and of its compared cells.
     """
@@ -101,9 +101,9 @@ class Rows:
 
 
 def source_rows(wanted: Comparison, values: Sequence[Sequence[Any]]) -> Rows:
-    """Connect values by column of ``wanted`` as the lake would hold them.
+    """Convert Connect values, by column of ``wanted``, to the form in which the lake stores them.
 
-    Raises Fatal, naming the column, where the lake's type cannot hold what the source has.
+    Raises Fatal, naming the column, where a value of the source does not fit the lake's type.
     """
     columns = {
         member.name: _in_lake_type(member, source_array(member.schema, cells), kind)
@@ -113,17 +113,17 @@ def source_rows(wanted: Comparison, values: Sequence[Sequence[Any]]) -> Rows:
 
 
 def lake_rows(wanted: Comparison, table: pa.Table) -> Rows:
-    """Rows as the lake gave them; a column that it does not have, or did not have yet, is null."""
-    columns = {
-        name: _array(table, name, kind) if name in table.column_names else pa.nulls(len(table), kind)
-        for name, kind in zip(wanted.names, wanted.types, strict=True)
-    }
+    """Return rows that were read from the lake; a column that the lake does not have is null."""
+    columns = {}
+    for name, kind in zip(wanted.names, wanted.types, strict=True):
+        values = table[name].combine_chunks() if name in table.column_names else pa.nulls(len(table), kind)
+        columns[name] = values if values.type == kind else values.cast(kind)
     version = {name: table[name].combine_chunks() for name in VERSION if name in table.column_names}
     return replace(_rows(wanted, columns), version=version)
 
 
 def source_array(schema: Schema, values: Sequence[Any]) -> pa.Array:
-    """The column of an event; what the source has but no event could carry is null."""
+    """Return values of the source as the column of an event; a value that no event can contain is null."""
     cells = [None if value is UNREADABLE else value for value in values]
     for _ in range(len(cells)):
         try:
@@ -143,21 +143,16 @@ def _in_lake_type(member: Field, values: pa.Array, kind: pa.DataType) -> pa.Arra
         return values if values.type == kind else values.cast(kind)
     except pa.ArrowException as error:
         raise Fatal(
-            f"column {member.name!r} is {values.type} at the source and {kind} in the lake, and the one does not fit "
-            "the other; the lake's column has to be made anew"
+            f"column {member.name!r}: type {values.type} of the source cannot be converted to {kind} of the lake; "
+            "recreate the lake's column"
         ) from error
-
-
-def _array(table: pa.Table, name: str, kind: pa.DataType) -> pa.Array:
-    array = table[name].combine_chunks()
-    return array if array.type == kind else array.cast(kind)
 
 
 # -- a row on both sides ----------------------------------------------------------------------------------------------
 
 
 class Where(StrEnum):
-    """On which side a row that differs stands."""
+    """The side that has a row that differs."""
 
     BOTH = "both"
     SOURCE = "source"
@@ -169,8 +164,8 @@ class Where(StrEnum):
 class Sighting:
     """A row that differs, as both sides have it at one time.
 
-    ``source`` and ``lake`` tell its states apart (None where it does not stand); that of the lake includes the stored
-    version. ``columns`` are those that differ, ``position`` is the stored one.
+    ``source`` and ``lake`` are digests of its states (None where the row does not exist); that of the lake includes the
+    stored version. ``columns`` are those that differ, ``position`` is the stored one.
     """
 
     where: Where
@@ -181,35 +176,31 @@ class Sighting:
 
 
 def sightings(wanted: Comparison, source: Rows, lake: Rows) -> dict[int, Sighting]:
-    """The rows that differ, by the digest of their key."""
-    in_source, in_lake = _places(source), _places(lake)
-    twice = _twice(lake)
+    """Return the rows that differ, by the digest of their key."""
+    in_source, in_lake = _index_by_key(source), _index_by_key(lake)
+    keys, counts = np.unique(lake.key, return_counts=True)
+    twice = frozenset(keys[counts > 1].tolist())
     states = _lake_states(lake)
     found = {
-        key: Sighting(Where.SOURCE, int(source.cells[place]), None)
-        for key, place in in_source.items()
+        key: Sighting(Where.SOURCE, int(source.cells[index]), None)
+        for key, index in in_source.items()
         if key not in in_lake
     }
-    for key, place in in_lake.items():
-        own = in_source.get(key)
-        told = None if own is None else int(source.cells[own])
+    for key, index in in_lake.items():
+        at_source = in_source.get(key)
+        source_state = None if at_source is None else int(source.cells[at_source])
         if key in twice:
-            found[key] = Sighting(Where.TWICE, told, states[place])
-        elif own is None:
-            found[key] = Sighting(Where.LAKE, None, states[place], position=_position(lake, place))
-        elif source.cells[own] != lake.cells[place]:
-            columns = _differing_columns(wanted, source, own, lake, place)
-            found[key] = Sighting(Where.BOTH, told, states[place], columns, _position(lake, place))
+            found[key] = Sighting(Where.TWICE, source_state, states[index])
+        elif at_source is None:
+            found[key] = Sighting(Where.LAKE, None, states[index], position=_position(lake, index))
+        elif source.cells[at_source] != lake.cells[index]:
+            columns = _differing_columns(wanted, source, at_source, lake, index)
+            found[key] = Sighting(Where.BOTH, source_state, states[index], columns, _position(lake, index))
     return found
 
 
-def _places(rows: Rows) -> dict[int, int]:
-    return {key: place for place, key in enumerate(rows.key.tolist())}
-
-
-def _twice(rows: Rows) -> frozenset[int]:
-    keys, counts = np.unique(rows.key, return_counts=True)
-    return frozenset(keys[counts > 1].tolist())
+def _index_by_key(rows: Rows) -> dict[int, int]:
+    return {key: index for index, key in enumerate(rows.key.tolist())}
 
 
 def _lake_states(lake: Rows) -> list[int]:
@@ -219,24 +210,27 @@ def _lake_states(lake: Rows) -> list[int]:
     return (versions * np.uint64(3) + lake.cells).tolist()  # type: ignore[no-any-return] # as above
 
 
-def _position(lake: Rows, place: int) -> bytes:
-    text = lake.version[POSITION][place].as_py() if POSITION in lake.version else None
+def _position(lake: Rows, index: int) -> bytes:
+    text = lake.version[POSITION][index].as_py() if POSITION in lake.version else None
     return (text or "").encode()
 
 
-def _differing_columns(wanted: Comparison, source: Rows, own: int, lake: Rows, place: int) -> tuple[str, ...]:
+def _differing_columns(
+    wanted: Comparison, source: Rows, source_index: int, lake: Rows, lake_index: int
+) -> tuple[str, ...]:
     return tuple(
         name
         for name in wanted.names
-        if cell_digests(source.columns[name][own : own + 1]) != cell_digests(lake.columns[name][place : place + 1])
+        if cell_digests(source.columns[name][source_index : source_index + 1])
+        != cell_digests(lake.columns[name][lake_index : lake_index + 1])
     )
 
 
-# -- passing or real --------------------------------------------------------------------------------------------------
+# -- temporary or real ------------------------------------------------------------------------------------------------
 
 
 class Verdict(StrEnum):
-    """What is to be thought of a row that differs."""
+    """The result of comparing a row that differs."""
 
     OPEN = "compare again"
     DIFFERENT = "different"
@@ -246,15 +240,15 @@ class Verdict(StrEnum):
 
 
 def judge(before: Sighting | None, now: Sighting, passed: bool, again: int | None) -> Verdict:
-    """Whether a row that differs ``now`` differs for good.
+    """Return whether a row that differs ``now`` differs permanently.
 
-    ``before`` is how it was seen the last time, None if it was equal or not looked at. ``passed``: between the reads of
-    source and lake for ``now`` the lake was seen to reflect everything that the source's read saw. ``again`` is the
-    state that the source had after that read of the lake.
+    ``before`` is the row at the last comparison, None if it was equal or not compared. ``passed`` is whether the lake,
+    between the reads of source and lake for ``now``, contained everything that the source's read returned. ``again`` is
+    the state of the source after that read of the lake.
 
-    A row that stands in the lake: its last change was there before the source was read, so the source's read saw that
-    change; nothing of what it saw came after it, so it must equal that change. A row that is missing in the lake might
-    have been deleted since the source was read: then the source does not have it any more.
+    For a row that the lake has, its last change was in the lake before the source was read. So the source's read
+    includes that change, and no later one, and both must be equal. A row that the lake does not have may have been
+    deleted after the source was read: then the source does not have it any more.
     """
     if not passed or before is None or before.lake != now.lake:
         return Verdict.OPEN
@@ -264,7 +258,7 @@ def judge(before: Sighting | None, now: Sighting, passed: bool, again: int | Non
 
 
 def judge_at_the_end(before: Sighting | None, now: Sighting, end: bytes) -> Verdict:
-    """What to say of an open row when time is up; ``end`` is where the source was read, b"" if that is unknown."""
+    """Return the verdict on an open row at the deadline; ``end`` is where the source was read, b"" if unknown."""
     if end and now.position > end:
         return Verdict.EXPLAINED
     if before is not None and (before.lake, before.source) == (now.lake, now.source):

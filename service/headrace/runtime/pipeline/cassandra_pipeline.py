@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.cassandra.rows import fold_writes
 from headrace.core.merge.actions import lake_columns, table_schema
-from headrace.core.model.arrays import build_array
+from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.cell_writes import Key
 from headrace.core.model.errors import Fatal

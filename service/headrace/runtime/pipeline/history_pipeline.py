@@ -23,7 +23,7 @@ from headrace.core.merge.history import (
     with_nulls_for_doubted_cells,
     without_last_resorts,
 )
-from headrace.core.model.conform import told
+from headrace.core.model.conform import resolve_untyped_nulls
 from headrace.core.model.events import Actions, Changes, Truncate
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace.runtime import failpoints
@@ -85,7 +85,7 @@ class HistoryPipeline:
             self._post_processor.truncated(content.table)
             return truncated(content, offsets)
         with self._stages("fold"):
-            changes = told(unread(content, offsets), self._table.schema())
+            changes = resolve_untyped_nulls(unread(content, offsets), self._table.schema())
             if self._options.unknown_null_mode == "null":
                 changes = with_nulls_for_doubted_cells(changes)
         return history(changes, self._resolved(changes), self._table.schema())

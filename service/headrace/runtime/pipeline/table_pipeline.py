@@ -31,7 +31,7 @@ from headrace.core.merge.displaced import taken_keys, with_displaced
 from headrace.core.merge.fold import fold
 from headrace.core.merge.tombstones import taken_back
 from headrace.core.model.column_defaults import ColumnDefaults, with_defaults
-from headrace.core.model.conform import told
+from headrace.core.model.conform import resolve_untyped_nulls
 from headrace.core.model.events import Actions, Changes, Truncate
 from headrace.core.model.keys import FLOOR_KEY, in_key_order
 from headrace.core.model.ranking import succeed
@@ -125,7 +125,7 @@ class TablePipeline:
     def _write_changes(self, changes: Changes, commit: Commit) -> None:
         self._divisible = divisible(changes)
         with self._stages("fold"):
-            changes = told(self._with_keys_of_table(changes), self._table.schema())
+            changes = resolve_untyped_nulls(self._with_keys_of_table(changes), self._table.schema())
             self._ledger.heed_others()
             changes = with_defaults(changes, self._ledger.defaults, self._table.schema())
             self._ledger.tombstones.begin(changes.version)

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from tenacity import stop_after_delay
 
-from headrace.cassandra.decoder import ConnectorDecoder
+from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.conversion import Conversion
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
@@ -55,7 +55,7 @@ class ChunkDecoder:
         self._observer = observer
         self._in_thread = in_thread
         self._lost: Counter[TopicPartition] = Counter()
-        self._decoders: dict[str, ConnectorDecoder | TransformingDecoder] = {}
+        self._decoders: dict[str, RecordDecoder | TransformingDecoder] = {}
 
     async def decode(self, chunk: Chunk) -> Decoded:
         """The chunk's pieces, in order. Raises Retriable when it has been tried for long enough."""
@@ -96,7 +96,7 @@ class ChunkDecoder:
 
     def note(self, topic: str, note: Note) -> None:
         """Into the log once, into the task's status for as long as it holds."""
-        place = note.place(topic)
+        place = note.subject(topic)
         log.warning("%s: %s: %s", self._connector, place, note.text)
         self._observer.noted(note.text, place)
 
@@ -112,12 +112,12 @@ class ChunkDecoder:
             decoded.pieces = [self._fields.apply(piece) for piece in decoded.pieces]
         return decoded
 
-    def _decoder(self, topic: str) -> ConnectorDecoder | TransformingDecoder:
+    def _decoder(self, topic: str) -> RecordDecoder | TransformingDecoder:
         if topic not in self._decoders:
             conversion = self._conversion and self._conversion.of_topic(topic)
             self._decoders[topic] = (
                 TransformingDecoder(topic, self._envelope, self._transforms, self._post_processor, conversion)
                 if self._transforms
-                else ConnectorDecoder(topic, self._envelope, self._post_processor, conversion)
+                else RecordDecoder(topic, self._envelope, self._post_processor, conversion)
             )
         return self._decoders[topic]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.model.arrays import arrow_type
+from headrace.core.model.arrow_columns import arrow_type
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.events import Column, TableId
 from headrace.core.model.positions import position_format, positions

@@ -20,7 +20,7 @@ from headrace.core.connect.status import Status, StatusState, TopicStatus
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import HeadraceError
 from headrace.core.model.notes import with_note
-from headrace.ports import CompactedLog, LedLog, LogRecord
+from headrace.ports import CompactedLog, FencedLog, LogRecord
 from headrace.runtime.worker.worker_stage import WorkerStage, utc_now
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _AT_FIRST = TargetState.STARTED
 class ConfigStore:
     """Connector configurations, target states and task configurations (Kafka Connect's ``ConfigBackingStore``)."""
 
-    def __init__(self, log: LedLog, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, log: FencedLog, now: Callable[[], datetime] = utc_now) -> None:
         self._log = log
         self._now = now
         self._changed: Callable[[str], None] | None = None

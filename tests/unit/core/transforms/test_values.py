@@ -18,7 +18,7 @@ from headrace.transforms.literals import parse_literal
 from headrace.transforms.record import NOTHING, SinkRecord
 from headrace.transforms.registry import chain
 from headrace.transforms.structs import DECIMAL
-from headrace.transforms.whole import field_path
+from headrace.transforms.structure import field_path
 
 PRICE = Schema("bytes", name=DECIMAL, parameters=(("scale", "2"),))
 

@@ -1,1 +1,1 @@
-"""The reselect column cache: its rows, what they are worth, and whose they are."""
+"""The reselect column cache: rows, their validity, and the assignments of partitions."""

@@ -1,8 +1,8 @@
-"""Which partitions a column cache may serve (``reselect.md`` sections 5.3 and 5.4).
+"""The partitions that a column cache may serve (``reselect.md`` sections 5.3 and 5.4).
 
-Each assignment of a partition is a generation. A cell counts only in the generation that it was written in. The rows of
-a store that outlives the process are not dropped when a partition goes: they are parked, and count again for an
-assignment that goes on right where they stopped.
+Each assignment of a partition is a generation.
+A cell is valid only in the generation that it was written in. The rows of a store that outlives the process are not
+dropped when a partition is revoked: they are parked, and valid again for an assignment that resumes at their end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.core.reselect.cache.state import ParkedPartition
 
 @dataclass(slots=True)
 class _Held:
-    """A partition of ours. ``following`` is the offset before which everything is durable, None while not known."""
+    """An assigned partition. ``following`` is the offset before which all events are durable, None if unknown."""
 
     generation: int
     lost: int = -1
@@ -24,7 +24,7 @@ class _Held:
 
 
 class CacheAssignments:
-    """The partitions that are assigned now, and those that wait; ``last_generation`` and ``parked`` of a last run."""
+    """The assigned partitions and the parked ones; ``last_generation`` and ``parked`` are those of the last run."""
 
     def __init__(self, last_generation: int = 0, parked: Iterable[ParkedPartition] = ()) -> None:
         self._last_generation = last_generation
@@ -32,52 +32,52 @@ class CacheAssignments:
         self._held: dict[Partition, _Held] = {}
 
     def generation(self, partition: Partition) -> int | None:
-        """The assignment that a partition belongs to, None if it is not ours."""
+        """The generation of a partition, None if it is not assigned."""
         held = self._held.get(partition)
         return None if held is None else held.generation
 
     def lost(self, partition: Partition) -> int:
-        """The offset of the last event that was not applied; cells from before it are void. -1 for none."""
+        """The offset of the last event that was not applied; cells from before it are invalid. -1 for none."""
         held = self._held.get(partition)
         return -1 if held is None else held.lost
 
     def of_topic(self, topic: str) -> list[Partition]:
-        """The topic's partitions that are ours or wait."""
+        """The topic's partitions that are assigned or parked."""
         return [each for each in {*self._held, *self._parked} if each.topic == topic]
 
     def begin(self, partitions: Iterable[Partition]) -> None:
-        """A new assignment: a new generation."""
+        """Begin a new assignment with a new generation."""
         self._last_generation += 1
         for partition in partitions:
             self._held[partition] = _Held(self._last_generation)
 
     def resume(self, partition: Partition, position: int) -> None:
-        """The first event is the one at ``position``: the generation that stopped right there goes on."""
+        """Resume at ``position``, the first event: the generation that ended exactly there continues."""
         parked = self._parked.pop(partition, None)
         if parked is not None and parked.next_offset == position and partition in self._held:
             self._held[partition] = _Held(parked.generation, parked.lost, position)
 
     def settled(self, offsets: Mapping[Partition, int]) -> None:
-        """Everything before these offsets is durable."""
+        """Mark all events before these offsets as durable."""
         for partition, offset in offsets.items():
             if partition in self._held:
                 self._held[partition].following = offset
 
     def lose(self, partition: Partition, offset: int) -> None:
-        """The event at ``offset`` was not applied."""
+        """Register that the event at ``offset`` was not applied."""
         held = self._held.get(partition)
         if held is not None:
             held.lost = max(offset, held.lost)
 
     def renew(self, partition: Partition) -> None:
-        """Nothing of before counts any more, also of what waits."""
+        """Invalidate all earlier cells of a partition, also parked ones."""
         self._parked.pop(partition, None)
         if partition in self._held:
             self._last_generation += 1
             self._held[partition].generation = self._last_generation
 
     def end(self, partition: Partition, park: bool) -> None:
-        """The partition goes. ``park``: its rows stay where they are and wait, if it is known how far they are."""
+        """End an assignment. With ``park``, the rows are kept for a later one, if their end is known."""
         held = self._held.pop(partition, None)
         if park and held is not None and held.following is not None:
             self._parked[partition] = ParkedPartition(
@@ -85,7 +85,7 @@ class CacheAssignments:
             )
 
     def ended(self) -> tuple[int, list[ParkedPartition]]:
-        """Park everything: the last generation, and what waits for the next run."""
+        """Park all partitions; return the last generation, and the parked partitions for the next run."""
         for partition in list(self._held):
             self.end(partition, park=True)
         return self._last_generation, list(self._parked.values())

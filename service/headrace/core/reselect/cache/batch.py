@@ -19,24 +19,24 @@ class SharedRows(Protocol):
         """Counts the drops of a whole table."""
 
     def read(self, key: RowKey, column: str, stamp: Stamp, fingerprint: object) -> Hit | None:
-        """What a cell holds for the event of ``stamp``; None if anything speaks against it."""
+        """The value of a cell for the event of ``stamp``; None if it must not be used."""
 
     def new_cell(self, value: CellValue | None, fingerprint: object, stamp: Stamp, origin: Origin) -> Cell | None:
         """A cell for the value, or None if it must not be cached."""
 
     def apply(self, key: RowKey, pending: PendingRow, valid: bool) -> None:
-        """Publish what a batch says about a row; ``valid`` is False when the table was dropped meanwhile."""
+        """Publish a batch's changes of a row; ``valid`` is False if the table was dropped since the batch began."""
 
     def drop_row(self, key: RowKey, cause: str) -> None:
         """Remove a row."""
 
     def release(self) -> None:
-        """A batch has ended."""
+        """End a batch."""
 
 
 @dataclass(slots=True)
 class PendingRow:
-    """What a batch says about a row: dropped at an offset, and then these cells (None: the column is invalid)."""
+    """A batch's changes of a row: dropped at an offset, and then these cells (None: the column is invalid)."""
 
     dropped: int | None = None
     cells: dict[str, Cell | None] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class CacheBatch:
             self.cache.apply(RowKey(self._table, key), self.pending[key], valid)
 
     def discard(self) -> None:
-        """The batch failed: forget what it said, and drop every row that it touched."""
+        """Discard the changes of a failed batch, and drop every row that it changed."""
         for key in self._end():
             self.cache.drop_row(RowKey(self._table, key), "failure")
 
@@ -87,7 +87,7 @@ class RowCache:
         self._stamp = stamp
 
     def get(self, column: str) -> Hit | None:
-        """The value that stood in ``column`` when the event was written, or None (a miss, always safe)."""
+        """The value of ``column`` when the event was written, or None (a miss, which is always safe)."""
         pending = self._batch.pending.get(self._key.key)
         if pending is not None and column in pending.cells:
             cell = pending.cells[column]
@@ -97,16 +97,16 @@ class RowCache:
         return self._batch.cache.read(self._key, column, self._stamp, self._batch.fingerprints.get(column))
 
     def put(self, column: str, value: CellValue | None, origin: Origin = Origin.EVENT) -> None:
-        """Remember a real value or null. Values that must not be cached invalidate the column instead."""
+        """Cache a value or null. Values that must not be cached invalidate the column instead."""
         fingerprint = self._batch.fingerprints.get(column)
         self._pending().cells[column] = self._batch.cache.new_cell(value, fingerprint, self._stamp, origin)
 
     def invalidate(self, column: str) -> None:
-        """Forget one column."""
+        """Invalidate one column."""
         self._pending().cells[column] = None
 
     def drop(self) -> None:
-        """Forget the row: it was deleted, or is a new incarnation."""
+        """Drop the row: it was deleted, or is a new incarnation."""
         self._batch.pending[self._key.key] = PendingRow(dropped=self._stamp.offset)
 
     def _pending(self) -> PendingRow:

@@ -1,4 +1,4 @@
-"""Rows of the column cache as bytes, for stores that are not in this process's memory (``reselect.md`` section 10).
+"""Serialize rows of the column cache, for stores outside of the process's memory (``reselect.md`` section 10).
 
 What is read back equals what was written, type and all: text and octets stay apart, numbers keep their width and
 decimals their scale (an Arrow array of one row brings its type along). Bytes that were cut or changed are refused.
@@ -19,7 +19,7 @@ _VALUE = "value"
 
 
 class _Written(msgspec.Struct, array_like=True, gc=False):
-    """A cell on disk. ``arrow`` tells that ``value`` is an array in Arrow's stream format."""
+    """A cell on disk. ``arrow`` is whether ``value`` is an array in Arrow's stream format."""
 
     column: str
     arrow: bool
@@ -40,11 +40,11 @@ _DECODER = msgspec.msgpack.Decoder(list[_Written])
 
 
 def encode_row(row: Row) -> bytes:
-    """The row with its checksum. Raises ValueError for a value or fingerprint that has no form in bytes."""
+    """Encode a row with its checksum. Raises ValueError for a value or fingerprint that cannot be encoded."""
     try:
         body = _ENCODER.encode([_written(column, cell) for column, cell in row.items()])
     except (TypeError, pa.ArrowException) as error:  # UnicodeEncodeError is a ValueError
-        raise ValueError("a cached value that cannot be written") from error
+        raise ValueError("the cached value cannot be encoded") from error
     return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
 
 
@@ -52,16 +52,16 @@ def decode_row(octets: bytes) -> Row:
     """The row that ``encode_row`` wrote. Raises ValueError for anything else."""
     body = octets[_CHECKSUM:]
     if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != octets[:_CHECKSUM]:
-        raise ValueError("a cached row that was cut or changed")
+        raise ValueError("the cached row is truncated or modified")
     try:
         return {written.column: _cell(written) for written in _DECODER.decode(body)}
     except (msgspec.DecodeError, pa.ArrowException) as error:
-        raise ValueError("a cached row of another format") from error
+        raise ValueError("the cached row has another format") from error
 
 
 def _written(column: str, cell: Cell) -> _Written:
     if not isinstance(cell.fingerprint, str | bytes | None):
-        raise TypeError("a fingerprint that is neither text nor octets")
+        raise TypeError("the fingerprint is neither text nor bytes")
     arrow = isinstance(cell.value, pa.Array)
     value = _stream(cell.value) if arrow else cell.value
     partition = cell.stamp.partition

@@ -1,15 +1,15 @@
-"""The reselect column cache: what the last events said about columns that later events leave out.
+"""The reselect column cache: the last known values of columns that later events may omit.
 
     cache.begin(table) -> CacheBatch          one batch of one table: an overlay over the shared rows (cache_batch.py)
     batch.for_row(key, stamp) -> RowCache     get | put | invalidate | drop
     batch.publish() | batch.discard()         after the table commit | when the batch failed
 
-The contract is ``reselect.md`` section 5; two laws stand above the rest: a delete or truncate makes every later get of
+The contract is ``reselect.md`` section 5. The two main laws are: a delete or truncate makes every later get of
 that row a miss, and a real value in an event replaces the cached one before any lookup. A miss is always safe, a missed
 drop never is: when a store cannot drop a row, the row is poisoned until a write succeeds.
 
-A store may outlive the process. Then a partition's rows are not dropped when it goes, but wait for an assignment that
-goes on exactly where they stopped (``resume``), also after a restart in good order; after a crash they are dropped.
+A store may outlive the process. Then a partition's rows are kept when it is revoked, until an assignment that
+resumes at exactly their end (``resume``), also after a clean restart; after a crash they are dropped.
 
 Names are Debezium's (``ReselectColumnCache``, ``RowCache``, ``Hit``); unlike there, rows live in one LRU bounded by
 rows and bytes. Not safe for threads: the post-processor holds a lock around each use.
@@ -46,13 +46,13 @@ from headrace.core.reselect.cache.rows import (
 from headrace.core.reselect.cache.state import CacheState, KnownTable, decode_state, encode_state
 
 _LOOK_FOR_OLDEST = 10_000
-"""Milliseconds between two looks for the oldest cell."""
+"""The interval of searches for the oldest cell, in milliseconds."""
 
 
 class ReselectColumnCache:
     """The rules of the cache over a store of rows. ``clock`` gives monotonic milliseconds, ``wall`` Unix time.
 
-    ``is_placeholder`` tells values that must never be cached as real ones; ``settings`` are the options on which cached
+    ``is_placeholder`` identifies values that must never be cached; ``settings`` are the options on which cached
     values depend, as one text. ``counts`` holds the outcomes of section 9: ``("requests", result)``, ``("writes",
     origin, result)`` and ``("drops", cause)``.
     """
@@ -110,28 +110,28 @@ class ReselectColumnCache:
         self._assignments.begin(assigned)
 
     def resume(self, partition: Partition, position: int) -> None:
-        """The assignment's first event is the one at ``position``: entries that stop right there count again."""
+        """Resume at ``position``, the assignment's first event: entries that end exactly there are valid again."""
         self._assignments.resume(partition, position)
 
     def settled(self, offsets: Mapping[Partition, int]) -> None:
-        """What stands before these offsets is in all tables, and in the cache as far as it is kept."""
+        """Mark the events before these offsets as durable: they are in all tables, and applied to the cache."""
         self._assignments.settled(offsets)
 
     def revoke(self, partitions: Iterable[Partition]) -> None:
-        """Refuse puts for the partitions, and serve none of their entries."""
+        """Reject puts for the partitions, and serve none of their entries."""
         for partition in partitions:
             self._assignments.end(partition, park=self._rows.store.durable)
             if not self._rows.store.durable:
                 self._drop_partition(partition, "revoke")
 
     def lose(self, partition: Partition, offset: int) -> None:
-        """An event was not applied (undecodable, dead-lettered): whatever it may have changed is unknown from now on.
+        """Register an event that was not applied (undecodable, dead-lettered): the values that it changed are unknown.
 
         Its row may not be readable, so the partition's entries go; those that batches in flight still bring are
         refused as far as they are older (section 5.2).
         """
         self._assignments.lose(partition, offset)
-        if not self._rows.store.durable:  # elsewhere they are there, and are not served
+        if not self._rows.store.durable:  # a durable store keeps the rows but does not serve them
             self._drop_partition(partition, "lost")
 
     def drop_table(self, table: TableId, cause: str) -> None:
@@ -152,7 +152,7 @@ class ReselectColumnCache:
         self.counts["drops", cause] += self._rows.drop_table(None)
 
     def close(self) -> None:
-        """Let go of the store; idempotent. A durable one keeps its rows for the next process if no write failed."""
+        """Close the store; idempotent. A durable one keeps its rows for the next process if no write has failed."""
         closed, self._closed = self._closed, True
         if not closed and self._rows.store.durable and self._rows.sound:
             with suppress(StoreFailed):
@@ -164,17 +164,17 @@ class ReselectColumnCache:
 
     @property
     def size(self) -> int:
-        """Bytes in use, roughly."""
+        """The approximate bytes in use."""
         return self._rows.store.size
 
     def use(self) -> CacheUse:
-        """How full the cache is; adds to ``counts`` what was evicted since the last call."""
+        """Return the use of the cache; add the evictions since the last call to ``counts``."""
         evicted, self._evicted = self._rows.store.evicted - self._evicted, self._rows.store.evicted
         self.counts["drops", "evicted"] += evicted
         return CacheUse(len(self), self.size, self._rows.poisoned, self._oldest())
 
     def _oldest(self) -> int | None:
-        """The age of the oldest cell; a store looks through all rows for it, so not at every batch."""
+        """The age of the oldest cell. It is not updated at every batch, because a store reads all rows for it."""
         now = self._now()
         if self._looked is None or now - self._looked >= _LOOK_FOR_OLDEST:
             self._looked, self._oldest_stored = now, self._rows.store.oldest()
@@ -187,7 +187,7 @@ class ReselectColumnCache:
         return self._epochs[table]
 
     def read(self, key: RowKey, column: str, stamp: Stamp, fingerprint: object) -> Hit | None:
-        """Section 5.3 rule 3: a hit only if nothing speaks against it."""
+        """Section 5.3 rule 3: return a hit only if all conditions are met."""
         row = self._rows.get(key) or {}
         cell = row.get(column)
         verdict = "poisoned" if self._rows.is_poisoned(key) else self._verdict(cell, stamp, fingerprint)
@@ -196,7 +196,9 @@ class ReselectColumnCache:
             self._rows.write(key, {name: kept for name, kept in row.items() if name != column})
         if cell is None or verdict != "hit":
             return None
-        self._use_cell(key, row, column)
+        # At the limit of columns, the least recently used column is evicted first: keep the order of use.
+        if self.limits.max_columns and len(row) >= self.limits.max_columns:
+            self._rows.write(key, {**{name: kept for name, kept in row.items() if name != column}, column: cell})
         return Hit(cell.value)
 
     def _verdict(self, cell: Cell | None, stamp: Stamp, fingerprint: object) -> str:
@@ -215,7 +217,7 @@ class ReselectColumnCache:
         return "hit"
 
     def new_cell(self, value: CellValue | None, fingerprint: object, stamp: Stamp, origin: Origin) -> Cell | None:
-        """A cell for the value, or None if it must not be cached: a placeholder, too large, not our partition."""
+        """Return a cell, or None if the value must not be cached: a placeholder, too large, partition not assigned."""
         generation = self._assignments.generation(stamp.partition)
         refused = self._refusal(value, generation)
         if refused or generation is None:
@@ -232,14 +234,15 @@ class ReselectColumnCache:
         return "placeholder" if self._is_placeholder(plain) else None
 
     def apply(self, key: RowKey, pending: PendingRow, valid: bool) -> None:
-        """Publish what a batch says about a row; ``valid`` is False when the table was dropped meanwhile."""
+        """Publish a batch's changes of a row; ``valid`` is False if the table was dropped since the batch began."""
         afresh = pending.dropped is not None or not valid
         base: Row | None = {} if afresh else self._rows.base(key)
         marker = self._markers.get(key, -1)
         if pending.dropped is not None:
             self.counts["drops", "event"] += 1
-            self._mark(key, pending.dropped)
-        # Of a row that cannot be read nobody knows what is newer: it is dropped.
+            if self._open > 1:
+                self._markers[key] = max(pending.dropped, self._markers.get(key, -1))
+        # A row that cannot be read may be newer: it is dropped.
         self._rows.write(key, self._merge(base, pending.cells, marker) if valid and base is not None else {})
 
     def _merge(self, base: Row, cells: Mapping[str, Cell | None], marker: int) -> Row:
@@ -254,7 +257,9 @@ class ReselectColumnCache:
                 merged.pop(column, None)
             if verdict == "stored" and cell is not None:
                 merged[column] = cell
-        return _bounded(merged, self.limits.max_columns)
+        # Keep the most recently written columns.
+        excess = len(merged) - self.limits.max_columns if self.limits.max_columns else 0
+        return dict(list(merged.items())[excess:]) if excess > 0 else merged
 
     def _put_verdict(self, cell: Cell, old: Cell | None, newest: int) -> str:
         """Section 5.3 rules 1 and 2."""
@@ -271,7 +276,7 @@ class ReselectColumnCache:
         return "position" if _goes_back(old.stamp, cell.stamp) else "stored"
 
     def release(self) -> None:
-        """A batch has ended; drop markers are kept only for batches that began before the drop."""
+        """End a batch; drop markers are kept only for batches that began before the drop."""
         self._open -= 1
         if self._open == 0:
             self._markers.clear()
@@ -281,30 +286,16 @@ class ReselectColumnCache:
         self.counts["drops", cause] += 1
         self._rows.write(key, {})
 
-    def _use_cell(self, key: RowKey, row: Row, column: str) -> None:
-        """Where the bound on columns bites, the least recently used goes first: keep the order of use."""
-        if self.limits.max_columns and len(row) >= self.limits.max_columns:
-            self._rows.write(key, {**{name: cell for name, cell in row.items() if name != column}, column: row[column]})
-
-    def _mark(self, key: RowKey, offset: int) -> None:
-        if self._open > 1:
-            self._markers[key] = max(offset, self._markers.get(key, -1))
-
-    def _drop_all(self, keys: Iterable[RowKey], cause: str) -> None:
-        for key in keys:
-            self.drop_row(key, cause)
-
     def _drop_partition(self, partition: Partition, cause: str) -> None:
-        """A durable store may hold too many rows to look through: there another generation hides those of before."""
+        """Drop the rows of a partition. A durable store may have too many rows to scan: a new generation hides them."""
         if self._rows.store.durable:
             self.counts["drops", cause] += 1
             self._assignments.renew(partition)
             return
-        self._drop_all([key for key in self._rows.store.keys(None) if self._belongs(key, partition)], cause)
-
-    def _belongs(self, key: RowKey, partition: Partition) -> bool:
-        row = self._rows.get(key)
-        return row is None or any(cell.stamp.partition == partition for cell in row.values())
+        for key in list(self._rows.store.keys(None)):
+            row = self._rows.get(key)
+            if row is None or any(cell.stamp.partition == partition for cell in row.values()):
+                self.drop_row(key, cause)
 
     # -- across restarts --------------------------------------------------------------------------------------
 
@@ -315,7 +306,7 @@ class ReselectColumnCache:
         return CacheState(self._settings, self._now(), self._wall(), last, parked, tables)
 
     def _restore(self) -> None:
-        """Go on where the last process stopped in good order, else with nothing."""
+        """Restore the state of a clean stop of the last process; without it, drop all rows."""
         if not self._rows.store.durable:
             return
         state = decode_state(self._rows.load(), self._settings)
@@ -328,7 +319,7 @@ class ReselectColumnCache:
         self._shapes = {table.id: table.shape for table in state.tables if table.shape is not None}
 
     def _now(self) -> int:
-        """Milliseconds by which the ages of cells are counted, restarts included; no clock that steps tells them."""
+        """The milliseconds for the ages of cells: they continue after restarts and are independent of clock changes."""
         return self._clock_base + self._clock()
 
     def _number(self, table: TableId) -> int:
@@ -337,12 +328,6 @@ class ReselectColumnCache:
 
 def _goes_back(earlier: Stamp, later: Stamp) -> bool:
     return bool(earlier.position and later.position and later.position < earlier.position)
-
-
-def _bounded(row: dict[str, Cell], max_columns: int) -> Row:
-    """The row with its most recently written columns."""
-    excess = len(row) - max_columns if max_columns else 0
-    return dict(list(row.items())[excess:]) if excess > 0 else row
 
 
 def _may_be_form(value: pa.Array) -> bool:

@@ -1,4 +1,4 @@
-"""A store of cached rows whose failures end here (``reselect.md`` section 5.5).
+"""A store of cached rows that handles the failures of another store (``reselect.md`` section 5.5).
 
 A failed read is a miss. A failed write poisons the row, and a failed drop of a table the table: what may still be in
 the store is not served until a write has succeeded there.
@@ -19,12 +19,12 @@ class GuardedRows:
 
     @property
     def sound(self) -> bool:
-        """Whether everything in the store may be served."""
+        """Whether no row is poisoned."""
         return not self._poisoned and not self._poisoned_tables
 
     @property
     def poisoned(self) -> int:
-        """How many rows must not be served; of tables that could not be dropped the rows are not known."""
+        """The number of rows that must not be served, without those of tables that could not be dropped."""
         return len(self._poisoned)
 
     def is_poisoned(self, key: RowKey) -> bool:
@@ -41,7 +41,7 @@ class GuardedRows:
             return None
 
     def base(self, key: RowKey) -> Row | None:
-        """The row that a change begins with; None if that cannot be known."""
+        """The row that a change is applied to; None if it is unknown."""
         if self.is_poisoned(key):
             return {}
         try:
@@ -80,6 +80,6 @@ class GuardedRows:
             return None
 
     def retry(self) -> None:
-        """Drop once more the tables that could not be dropped."""
+        """Retry the drops of tables that have failed."""
         for table in list(self._poisoned_tables):
             self.drop_table(table)

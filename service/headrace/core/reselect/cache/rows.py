@@ -16,9 +16,9 @@ import cachetools
 import pyarrow as pa
 
 CellValue: TypeAlias = "str | bytes | pa.Array"
-"""A cached value: text and octets as they are, else an Arrow array of one row that shares no buffer with others."""
+"""A cached value: text or bytes, otherwise an Arrow array of one row that shares no buffer with others."""
 
-ROW_OVERHEAD = 200  # bytes that Python needs for a row and for a cell beside the values, roughly
+ROW_OVERHEAD = 200  # approximate bytes of Python's objects for a row and for a cell, besides the values
 CELL_OVERHEAD = 150
 
 
@@ -30,7 +30,7 @@ class Partition(NamedTuple):
 
 
 class Origin(StrEnum):
-    """Who said a cached value: a change event, or a query."""
+    """The origin of a cached value: a change event, or a query."""
 
     EVENT = "event"
     DB = "db"
@@ -68,7 +68,7 @@ class CacheLimits:
 class CacheUse:
     """How full a cache is: rows, bytes (roughly), and rows that must not be served because a write failed.
 
-    ``oldest`` is the age of its oldest cell in milliseconds, None where there is none or the store does not tell.
+    ``oldest`` is the age of its oldest cell in milliseconds, None without cells, or if the store does not know it.
     """
 
     rows: int
@@ -109,15 +109,15 @@ Row = Mapping[str, Cell]
 
 
 class StoreFailed(Exception):
-    """A store could not read or write a row. Reads degrade to misses, failed writes poison the row."""
+    """The store could not read or write a row. Failed reads are misses, failed writes poison the row."""
 
 
 class RowStore(Protocol):
     """Where rows live. Every method may raise StoreFailed.
 
-    ``durable`` tells whether rows outlive the process. ``save`` and ``load`` are for the cache's own state: what is
+    ``durable`` is whether rows outlive the process. ``save`` and ``load`` are for the cache's own state: what is
     saved must have been written after all rows, and what is loaded is gone, so that a crash leaves none. ``evicted``
-    counts the rows that went because of a bound.
+    counts the rows that were evicted because of a limit.
     """
 
     durable: bool
@@ -142,16 +142,16 @@ class RowStore(Protocol):
         """Remove all rows of a table, or of all; how many there were."""
 
     def oldest(self) -> int | None:
-        """When the oldest cell was stored, by the cache's clock; None if there is none, or to find out costs much."""
+        """When the oldest cell was stored, by the cache's clock; None without cells, or if it is expensive."""
 
     def load(self) -> bytes | None:
-        """Take the state that was saved last; None if there is none."""
+        """Read and remove the state that was saved last; None if there is none."""
 
     def save(self, state: bytes) -> None:
         """Keep a state for the next process."""
 
     def close(self) -> None:
-        """Let go of what is open. Idempotent."""
+        """Close the store. Idempotent."""
 
     @property
     def size(self) -> int:
@@ -161,7 +161,7 @@ class RowStore(Protocol):
 
 
 class MemoryRowStore:
-    """Rows in this process: one LRU over all tables, bounded by rows and bytes, with an optional quota per table."""
+    """Rows in memory: one LRU of all tables, with limits on rows and bytes, and an optional quota per table."""
 
     durable = False
 
@@ -265,7 +265,7 @@ def open_memory_rows(options: Any) -> MemoryRowStore:
 
 
 class _LruRows(cachetools.LRUCache[RowKey, Row]):
-    """An LRU over bytes that says what it evicts."""
+    """An LRU with a limit on bytes, which reports evictions."""
 
     def __init__(self, max_bytes: float, evicted: Callable[[RowKey, Row], None]) -> None:
         super().__init__(max_bytes, getsizeof=row_size)

@@ -1,7 +1,7 @@
-"""What the column cache must know again after a restart, beside its rows: for stores that outlive the process.
+"""The state of the column cache besides its rows, for stores that outlive the process.
 
-It is written when the cache is closed in good order, and taken away when it is read: after a crash there is none, and
-the rows are dropped. A partition's rows count again only if the consumer goes on exactly where they stopped
+It is written when the cache is closed, and removed when it is read: after a crash it does not exist, and
+the rows are dropped. A partition's rows are valid again only if the consumer resumes exactly at their end
 (``reselect.md`` section 5.4).
 """
 
@@ -14,9 +14,9 @@ from headrace.core.reselect.cache.rows import Partition
 
 
 class ParkedPartition(msgspec.Struct, frozen=True, array_like=True):
-    """A partition whose rows wait: their generation, and the offset of the first event that is not in them.
+    """A parked partition: the generation of its rows, and the offset of the first event that is not applied to them.
 
-    Rows from before ``lost``, an event that was not applied, are void.
+    Rows from before ``lost``, an event that was not applied, are invalid.
     """
 
     topic: str
@@ -32,7 +32,7 @@ class ParkedPartition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KnownTable(msgspec.Struct, frozen=True, array_like=True):
-    """A table: the number by which its rows are keyed, and the shape (columns, key, catalog) that they have."""
+    """A table: the number in the keys of its rows, and their shape (columns, key, catalog)."""
 
     name: str
     database: str

@@ -1,10 +1,11 @@
-"""Connect types as Arrow types: the one place where values become columns (``reselect.md`` section 8.2).
+"""Convert Connect values to Arrow columns (``reselect.md`` section 8.2).
 
-Streamed and reselected values both go through ``build_array``, so that a cell read again equals the cell that the event
-would have carried. Values arrive as Connect values in Python: int, float, str, bytes, bool, list, dict, None.
+Values of events and of reselected rows are both converted by ``build_array``, so that a reselected cell equals the cell
+that the event would have contained. Its input is Connect values in Python: int, float, str, bytes, bool, list, dict,
+None.
 
-Values outside what SQL engines print are kept, not cut: a date or timestamp is stored as its day or microsecond count,
-``infinity`` as Debezium's own count for it. What does not fit the type at all is a BadRecord that names the row.
+Dates and timestamps are stored as counts of days or microseconds, so that years that SQL engines cannot print are kept;
+``infinity`` is Debezium's count for it. A value that does not match its type is a BadRecord with the row's index.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from headrace.core.model.schema import Schema
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_SCALE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
-MAX_DIGITS = 38  # what Spark's and Iceberg's decimals hold
+MAX_DIGITS = 38  # the largest precision of Spark's and Iceberg's decimals
 
 _DATES = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
 _MILLIS = frozenset({"io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp"})
@@ -45,12 +46,12 @@ _PRIMITIVES = {
     "double": pa.float64(),
     "string": pa.string(),
     "bytes": pa.binary(),
-    "null": pa.null(),  # a column of which only nulls were seen, in JSON without schemas
+    "null": pa.null(),  # a column with only nulls, in JSON without schemas
 }
 
 
 def arrow_type(schema: Schema) -> pa.DataType:
-    """The Arrow type of the lake column for a Connect schema."""
+    """Return the Arrow type of the lake column for a Connect schema."""
     if schema.type == "array":
         return pa.list_(arrow_type(_required(schema.items)))
     if schema.type == "map":
@@ -83,9 +84,10 @@ def _decimal_type(schema: Schema) -> pa.DataType:
 
 
 def build_array(schema: Schema, values: Sequence[Any] | pa.Array) -> pa.Array:
-    """The column of ``values``: ``arrow_type(schema)``. Raises BadRecord with the index of one that does not fit.
+    """Return the column of ``values``, of type ``arrow_type(schema)``.
 
-    Values may be in Arrow already, in their physical type.
+    ``values`` may also be an Arrow array of the physical type. Raises BadRecord with the index of a value that does not
+    match the schema.
     """
     build = _builder(schema)
     if isinstance(values, pa.Array) and build in _NESTED_BUILDERS:
@@ -93,7 +95,8 @@ def build_array(schema: Schema, values: Sequence[Any] | pa.Array) -> pa.Array:
     try:
         return build(schema, values)
     except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError) as error:
-        raise BadRecord(f"a value does not fit {_describe(schema)}", index=_culprit(build, schema, values)) from error
+        described = f"{schema.type} ({schema.name})" if schema.name else schema.type
+        raise BadRecord(f"a value does not fit {described}", index=_culprit(build, schema, values)) from error
 
 
 def _in_arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -105,17 +108,13 @@ def _in_python(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _culprit(build: Builder, schema: Schema, values: Sequence[Any]) -> int | None:
-    """The first value that does not fit by itself."""
-    for place, value in enumerate(_in_python(values)):
+    """Return the index of the first value that cannot be converted."""
+    for position, value in enumerate(_in_python(values)):
         try:
             build(schema, [value])
         except (pa.ArrowException, ValueError, ArithmeticError, TypeError, AttributeError, KeyError):
-            return place
+            return position
     return None
-
-
-def _describe(schema: Schema) -> str:
-    return f"{schema.type} ({schema.name})" if schema.name else schema.type
 
 
 Builder = Callable[[Schema, Sequence[Any]], pa.Array]
@@ -145,7 +144,7 @@ def _plain(schema: Schema, values: Sequence[Any]) -> pa.Array:
 
 
 def _whole_numbers(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Integers, also those that JSON writes with a point. Arrow would cut what stands behind it."""
+    """Convert integers, also those with a decimal point in JSON. Arrow would truncate fractions."""
     if not isinstance(values, pa.Array) and {float, Decimal} & set(map(type, values)):
         values = [_whole(value) if isinstance(value, float | Decimal) else value for value in values]
     return _in_arrow(values, kind)
@@ -154,7 +153,7 @@ def _whole_numbers(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def _whole(number: float | Decimal) -> int:
     whole = int(number)
     if whole != number:
-        raise ValueError("a number with a fraction")
+        raise ValueError("the number has a fraction")
     return whole
 
 
@@ -170,7 +169,7 @@ def _millis(schema: Schema, values: Sequence[Any]) -> pa.Array:
 def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
     kinds = () if isinstance(values, pa.Array) else set(map(type, values))
     if bool in kinds:
-        raise TypeError("a boolean is no number")
+        raise TypeError("a boolean is not a number")
     if str in kinds:
         values = [_float(value) if isinstance(value, str) else value for value in values]
     floats = _in_arrow(values, arrow_type(schema))
@@ -178,20 +177,20 @@ def _floats(schema: Schema, values: Sequence[Any]) -> pa.Array:
     if schema.type == "double" or not pc.any(infinite).as_py():
         return floats
     if pc.any(pc.and_(infinite, pc.is_finite(_in_arrow(values, pa.float64())))).as_py():
-        raise ValueError("a number beyond the range of a float")
+        raise ValueError("the number is out of the range of a float")
     return floats
 
 
 _NUMBER = re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,4})?", re.ASCII)
 NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
-"""How JSON spells the doubles that it cannot write."""
+"""The JSON texts of doubles that are not finite."""
 
 
 def _float(text: str) -> float:
-    """A number that is a text: what JSON cannot write otherwise, or a key that is text only."""
+    """Parse a number in a text: a double that is not finite, or a key that is text only."""
     number = float(text) if text in NOT_FINITE or _NUMBER.fullmatch(text) else math.nan
     if not math.isfinite(number) and text not in NOT_FINITE:
-        raise ValueError("a text that is no number, or none that a double holds")
+        raise ValueError("the text is not a number, or out of the range of a double")
     return number
 
 
@@ -215,37 +214,37 @@ _WORD_BYTES = 8
 
 
 def _small_decimals(target: pa.DataType, octets: pa.BinaryArray) -> pa.Array:
-    """Decimals of up to 18 digits through int64: a twentieth of the cost of Decimal objects."""
+    """Convert decimals of up to 18 digits through int64: a twentieth of the cost of Decimal objects."""
     if pc.any(pc.equal(pc.binary_length(octets), 0)).as_py():
-        raise ValueError("a decimal without bytes")
+        raise ValueError("the decimal has no bytes")
     limit = 10**target.precision
     low = _signed_numbers(octets)
     if ((low >= limit) | (low <= -limit)).any():
-        raise ValueError("more digits than the column's precision")
+        raise ValueError("the decimal has more digits than the column's precision")
     words = np.stack([low, low >> 63], axis=1).astype("<i8", copy=False)
     return pa.Array.from_buffers(target, len(octets), [octets.buffers()[0], pa.py_buffer(words.tobytes())])
 
 
 def _signed_numbers(octets: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Big-endian two's complements as numbers, 0 for null. Raises ValueError for one that has more than 64 bits."""
+    """Convert big-endian two's complements to numbers, null to 0. Raises an error for more than 64 bits."""
     ends = np.frombuffer(octets.buffers()[1], np.int32, len(octets) + 1)
     widths = np.diff(ends)
     if widths.max(initial=0) > _WORD_BYTES:
         return np.array([int.from_bytes(each or b"", "big", signed=True) for each in octets.to_pylist()], np.int64)
     low = np.zeros(len(octets), np.int64)
-    for place in range(widths.max(initial=0)):
-        longer = widths > place
-        # The first octet carries the sign.
-        heap = np.frombuffer(octets.buffers()[2], np.int8 if place == 0 else np.uint8)
-        low[longer] = (low[longer] << 8) | heap[ends[:-1][longer] + place]
+    for position in range(widths.max(initial=0)):
+        longer = widths > position
+        # The first byte contains the sign.
+        heap = np.frombuffer(octets.buffers()[2], np.int8 if position == 0 else np.uint8)
+        low[longer] = (low[longer] << 8) | heap[ends[:-1][longer] + position]
     return low
 
 
 def _unscaled(value: bytes, scale: int) -> Decimal:
     if not isinstance(value, bytes | bytearray | memoryview) or not len(value):
-        raise ValueError("a decimal without bytes")
+        raise ValueError("the decimal has no bytes")
     number = int.from_bytes(value, "big", signed=True)
-    # Built from digits: scaleb() would round to the context's precision.
+    # Built from digits, because scaleb() would round to the context's precision.
     return Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))
 
 
@@ -253,13 +252,13 @@ def _decimal_text(value: bytes | Decimal, scale: int) -> str:
     return plain_text(value if isinstance(value, Decimal) else _unscaled(value, scale))
 
 
-_MOST_ZEROS = 200_000  # PostgreSQL keeps 131,072 digits; a few characters may stand for a billion
+_MOST_ZEROS = 200_000  # PostgreSQL stores 131,072 digits; an exponent could mean a billion
 
 
 def plain_text(number: Decimal) -> str:
-    """A decimal as plain digits without trailing zeros, so that equal numbers have equal texts."""
+    """Format a decimal as digits without trailing zeros, so that equal numbers have equal texts."""
     if not number.is_finite() or abs(number.adjusted()) > _MOST_ZEROS:
-        raise ValueError("no number, or more zeros than any database keeps")
+        raise ValueError("the decimal is not finite, or has more zeros than any database stores")
     text = format(number, "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")
@@ -284,16 +283,16 @@ def _zoned_timestamps(schema: Schema, values: Sequence[Any]) -> pa.Array:
     target = arrow_type(schema)
     texts = _in_arrow(values, pa.string())
     try:
-        if pc.all(pc.ends_with(texts, "Z")).as_py():  # Arrow takes offsets of 60 minutes
+        if pc.all(pc.ends_with(texts, "Z")).as_py():  # Arrow accepts invalid offsets such as +00:60
             return texts.cast(target)
-    except pa.ArrowInvalid:  # years beyond four digits, infinity, nanoseconds
+    except pa.ArrowInvalid:  # years of more than four digits, infinity, nanoseconds
         pass
     micros = [None if v is None else zoned_micros(v) for v in _in_python(values)]
     return pa.array(micros, pa.int64()).view(target)
 
 
 def zoned_micros(text: str) -> int:
-    """Microseconds since the epoch of an ISO instant of any year, or of ``infinity``. Raises ValueError."""
+    """Return microseconds since the epoch of an ISO instant of any year, or of ``infinity``. Raises ValueError."""
     if text in _INFINITIES:
         return _INFINITIES[text]
     match = _ZONED.fullmatch(text)
@@ -302,19 +301,19 @@ def zoned_micros(text: str) -> int:
     year, month, day, hour, minute = (int(match[i]) for i in range(1, 6))
     second = int(match[6] or 0)
     if not (1 <= month <= 12 and 1 <= day <= days_in_month(year, month)):
-        raise ValueError("no day of the calendar")
+        raise ValueError("the date is not in the calendar")
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError("no time of a day")
+        raise ValueError("the time of day is out of range")
     seconds = days_from_civil(year, month, day) * 86400 + hour * 3600 + minute * 60 + second
     if match[8]:
         hours, minutes, rest = int(match[9]), int(match[10] or 0), int(match[11] or 0)
         offset = hours * 3600 + minutes * 60 + rest
         if offset > _LARGEST_OFFSET or max(minutes, rest) > 59:
-            raise ValueError("no offset of a time zone")
+            raise ValueError("the offset of the time zone is out of range")
         seconds -= offset if match[8] == "+" else -offset
     micros = seconds * 1_000_000 + int((match[7] or "").ljust(6, "0")[:6])
     if not -(2**63) <= micros < 2**63:
-        raise ValueError("outside the range of a timestamp in microseconds")
+        raise ValueError("the timestamp is out of range in microseconds")
     return micros
 
 
@@ -322,7 +321,7 @@ _LARGEST_OFFSET = 18 * 3600  # of Java's ZoneOffset, in seconds
 
 
 def cut_instants(schema: Schema, values: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
-    """Which ZonedTimestamps have digits beyond the microsecond, which are cut; None if there are none."""
+    """Return which ZonedTimestamps have nanosecond digits, which are truncated; None if none has."""
     if schema.name != ZONED_TIMESTAMP:
         return None
     texts = _in_arrow(values, pa.string())
@@ -333,13 +332,13 @@ def cut_instants(schema: Schema, values: Sequence[Any]) -> npt.NDArray[np.bool_]
 
 
 def days_in_month(year: int, month: int) -> int:
-    """Days of a month in the proleptic Gregorian calendar."""
+    """Return the days of a month in the proleptic Gregorian calendar."""
     begins = days_from_civil(year, month, 1)
     return days_from_civil(year + month // 12, month % 12 + 1, 1) - begins
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar, for any year (0 is 1 BC)."""
+    """Return the days since 1970-01-01 in the proleptic Gregorian calendar, for any year (0 is 1 BC)."""
     year -= month <= 2
     era, year_of_era = divmod(year, 400)
     day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -387,7 +386,7 @@ def _nulls(values: Sequence[Any]) -> pa.Array:
 
 def _required(schema: Schema | None) -> Schema:
     if schema is None:
-        raise BadRecord("an array or map schema without the schema of its elements")
+        raise BadRecord("the schema of an array or a map does not contain the schema of its elements")
     return schema
 
 

@@ -1,4 +1,4 @@
-"""What every LedLog does. A test class gives ``open_log``: a log on the same storage each time it is called."""
+"""What every FencedLog does. A test class gives ``open_log``: a log on the same storage each time it is called."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable
 import pytest
 
 from headrace.core.model.errors import Fenced
-from headrace.ports import LedLog
+from headrace.ports import FencedLog
 
-OpenLed = Callable[[], LedLog]
+OpenLog = Callable[[], FencedLog]
 Seen = list[tuple[str, bytes | None]]
 
 
-class LedLogSuite:
+class FencedLogSuite:
     """Run by a subclass per implementation."""
 
     pytestmark = pytest.mark.anyio
 
-    async def test_the_leaders_records_are_read_by_all(self, open_log: OpenLed) -> None:
+    async def test_the_leaders_records_are_read_by_all(self, open_log: OpenLog) -> None:
         """Several at once, and the position tells who has read more."""
         leader, reader, seen = open_log(), open_log(), Seen()
         await leader.start(lambda key, value: None)
@@ -33,7 +33,7 @@ class LedLogSuite:
         await leader.close()
         await reader.close()
 
-    async def test_a_later_leader_shuts_an_earlier_one_out(self, open_log: OpenLed) -> None:
+    async def test_a_later_leader_shuts_an_earlier_one_out(self, open_log: OpenLog) -> None:
         """A worker that does not know yet that it is led by another one writes nothing."""
         stale, leader, seen = open_log(), open_log(), Seen()
         await stale.start(lambda key, value: seen.append((key, value)))

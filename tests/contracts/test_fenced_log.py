@@ -8,38 +8,38 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from contracts.led_log_suite import LedLogSuite, OpenLed
+from contracts.fenced_log_suite import FencedLogSuite, OpenLog
 
 from headrace.core.model.errors import Fenced
 from headrace.ports import LogRecord
-from headrace_connectors.kafka.led_log import KafkaLedLog
+from headrace_connectors.kafka.fenced_log import KafkaFencedLog
 from headrace_connectors.kafka.log import LogTopic
 from headrace_connectors.memory.stores import MemoryLog
 from headrace_dev.kafka import Kafka
 
 
-class TestMemoryLog(LedLogSuite):
+class TestMemoryLog(FencedLogSuite):
     """The memory log."""
 
     @pytest.fixture
-    def open_log(self) -> OpenLed:
+    def open_log(self) -> OpenLog:
         """Logs on one storage."""
         first = MemoryLog()
         return lambda: MemoryLog(first)
 
 
 @pytest.mark.stack
-class TestKafkaLedLog(LedLogSuite):
+class TestKafkaFencedLog(FencedLogSuite):
     """The log on a topic."""
 
     @pytest.fixture
-    def open_log(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> OpenLed:
+    def open_log(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> OpenLog:
         """A topic and a group of their own for every test."""
         name = unique("led")
         topic = LogTopic(name, "config.storage.topic", partitions=1, replication=1)
-        return lambda: KafkaLedLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers}, name)
+        return lambda: KafkaFencedLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers}, name)
 
-    async def test_nobody_writes_before_it_leads(self, open_log: OpenLed) -> None:
+    async def test_nobody_writes_before_it_leads(self, open_log: OpenLog) -> None:
         """A worker that only follows has no producer."""
         log = open_log()
         await log.start(lambda key, value: None)
@@ -68,7 +68,7 @@ class TestKafkaLedLog(LedLogSuite):
         await log.close()
 
 
-class SilentOnce(KafkaLedLog):
+class SilentOnce(KafkaFencedLog):
     """Its brokers do not answer in the middle of the first transaction."""
 
     def __init__(self, topic: LogTopic, arguments: Mapping[str, Any], group: str) -> None:

@@ -1,4 +1,4 @@
-"""Keys that a chain has made, as tables need them: a key's fields are columns of its row."""
+"""Complete records whose keys a chain has changed: each field of the key must be a column of the row."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _IMAGES = ("before", "after")
 _Made = tuple[Schema, Schema, Schema, tuple[str, ...]]
 
 
-class KeyColumns:
-    """Gives rows the fields of their keys that they lack, such as ByLogicalTableRouter's.
+class KeyCompletion:
+    """Add the fields of keys that rows do not have, such as ByLogicalTableRouter's.
 
-    ``named`` are the key columns that the connector names: a key that is no struct is the one of them.
+    ``named`` are the key columns of the connector's configuration: a key that is not a struct becomes the only one.
     """
 
     def __init__(self, named: tuple[str, ...]) -> None:
@@ -28,7 +28,7 @@ class KeyColumns:
         self._structs: LRUCache[int, tuple[Schema, Schema]] = LRUCache(64)
 
     def completed(self, record: SinkRecord) -> SinkRecord:
-        """The record with a key that is a struct, and all of the key in its row."""
+        """Return the record with a key that is a struct, and with all fields of the key in its row."""
         record = self._with_struct(record)
         key, value = record.key, record.value
         if not isinstance(key.value, dict) or not isinstance(value.value, dict):
@@ -65,7 +65,7 @@ class KeyColumns:
 
 
 def _with_fields(value: Schema, fields: tuple[Field, ...]) -> tuple[Schema, tuple[str, ...]]:
-    """The schema of a value whose row has ``fields`` as well, and those that it lacked."""
+    """Return the schema of a value with ``fields`` added to its row, and the names of the added fields."""
     row = value.field("after") if is_envelope(value) else value
     if row is None or row.type != "struct":
         return value, ()
@@ -79,12 +79,12 @@ def _with_fields(value: Schema, fields: tuple[Field, ...]) -> tuple[Schema, tupl
 
 
 def _is_event(value: dict[str, Any]) -> bool:
-    """Whether a value is an envelope. Others without a schema may be no rows at all (heartbeats)."""
+    """Whether a value is an envelope. Other values without a schema may not be rows, such as heartbeats."""
     return "op" in value and ("after" in value or "before" in value)
 
 
 def _filled(value: dict[str, Any], key: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The value with the key's fields ``names`` in its row, where it has none of them."""
+    """Add the key's fields ``names`` to the row of a value, if it does not have them."""
     if _is_event(value):
         return {
             name: _filled(each, key, names) if name in _IMAGES and isinstance(each, dict) else each

@@ -1,4 +1,4 @@
-"""Transforms of a key or value as a whole: ExtractField, HoistField, SetSchemaMetadata."""
+"""Transforms of a complete key or value: ExtractField, HoistField, SetSchemaMetadata."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from headrace.transforms.structs import SchemaMemo, cell, cells, plain_map, stru
 
 
 def field_path(text: str, version: str = "V1") -> tuple[str, ...]:
-    """The steps of a field's path: the name itself in V1, parts between dots in V2 (KIP-821).
+    """Return the steps of a field's path: the name itself in V1, the parts between dots in V2 (KIP-821).
 
-    In V2 backticks hold a part with dots together, a backslash before a backtick makes it a letter. Raises ValueError
-    for a backtick without its second.
+    In V2, backticks quote a part that contains dots, and a backslash escapes a backtick. Raises ValueError for an
+    unterminated quote.
     """
     if version.upper() == "V1":
         return (text,)
-    steps, place = [], 0
-    while place < len(text):
-        if text[place] == "`":
-            step, place = _quoted_step(text, place)
+    steps, index = [], 0
+    while index < len(text):
+        if text[index] == "`":
+            step, index = _quoted_step(text, index)
         else:
-            end = text.find(".", place)
-            step, place = (text[place:], len(text)) if end < 0 else (text[place:end], end + 1)
+            end = text.find(".", index)
+            step, index = (text[index:], len(text)) if end < 0 else (text[index:end], end + 1)
         steps.append(step)
     return tuple([*steps, ""] if text.endswith(".") else steps)
 

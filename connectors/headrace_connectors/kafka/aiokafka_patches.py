@@ -1,7 +1,7 @@
-"""What aiokafka 0.14 does that a task must not suffer, mended from outside.
+"""Workarounds for defects of aiokafka 0.14, applied to its objects from outside.
 
-The seams are private to aiokafka, whose version is pinned; ``tests/unit/kafka/test_seams.py`` drives its own classes
-through them, and fails when one moves.
+The patched attributes are private to aiokafka, whose version is pinned; ``tests/unit/kafka/test_aiokafka_patches.py``
+uses aiokafka's own classes, and fails when one of these attributes changes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 
 UNHEARD_SECONDS = 180.0
-"""Longer than a broker takes to restart."""
+"""The time without metadata after which a client is replaced; longer than the restart of a broker."""
 
 
 async def position(consumer: aiokafka.AIOKafkaConsumer, partition: aiokafka.TopicPartition) -> int:
-    """The next offset of ``partition``. Raises TimeoutError after a request's time.
+    """Return the next offset of ``partition``. Raises TimeoutError after the request timeout.
 
-    aiokafka waits without end for the task that looks for it, which may have died meanwhile.
+    aiokafka waits without a limit for its task that determines the offset, even if that task has failed.
     """
     async with asyncio.timeout(consumer._request_timeout_ms / 1000):
         found: int = await consumer.position(partition)
@@ -34,19 +34,19 @@ async def position(consumer: aiokafka.AIOKafkaConsumer, partition: aiokafka.Topi
 async def committed(
     consumer: aiokafka.AIOKafkaConsumer, partitions: Iterable[aiokafka.TopicPartition]
 ) -> Mapping[aiokafka.TopicPartition, tuple[int, str]]:
-    """The offsets that the group has committed, and their metadata; without partitions that have none.
+    """Return the committed offsets of the group, and their metadata; partitions without one are omitted.
 
-    aiokafka's own call asks for one partition at a time and drops the metadata.
+    aiokafka's own method fetches one partition at a time and discards the metadata.
     """
     found = await consumer._coordinator.fetch_committed_offsets(list(partitions))
     return {each: (known.offset, known.metadata) for each, known in found.items() if known.offset >= 0}
 
 
 def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:
-    """Raise KafkaError when a task of ``consumer`` has ended that should never end.
+    """Raise KafkaError if a background task of ``consumer`` has ended.
 
-    Without the one nothing is fetched, without the other no broker, leader or topic is found any more, and whoever
-    waits for that waits for good. aiokafka tells nobody.
+    Without these tasks, the consumer fetches no records, or finds no brokers, leaders and topics any more, and its
+    callers wait forever. aiokafka does not report it.
     """
     for doing, task in (
         ("fetching", consumer._fetcher.error_future),
@@ -57,9 +57,9 @@ def check_alive(consumer: aiokafka.AIOKafkaConsumer) -> None:
 
 
 def check_heard(consumer: aiokafka.AIOKafkaConsumer) -> None:
-    """Raise KafkaError when no broker has told ``consumer`` metadata for long.
+    """Raise KafkaError if ``consumer`` has not received metadata from any broker for a long time.
 
-    aiokafka looks for brokers only where it has seen them. When they have all moved, a new consumer finds them by the
+    aiokafka connects only to the last known addresses of brokers. If all have changed, a new consumer finds them by the
     configured addresses.
     """
     client = consumer._client
@@ -69,22 +69,22 @@ def check_heard(consumer: aiokafka.AIOKafkaConsumer) -> None:
 
 
 def refresh_all_topics(consumer: aiokafka.AIOKafkaConsumer) -> None:
-    """Let ``consumer`` see the topics of its pattern come and go, also after it was asked about one that is deleted.
+    """Keep ``consumer`` refreshing all topics of its pattern.
 
-    aiokafka refreshes all topics for a pattern. Asked for offsets of a partition that it does not know, by us or by its
-    own search for a position, it adds that topic to what it refreshes: then it refreshes that one alone, takes every
-    other for deleted and never looks again.
+    For a pattern, aiokafka refreshes the metadata of all topics. A request for offsets of an unknown partition, as of a
+    deleted topic, adds that topic to the list of topics to refresh. Then aiokafka refreshes only this topic, and treats
+    all others as deleted.
     """
     client = consumer._client
     client.add_topic = lambda topic: client.force_metadata_update()
 
 
-def keep_pace(consumer: aiokafka.AIOKafkaConsumer) -> None:
-    """Let ``consumer`` wait ``retry.backoff.ms`` before it asks again for what brokers cannot give just now.
+def pace_requests(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    """Make ``consumer`` wait ``retry.backoff.ms`` before it repeats a failed metadata or fetch request.
 
-    While a partition has no leader, aiokafka asks for metadata as fast as they are answered, for a pattern those of all
-    topics, and where a broker refuses a partition, for that partition: thousands of times a second, by every task, of
-    brokers that are in trouble already.
+    While a partition has no leader, aiokafka repeats metadata requests without a pause, for all topics of a pattern,
+    and fetch requests for a partition that a broker rejects: each task sends thousands of requests per second to
+    brokers that are already overloaded.
     """
     client = consumer._client
     update, send, backoff = client._metadata_update, client.send, client._retry_backoff
@@ -105,16 +105,16 @@ def keep_pace(consumer: aiokafka.AIOKafkaConsumer) -> None:
     client._metadata_update, client.send = paced_update, paced_send
 
 
-def heed_group_errors(coordinator: GroupCoordinator) -> None:
-    """Let ``coordinator`` ask again when a broker cannot tell the group's offsets.
+def raise_group_errors(coordinator: GroupCoordinator) -> None:
+    """Raise the group-level errors of OffsetFetch, so that ``coordinator`` retries.
 
-    A broker that is not the coordinator any more, or still loads the group, says so for the group and lists no
-    partition (OffsetFetch from version 2 on). aiokafka reads only the partitions: it takes all of them for never
-    committed and goes to ``auto.offset.reset``, to the beginning of everything, or past records that nobody has read.
+    A broker that is not the coordinator any more, or still loads the group, returns a group-level error and no
+    partitions (OffsetFetch version 2 and later). aiokafka reads only the partitions: it would treat all of them as
+    never committed and apply ``auto.offset.reset``, which reads everything again or skips unread records.
     """
     send = coordinator._send_req
 
-    async def heeding(request: Any) -> Any:
+    async def checked(request: Any) -> Any:
         response = await send(request)
         if isinstance(request, OffsetFetchRequest) and response.error_code:
             error = for_code(response.error_code)
@@ -123,4 +123,4 @@ def heed_group_errors(coordinator: GroupCoordinator) -> None:
             raise error(coordinator.group_id)
         return response
 
-    coordinator._send_req = heeding
+    coordinator._send_req = checked

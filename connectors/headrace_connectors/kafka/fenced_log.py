@@ -1,9 +1,8 @@
-"""The config topic: a log that one worker writes and all read.
+"""The config topic: a log that the leader writes and all workers read.
 
-The leader's producer has a transactional id that all workers of a cluster share, the one that Kafka Connect's leader
-uses. Who opens it shuts out whoever had it before, by Kafka's own means: a stale leader's write is refused by the
-brokers, and what it had begun is rolled back. Readers see committed records only, so records that are written together
-are seen together or not at all.
+The leader's producer has the transactional id that Kafka Connect's leader uses, and that all workers of a cluster
+share. Opening such a producer fences the one before: the brokers reject writes of a stale leader and abort its
+transactions. Readers see only committed records, so that records of one transaction are visible together or not at all.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ _TRANSACTION_MS = 10_000
 _WRITE_SECONDS = 30.0
 
 
-class KafkaLedLog(KafkaLog):
-    """``headrace.ports.LedLog``. ``group`` is the cluster's ``group.id``."""
+class KafkaFencedLog(KafkaLog):
+    """``headrace.ports.FencedLog``. ``group`` is the cluster's ``group.id``."""
 
     def __init__(self, topic: LogTopic, arguments: Mapping[str, Any], group: str) -> None:
         super().__init__(topic, arguments)
@@ -58,7 +57,7 @@ class KafkaLedLog(KafkaLog):
         async with self._writing:
             producer = self._producer
             if producer is None:
-                raise Fenced(f"The topic {self._topic.name} is written by the leader, which this worker is not")
+                raise Fenced(f"Topic {self._topic.name}: only the leader writes it, and this worker is not the leader")
             try:
                 async with asyncio.timeout(_WRITE_SECONDS):
                     written = await self._transact(producer, records)
@@ -66,16 +65,16 @@ class KafkaLedLog(KafkaLog):
                 _take_errors(producer)
                 await self._drop_producer()
                 raise self._refused(error) from error
-            except asyncio.CancelledError:  # who asked waits no longer; this producer could not begin another one
+            except asyncio.CancelledError:  # the caller was cancelled; the producer cannot begin another transaction
                 await self._drop_producer()
                 raise
         await self._read_back({record.partition: record.offset + 1 for record in written})
 
     async def refresh(self) -> None:
-        """Ask for the end and wait until it has been read. Raises Retriable."""
+        """Wait until the log has been read up to its current end. Raises Retriable."""
         consumer = self._consumer
         if consumer is None:
-            raise Retriable(f"The topic {self._topic.name} is not open")
+            raise Retriable(f"Topic {self._topic.name}: it is not open")
         try:
             ends = await consumer.end_offsets(sorted(consumer.assignment()))
         except KafkaError as error:
@@ -83,7 +82,7 @@ class KafkaLedLog(KafkaLog):
         await self._read_back({partition.partition: end for partition, end in ends.items()})
 
     async def _connect(self) -> AIOKafkaConsumer:
-        """Raises ConfigError for several partitions: a commit must not be read before the tasks that it counts."""
+        """Connect. Raises ConfigError for several partitions: a commit record must be read after its task records."""
         consumer = await super()._connect()
         partitions = len(consumer.assignment())
         if partitions > 1:
@@ -97,10 +96,10 @@ class KafkaLedLog(KafkaLog):
         return consumer
 
     async def _prepare_to_write(self) -> None:
-        """None before this worker leads."""
+        """Open no producer before this worker is the leader."""
 
     async def _transact(self, producer: AIOKafkaProducer, records: Sequence[LogRecord]) -> list[Any]:
-        """The commit sends what waits, and is where a fence shows. Raises KafkaError."""
+        """Write the records in one transaction; its commit fails if another leader has fenced it. Raises KafkaError."""
         await producer.begin_transaction()
         sent = [await producer.send(self._topic.name, key=key.encode(), value=value) for key, value in records]
         deliveries = asyncio.gather(*sent, return_exceptions=True)
@@ -110,25 +109,25 @@ class KafkaLedLog(KafkaLog):
 
     def _refused(self, error: BaseException) -> Exception:
         if isinstance(error, ProducerFenced | InvalidProducerEpoch):
-            return Fenced(f"Another worker leads now and writes the topic {self._topic.name}")
+            return Fenced(f"Topic {self._topic.name}: another worker is the leader now and writes it")
         if isinstance(error, TimeoutError):
-            return Retriable(f"The topic {self._topic.name} could not be written within {_WRITE_SECONDS:g} s")
+            return Retriable(f"Topic {self._topic.name}: it could not be written within {_WRITE_SECONDS:g} s")
         return translated(error, f"writing to the topic {self._topic.name}")
 
     def _not_open(self, error: BaseException) -> Exception:
         if isinstance(error, TimeoutError):
             return Retriable(
-                f"The brokers gave no transactional producer ({self._transactional_id}) within {_WRITE_SECONDS:g} s; "
-                "with fewer than three of them set transaction.state.log.replication.factor=1 and "
-                "transaction.state.log.min.isr=1 there"
+                f"Topic {self._topic.name}: the brokers did not initialize the transactional producer "
+                f"({self._transactional_id}) within {_WRITE_SECONDS:g} s; with fewer than three brokers, set "
+                "transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1 on them"
             )
         return translated(error, f"opening the transactional producer {self._transactional_id}")
 
 
 def _take_errors(producer: AIOKafkaProducer) -> None:
-    """Of batches that never left: aiokafka fails a future of each that nobody awaits, which asyncio logs as an error.
+    """Retrieve the exceptions of unsent batches, which asyncio would otherwise log as errors: nobody awaits them.
 
-    A fence is no error. The library has no public way to such a batch; the contract's test tells when this one is gone.
+    Being fenced is not an error. aiokafka has no public access to these batches; a contract test fails if it changes.
     """
     for batches in producer._message_accumulator._batches.values():
         for batch in batches:

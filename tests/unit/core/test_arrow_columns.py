@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.model.arrays import (
+from headrace.core.model.arrow_columns import (
     DECIMAL,
     INFINITY_MICROS,
     NEGATIVE_INFINITY_MICROS,

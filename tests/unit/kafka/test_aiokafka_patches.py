@@ -19,7 +19,7 @@ from aiokafka.protocol.fetch import FetchRequest_v4, FetchResponse_v4
 from fix_asyncio import eventually
 from scripted_kafka import NODE, ScriptedKafka
 
-from headrace_connectors.kafka.seams import heed_group_errors, keep_pace
+from headrace_connectors.kafka.aiokafka_patches import pace_requests, raise_group_errors
 from headrace_connectors.kafka.stopping import stopped
 
 PARTITION = TopicPartition("t", 0)
@@ -57,7 +57,7 @@ async def coordinator(brokers: Brokers) -> AsyncIterator[GroupCoordinator]:
     """As the member has it."""
     made = GroupCoordinator(brokers, SubscriptionState(), retry_backoff_ms=1)
     made._subscription.register_fetch_waiters(set())
-    heed_group_errors(made)
+    raise_group_errors(made)
     yield made
     await made.close()
 
@@ -109,7 +109,7 @@ def test_brokers_in_trouble(leaders: list[int], error: int) -> None:
         refused = FetchResponse_v4(0, [("t", [(0, error, -1, -1, None, b"?")])])
         async with ScriptedKafka({"t": leaders} if leaders else {}, {FetchRequest_v4: lambda _: refused}) as kafka:
             consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, retry_backoff_ms=BACKOFF_MS)
-            keep_pace(consumer)
+            pace_requests(consumer)
             await consumer.start()
             consumer.assign([PARTITION])
             consumer.seek(PARTITION, 0)
