@@ -108,7 +108,7 @@ def test_citations_lead_somewhere() -> None:
         '"""Docs (``merge.md`` section 99)."""',
         '"""Docs (``merge.md`` sections 2 and 2.99)."""',
         "# see ``reselect.md``\n# section 5.77\n",
-        '"""Docs (``merge.md`` section 5)."""',
+        '"""Docs (``merge.md`` 5)."""',
         '"""Docs (``faust-notes.md``)."""',
         '"""Docs (section 3)."""',
         '"""Docs of ``connect.md``: see section 99."""',

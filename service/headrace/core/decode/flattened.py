@@ -108,7 +108,7 @@ def has_no_order(changes: Changes) -> bool:
 
 
 def tells_too_little(changes: Changes) -> bool:
-    """Return whether op, position or table are absent: then nothing is reselected or cached (``reselect.md`` section 1.1)."""
+    """Return whether op, position or table are absent: no reselect, no cache then (``reselect.md`` section 1.1)."""
     return not (changes.table.database and changes.table.table) or has_no_order(changes)
 
 
