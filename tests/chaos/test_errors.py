@@ -181,7 +181,7 @@ def test_a_full_disk(lane: Lane, small_disk: Path) -> None:
     """The task says so; once there is room, nothing is missing."""
     with running(lane.other_worker("tight", small_disk / "warehouse")) as worker:
         put(worker, "tight", lane)
-        wait_until(lambda: "No space left" in worker.traces("tight"), "trace that names the cause", 120)
+        wait_until(lambda: "no space left" in worker.traces("tight").lower(), "trace that names the cause", 120)
         subprocess.run(["mount", "-o", "remount,size=500m", small_disk], check=True)
         worker.call("POST", "/connectors/tight/restart?includeTasks=true")
         applied(worker, "tight", lane, small_disk / "warehouse")

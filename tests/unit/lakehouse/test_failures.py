@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.model.errors import Fatal, HeadraceError, Retriable
+from headrace.core.model.errors import EngineFailed, Fatal, HeadraceError, Retriable
 from headrace_connectors.lakehouse.failures import Conflict, NotThere, translate, translated
 
 TRACE = (
@@ -31,7 +31,7 @@ class AnalysisError(Exception):
         ("io.delta.exceptions.MetadataChangedException: [DELTA_METADATA_CHANGED] x", Conflict, "another writer"),
         ("[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] x", Fatal, "other files"),
         ("[DELTA_MISSING_DELTA_TABLE] x", NotThere, "does not exist"),
-        ("java.lang.OutOfMemoryError: Java heap space", Fatal, "spark.driver.memory"),
+        ("java.lang.OutOfMemoryError: Java heap space", EngineFailed, "spark.driver.memory"),
         ("java.net.ConnectException: Connection refused", Retriable, "does not answer"),
         ("org.postgresql.util.PSQLException: ERROR: relation exists", Retriable, "catalog's database.*PSQLException"),
         (
