@@ -284,7 +284,7 @@ class SinkTask:
             pieces = [(self._table_name(topic, chunk, piece), piece) for topic, piece in _topics(chunk, decoded)]
             pieces += self._new_columns(chunk.partition.topic, decoded)
         except Exception as error:
-            self._topic_failed(chunk, error)
+            await self._topic_failed(chunk, error)
             return
         self._observer.taken(chunk.partition, chunk.end, len(chunk.records))
         self._batches.add(chunk.partition, chunk.end, pieces, time.monotonic(), chunk.behind)
@@ -367,15 +367,17 @@ class SinkTask:
         """The topics of tables that have failed: nobody could write what they bring."""
         return self._topics.of(name for name, lane in self._lanes.items() if lane.state is TableState.FAILED)
 
-    def _topic_failed(self, chunk: Chunk, error: Exception) -> None:
+    async def _topic_failed(self, chunk: Chunk, error: Exception) -> None:
         """A chunk cannot be decoded or assigned to a table: the tables of its topic fail."""
         if remedy(error).retry or not self._options.isolate_tables:
             raise error
+        if chunk.epoch != self._sequence.epoch:  # its new owner reads it, and finds the same
+            return
         topic = chunk.partition.topic
         self._batches.block(chunk.partition, chunk.end)
         for table in self._topics.tables(topic) or [self._table_of(topic)]:
             self._topics.add(table, topic)
-            self._lanes.setdefault(table, TableLane(table, self._lane_owner))
+            await self._lane(table)
             self._table_failed(table, error)
 
     def _table_failed(self, table: str, error: Exception) -> None:
@@ -408,17 +410,26 @@ class SinkTask:
     async def _written(self, batch: Batch, left_out: Sequence[LeftOut], epoch: int) -> None:
         """A batch is durable: its offsets may be committed. What fails here concerns the whole task."""
         try:
-            is_current = (
-                epoch == self._sequence.epoch
-            )  # otherwise fenced: the new owner writes it again, without effect
-            if is_current and self._lanes[batch.table].state is not TableState.FAILED:
+            # Otherwise fenced: the new owner writes the batch again, without effect.
+            if epoch == self._sequence.epoch and self._lanes[batch.table].state is not TableState.FAILED:
                 await self._report_left_out(left_out)
                 self._moved(self._batches.complete(batch.id))
                 await self._offsets.commit()
         except Exception as error:
             self.failed(error)
             return
-        await self._in_thread(self._pipelines.of(batch).pipeline.maintain)
+        await self._maintain(batch)
+
+    async def _maintain(self, batch: Batch) -> None:
+        """Maintain a table if that is due. Its batch is complete: a passing failure waits for the next batch."""
+        try:
+            await self._in_thread(self._pipelines.of(batch).pipeline.maintain)
+        except Exception as error:
+            if not remedy(error).retry:
+                raise
+            log.warning(
+                "%s: upkeep of table %s failed and is tried again: %s", self._options.connector, batch.table, error
+            )
 
     async def _report_left_out(self, left_out: Sequence[LeftOut]) -> None:
         """Changes whose rows could not be completed go where bad records go, before any offset passes them."""
