@@ -10,7 +10,6 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
@@ -20,6 +19,7 @@ from headrace.core.decode.dead_letters import DeadLetter
 from headrace.core.model.errors import ConfigError
 from headrace.ports import ErrantRecord, Lakehouse, Record
 from headrace.runtime.task.replay import Edges, Letters, replay
+from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.verify.connector_rest import ConnectorRest, reachable
 from headrace.runtime.verify.table_verifier import Clock
 from headrace.runtime.worker import plugins
@@ -45,6 +45,7 @@ exit status: 0 all letters applied; 1 some could not be used again (the output n
 could not run (usage, configuration, a system that does not answer)
 """
 QUEUE = "errors.deadletterqueue.topic.name"
+_WRITERS = 4
 _NAMED = 20
 
 
@@ -169,8 +170,8 @@ async def write(
             if found := letters.mine(sink.name, records):
                 yield found
 
-    with ThreadPoolExecutor(thread_name_prefix="replay") as executor:
-        return await replay(sink, mine(), edges, executor, said.progress)
+    with WorkerThreads.start(_WRITERS) as threads:
+        return await replay(sink, mine(), edges, threads, said.progress)
 
 
 def _edges(lakehouse: Lakehouse) -> Edges:

@@ -197,8 +197,19 @@ _LAKE = group(
         "worker.threads",
         Type.INT,
         "8",
-        "Number of threads that decode records and write tables. Each write occupies one thread until it ends.",
+        "Number of threads that write tables. Each write occupies one thread until it ends. Decoding and table "
+        "maintenance have threads of their own.",
         validator=at_least(2),
+    ),
+    key(
+        "worker.memory.bytes",
+        Type.LONG,
+        None,
+        "Bytes that changes of all tables may take in the worker from their decoding to their commit. Above half of "
+        "it, tables that hold more than an equal share are not read until they are written. By default half of what "
+        "spark.driver.memory, its overhead and Python leave of the container's or the machine's memory; the worker "
+        "logs the sum when it starts.",
+        validator=at_least(1024 * 1024),
     ),
 )
 _TIMING = group(

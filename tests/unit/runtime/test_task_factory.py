@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -18,8 +17,10 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import AddedField, FieldSelection
 from headrace.core.tables.table_layout import PartitionField, SortField, TableLayout
 from headrace.ports import RowStoreOptions, TableOptions
+from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.sink_task import SinkTaskOptions
 from headrace.runtime.task.task_factory import SinkTaskFactory, sink_task_options
+from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
@@ -163,9 +164,9 @@ async def test_a_task_that_cannot_be_made_leaves_no_queue_open() -> None:
     config = {"name": "shop", "topics": "a", "key.converter": json, "value.converter": json}
     config["errors.deadletterqueue.topic.name"] = "dead"
     config |= {"reselect.database.hostname": "h", "reselect.database.user": "u", "reselect.database.dbname": "d"}
-    with ThreadPoolExecutor(1) as executor:
+    with WorkerThreads.start(2) as threads:
         factory = SinkTaskFactory(
-            feeds, MemoryLakehouse(), lambda database, options: MemoryRowSource(), executor, held_elsewhere
+            feeds, MemoryLakehouse(), lambda database, options: MemoryRowSource(), threads, unlimited(), held_elsewhere
         )
         with pytest.raises(Retriable):
             await factory("shop", 0, sink_connector_config(CACHED | config, DEFAULTS), lambda error: None)

@@ -1,6 +1,6 @@
-"""Which offsets may be committed, given what is durable (``merge.md`` sections 9 and 10).
+"""Which offsets may be committed, given what is durable (``docs/design/merge.md`` sections 9 and 10).
 
-A partition's offset moves over a chunk only when every table that got records of it is durable, and only in order.
+A partition's offset moves over a chunk only when every table that got changes of it is durable, and only in order.
 Partitions are any hashable value here.
 """
 
@@ -11,38 +11,54 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 
-@dataclass(slots=True)
-class _Chunk:
+@dataclass(slots=True, eq=False)
+class Origin:
+    """The chunk that changes came with.
+
+    It reaches up to offset ``end``. ``since`` is when it was read (monotonic seconds), ``behind`` the number of records
+    of the partition that were still in Kafka then. ``number`` counts the chunks of a task. ``missing`` is the number of
+    parts that are not durable yet.
+    """
+
     partition: Hashable
     end: int
-    missing: int
+    since: float
+    behind: int = 0
+    number: int = 0
+    missing: int = 0
+
+    def block(self) -> None:
+        """Note that a part of the chunk cannot be written: its partition's offset stays before the chunk."""
+        self.missing += 1
 
 
 class OffsetTracker:
-    """Chunks in order per partition, each with the number of pieces that are not durable yet."""
+    """The chunks of one assignment, in order per partition."""
 
     def __init__(self) -> None:
-        self._chunks: dict[int, _Chunk] = {}
-        self._order: dict[Hashable, deque[int]] = {}
-        self._next = 0
+        self._chunks: dict[Hashable, deque[Origin]] = {}
+        self._read = 0
 
-    def begin(self, partition: Hashable, end: int, pieces: int) -> int:
-        """A chunk that reaches up to offset ``end`` was taken in ``pieces`` parts. Returns its ticket."""
-        ticket, self._next = self._next, self._next + 1
-        self._chunks[ticket] = _Chunk(partition, end, pieces)
-        self._order.setdefault(partition, deque()).append(ticket)
-        return ticket
+    def begin(self, partition: Hashable, end: int, since: float, behind: int = 0) -> Origin:
+        """Take a chunk. Its distribution to tables counts as one part, which ends with ``done([origin])``."""
+        origin = Origin(partition, end, since, behind, self._read, 1)
+        self._read += 1
+        self._chunks.setdefault(partition, deque()).append(origin)
+        return origin
 
-    def done(self, tickets: Iterable[int]) -> Mapping[Hashable, int]:
-        """One part of each chunk in ``tickets`` is durable (a chunk may be named several times)."""
-        for ticket in tickets:
-            self._chunks[ticket].missing -= 1
-        return self.advance()
+    def done(self, origins: Iterable[Origin]) -> Mapping[Hashable, int]:
+        """Note that one part of each chunk is durable; a chunk may be named several times.
 
-    def advance(self) -> Mapping[Hashable, int]:
-        """The partitions whose offset moves now, each to the end of its last chunk in an unbroken row."""
+        Returns the partitions whose offset moves, each with the end of its last chunk in an unbroken row.
+        """
+        for origin in origins:
+            origin.missing -= 1
         moved: dict[Hashable, int] = {}
-        for partition, order in self._order.items():
-            while order and self._chunks[order[0]].missing == 0:
-                moved[partition] = self._chunks.pop(order.popleft()).end
+        for partition, chunks in self._chunks.items():
+            while chunks and chunks[0].missing == 0:
+                moved[partition] = chunks.popleft().end
         return moved
+
+    def clear(self) -> None:
+        """Forget everything: a new assignment reads again what is not committed."""
+        self._chunks.clear()

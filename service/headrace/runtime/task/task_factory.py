@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Protocol
 
@@ -28,7 +27,11 @@ from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.pipeline.source_reader import NoMetrics, ReselectMetrics
 from headrace.runtime.task.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
+from headrace.runtime.task.memory_budget import MemoryBudget
+from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.task.write_slots import WriteSlots
+from headrace.runtime.threads import WorkerThreads
 from headrace.transforms import registry
 
 
@@ -82,7 +85,8 @@ class SinkTaskFactory:
         feeds: Feeds,
         lakehouse: Lakehouse,
         open_row_source: OpenRowSource,
-        executor: Executor,
+        threads: WorkerThreads,
+        memory: MemoryBudget,
         open_rows: OpenRows = lambda kind, options: MemoryRowStore(options.limits),
         observe: Observe = lambda connector, task: NO_OBSERVER,
         count_reselects: CountReselects = lambda connector, task: NoMetrics(),
@@ -92,7 +96,7 @@ class SinkTaskFactory:
         self._feeds = feeds
         self._lakehouse = lakehouse
         self._open_row_source = open_row_source
-        self._executor = executor
+        self._resources = TaskResources(threads, WriteSlots(threads.writers), memory, feeds.agent)
         self._open_rows = open_rows
         self._observe = observe
         self._count_reselects = count_reselects
@@ -126,11 +130,10 @@ class SinkTaskFactory:
         return SinkTask(
             self._adjust(replace(sink_task_options(config, reselect), task=number)),
             feed,
-            self._feeds.agent,
             self._lakehouse,
             post_processor,
             dead_letter_queue,
-            self._executor,
+            self._resources,
             on_failure,
             self._observe(connector, number),
             conversion,
