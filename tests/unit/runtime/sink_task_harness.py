@@ -26,7 +26,8 @@ from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
-from headrace.runtime.task.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.task.options import SinkTaskOptions
+from headrace.runtime.task.sink_task import SinkTask
 from headrace.transforms.chain import Chain
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue

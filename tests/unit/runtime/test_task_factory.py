@@ -18,7 +18,7 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import AddedField, FieldSelection
 from headrace.core.tables.table_layout import PartitionField, SortField, TableLayout
 from headrace.ports import RowStoreOptions, TableOptions
-from headrace.runtime.task.sink_task import SinkTaskOptions
+from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.task_factory import SinkTaskFactory, sink_task_options
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue

@@ -28,7 +28,8 @@ from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.pipeline.source_reader import NoMetrics, ReselectMetrics
 from headrace.runtime.task.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
-from headrace.runtime.task.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.task.options import SinkTaskOptions
+from headrace.runtime.task.sink_task import SinkTask
 from headrace.transforms import registry
 
 
