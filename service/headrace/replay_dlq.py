@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: bool) -> int:
     """Replay the letters of the connector in this file; the exit status. Raises HeadraceError."""
     sink = checked_connector(config, connector)
-    if not sink.originals.get(QUEUE):
+    if not sink.framework.dead_letter_topic:
         raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
     feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
     host, port = config.listener()
@@ -138,9 +138,9 @@ class Said:
 
 def oldest(sink: SinkConnectorConfig, now: float) -> int:
     """The time (ms) from which on a table remembers deletes; a history keeps them all. ``now`` in seconds."""
-    if sink.get_string("insert.mode").lower() == "insert":
+    if sink.tables.history:
         return 0
-    return int(now * 1000) - sink.get_int("tombstone.retention.ms")
+    return int(now * 1000) - sink.tables.tombstone_retention // 1000
 
 
 async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, said: Said) -> Letters:

@@ -191,8 +191,8 @@ class Verification:
 
     def _tables(self) -> list[tuple[str, TableId, TableSource]]:
         """The connector's topics, their source tables and databases. Raises ConfigError for a name that is no table."""
-        names = "|".join(map(re.escape, self._connector.topics))
-        topics = self._offsets.topics(self._connector.topics_regex or names)
+        names = "|".join(map(re.escape, self._connector.framework.topics))
+        topics = self._offsets.topics(self._connector.framework.topic_pattern or names)
         found = [(topic, *place) for topic in topics if (place := self._place(topic))]
         asked = self._arguments.tables
         for name in asked:
