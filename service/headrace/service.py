@@ -57,12 +57,12 @@ class Service:
         host, port = config.listener()
         self._config = config
         self._listener = bind(host, port)
-        self._executor = ThreadPoolExecutor(config.get_int("worker.threads"), thread_name_prefix="worker")
+        self._executor = ThreadPoolExecutor(config.lake.threads, thread_name_prefix="worker")
         self._metrics = Metrics()
         properties = config.complete_properties()
         self._feeds: Feeds = plugins.load("feeds", "kafka")(properties)
         self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
-            config.get_string("warehouse"), config.spark_properties()
+            config.lake.warehouse, config.spark_properties()
         )
         stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
         self.worker = Worker(
@@ -126,7 +126,7 @@ class Service:
 
     async def _stop(self) -> None:
         log.info("Stopping")
-        graceful = self._config.get_int("task.shutdown.graceful.timeout.ms") / 1000
+        graceful = self._config.timing.shutdown_timeout
         exit_after(graceful + _STOP_MARGIN_SECONDS, status=1)
         await self.worker.stop()
         await self._feeds.close()
@@ -155,9 +155,9 @@ class Service:
         return self._metrics.task(connector, number, seen, note, tables)
 
     def _advertised(self, host: str) -> tuple[str, int]:
-        name = self._config.get_string("rest.advertised.host.name") or host or socket.gethostname()
+        name = self._config.rest.advertised_host or host or socket.gethostname()
         bound: int = self._listener.getsockname()[1]
-        return name, self._config.get_optional_int("rest.advertised.port") or bound
+        return name, self._config.rest.advertised_port or bound
 
 
 def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState | None]:

@@ -169,7 +169,7 @@ class Verification:
         stores = plugins.load("stores", "standalone")(config.complete_properties())
         self._offsets = KafkaOffsets(stores, connector, runner)
         self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
-            config.get_string("warehouse"), config.spark_properties()
+            config.lake.warehouse, config.spark_properties()
         )
 
     def run(self) -> None:
