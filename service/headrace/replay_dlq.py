@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: bool) -> int:
     """Replay the letters of the connector in this file; the exit status. Raises HeadraceError."""
     sink = checked_connector(config, connector)
-    if not sink.originals.get(QUEUE):
+    if not sink.framework.dead_letter_topic:
         raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
     feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
     host, port = config.listener()
@@ -82,9 +82,7 @@ def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: boo
     found = asyncio.run(survey(feeds, sink, since, said))
     if dry_run or not found.count:
         return int(not found.complete)
-    lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
-        config.get_string("warehouse"), config.spark_properties()
-    )
+    lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(config.lake.warehouse, config.spark_properties())
     try:
         with rest.paused():
             refused = asyncio.run(write(feeds, sink, since, _edges(lakehouse), said))
@@ -139,9 +137,9 @@ class Said:
 
 def oldest(sink: SinkConnectorConfig, now: float) -> int:
     """The time (ms) from which on a table remembers deletes; a history keeps them all. ``now`` in seconds."""
-    if sink.get_string("insert.mode").lower() == "insert":
+    if sink.tables.history:
         return 0
-    return int(now * 1000) - sink.get_int("tombstone.retention.ms")
+    return int(now * 1000) - sink.tables.tombstone_retention // 1000
 
 
 async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, said: Said) -> Letters:

@@ -59,14 +59,14 @@ class Service:
         host, port = config.listener()
         self._config = config
         self._listener = bind(host, port)
-        self._threads = WorkerThreads.start(config.get_int("worker.threads"))
+        self._threads = WorkerThreads.start(config.lake.threads)
         self._metrics = Metrics()
         properties = config.complete_properties()
         self._feeds: Feeds = plugins.load("feeds", "kafka")(properties)
         self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
-            config.get_string("warehouse"), config.spark_properties()
+            config.lake.warehouse, config.spark_properties()
         )
-        self._memory = memory_plan(config.get_optional_int("worker.memory.bytes"), self._lakehouse.memory())
+        self._memory = memory_plan(config.lake.memory, self._lakehouse.memory())
         stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
         self.worker = Worker(
             config, stores, plugins.installed(), self._task_factory(), self._advertised(host), self._metrics
@@ -132,7 +132,7 @@ class Service:
 
     async def _stop(self) -> None:
         log.info("Stopping")
-        graceful = self._config.get_int("task.shutdown.graceful.timeout.ms") / 1000
+        graceful = self._config.timing.shutdown_timeout
         exit_after(graceful + _STOP_MARGIN_SECONDS, status=1)
         await self.worker.stop()
         await self._feeds.close()
@@ -167,9 +167,9 @@ class Service:
         return "" if self._memory.fits else too_much
 
     def _advertised(self, host: str) -> tuple[str, int]:
-        name = self._config.get_string("rest.advertised.host.name") or host or socket.gethostname()
+        name = self._config.rest.advertised_host or host or socket.gethostname()
         bound: int = self._listener.getsockname()[1]
-        return name, self._config.get_optional_int("rest.advertised.port") or bound
+        return name, self._config.rest.advertised_port or bound
 
 
 def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState | None]:

@@ -143,6 +143,7 @@ async def _run(kinds: Sequence[str], tolerance: str, more: Mapping[str, str]) ->
     feeds, failures = MemoryFeeds(broker), list[BaseException]()
     given = {
         "name": "items",
+        "connector.class": "LakehouseSink",
         "topics": TOPIC,
         "key.converter": JSON,
         "value.converter": JSON,

@@ -248,6 +248,7 @@ def _config(shared_topic: bool, schemas: bool, lobs: bool, sink: Any) -> SinkCon
     converter = "org.apache.kafka.connect.json.JsonConverter"
     given = {
         "name": "oracle",
+        "connector.class": "LakehouseSink",
         "topics.regex": "shop.*",
         "table.namespace": NAMESPACE,
         "errors.isolation": "task",

@@ -26,8 +26,9 @@ from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.memory_budget import MemoryBudget, unlimited
+from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.resources import TaskResources
-from headrace.runtime.task.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
 from headrace.transforms.chain import Chain

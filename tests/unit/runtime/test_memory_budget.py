@@ -41,7 +41,7 @@ def test_who_waits_for_memory_hears_when_there_is_some() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 400)), max_size=60))
 def test_reading_only_what_is_allowed_stays_within_the_budget(reads: list[tuple[int, int]]) -> None:
-    """Ten tables read chunks in any order, each as long as it may: the sum exceeds the limit by a chunk each at most."""
+    """Ten tables read in any order, each as long as it may: the sum exceeds the limit by a chunk each at most."""
     budget, held = MemoryBudget(10_000), dict.fromkeys(range(10), 0)
     for table, size in reads * 20:
         if not budget.is_exceeded_by(table):

@@ -23,6 +23,7 @@ TOPIC = "shop.all"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 CONFIG = {
     "name": "items",
+    "connector.class": "LakehouseSink",
     "topics": TOPIC,
     "key.converter": JSON,
     "value.converter": JSON,

@@ -28,7 +28,7 @@ from headrace.ports import (
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.conversions import OpenRegistry, no_registries
 from headrace.runtime.task.memory_budget import unlimited
-from headrace.runtime.task.sink_task import SinkTaskOptions
+from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.task_factory import OpenRowSource, SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 

@@ -15,36 +15,30 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 
 from headrace.converters.conversion import Conversion
-from headrace.core.batch.batch import Batch, BatchPolicy, Piece
+from headrace.core.batch.batch import Batch, Piece
 from headrace.core.batch.echoes import resumable
 from headrace.core.batch.offsets import OffsetTracker, Origin
 from headrace.core.batch.sequence import ChunkSequence
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.decoded import Decoded
-from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.errors import ConfigError, Stage, remedy
 from headrace.core.model.events import TableId, Truncate
 from headrace.core.reselect.unresolved import LeftOut
-from headrace.core.tables.field_selection import FieldSelection
-from headrace.core.tables.naming import TableNaming
 from headrace.core.tables.table_sources import TableSources
 from headrace.ports import (
     Chunk,
     DeadLetterQueue,
     Feed,
     Lakehouse,
-    TableOptions,
     TopicPartition,
 )
 from headrace.runtime.observation import NO_OBSERVER, Observer
-from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.pipelines import Pipelines
 from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.task.batch_writer import BatchWriter, partitions_of
@@ -52,41 +46,17 @@ from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.errant_reporter import ErrantReporter
 from headrace.runtime.task.kept_records import KeptRecords
+from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.table_lanes import TableLanes
 from headrace.runtime.task.write_gate import WriteGate
 from headrace.runtime.task.written_tables import WrittenTables
 from headrace.runtime.threads import run_in
-from headrace.transforms.chain import Chain
 
 log = logging.getLogger(__name__)
 
 COMMIT_INTERVAL = 5.0
 """Seconds after which offsets that moved without a batch, or could not be committed, are tried again."""
-
-
-@dataclass(frozen=True, slots=True)
-class SinkTaskOptions:
-    """What a connector's configuration says to its tasks."""
-
-    connector: str
-    group: str
-    namespace: str
-    task: int = field(default=0, kw_only=True)
-    naming: TableNaming
-    envelope: EnvelopeOptions
-    batches: BatchPolicy
-    tables: TableOptions
-    pipeline: PipelineOptions
-    fields: FieldSelection = field(default_factory=FieldSelection)
-    fills_defaults: bool = False
-    dead_letters_unresolved: bool = False
-    transforms: Chain = field(default_factory=Chain)
-    tolerate_errors: bool = False
-    isolate_tables: bool = True
-    log_errors: bool = False
-    log_messages: bool = False
-    converters: Mapping[Stage, str] = field(default_factory=dict)
 
 
 class SinkTask:
