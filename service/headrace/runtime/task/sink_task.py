@@ -15,12 +15,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
 from typing import Any, TypeVar
 
 from headrace.converters.conversion import Conversion
@@ -28,7 +27,6 @@ from headrace.core.batch.batch import Batch, BatchManager, BatchPolicy, Piece
 from headrace.core.batch.sequence import ChunkSequence
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import TableStatus
-from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.model.column_defaults import ColumnDefaults
@@ -57,6 +55,7 @@ from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.errant_reporter import ErrantReporter
 from headrace.runtime.task.kept_records import KeptRecords
+from headrace.runtime.task.message_router import MessageRouter
 from headrace.runtime.task.table_lane import LaneOwner, TableLane
 from headrace.runtime.task.write_gate import WriteGate
 from headrace.runtime.task.written_tables import WrittenTables
@@ -138,6 +137,7 @@ class SinkTask:
             observer,
             self._in_thread,
         )
+        self._router = MessageRouter(options.connector, post_processor, observer, fills_defaults=options.fills_defaults)
         self._pipelines = Pipelines(
             options.namespace, options.tables, options.pipeline, lakehouse, post_processor, observer
         )
@@ -277,12 +277,12 @@ class SinkTask:
         try:
             decoded = await self._decoder.decode(chunk)
             await self._errants.report(chunk.records, decoded.errant)
-            self._decoder.heed(chunk, decoded)
+            queued = self._router.apply(chunk.partition.topic, decoded.messages, self._assigned)
+            self._router.note(chunk.partition.topic, decoded.notes)
             if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
                 return
             self._kept.keep(chunk)
-            pieces = [(self._table_name(topic, chunk, piece), piece) for topic, piece in _topics(chunk, decoded)]
-            pieces += self._new_columns(chunk.partition.topic, decoded)
+            pieces = [(self._table_name(topic, chunk, piece), piece) for topic, piece in queued]
         except Exception as error:
             await self._topic_failed(chunk, error)
             return
@@ -292,18 +292,6 @@ class SinkTask:
             (await self._lane(table)).wake()
         self._moved(self._batches.settled())
         self._throttle()
-
-    def _new_columns(self, topic: str, decoded: Decoded) -> Iterator[tuple[str, Piece]]:
-        """What rows have in columns that are added, by lake table; noted where nobody fills it in."""
-        for change, version in decoded.altered:
-            rows = f"{change.table.name}.{change.table.database}.{change.table.table}"
-            if version.position and self._options.fills_defaults and rows in self._assigned:
-                if change.defaults:
-                    name = self._options.naming.name(rows, change.table)
-                    yield name, ColumnDefaults(change.table, version, change.defaults)
-            else:
-                for note in change.unless_filled:
-                    self._decoder.note(topic, note)
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """A new assignment: begin from the group's offsets with nothing in memory."""
@@ -472,8 +460,10 @@ class SinkTask:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _table_name(self, topic: str, chunk: Chunk, piece: Piece) -> str:
-        """The table of a piece; ``topic`` is the one that transforms have given it, the chunk's is what is read."""
+        """The table of a piece. ``topic`` names the table: that of its rows, after transforms."""
         name = self._options.naming.name(topic, piece.table)
+        if isinstance(piece, ColumnDefaults):  # from the schema-change topic, which must not be throttled for the table
+            return name
         whole_name = f"{self._options.namespace}.{name}"
         self._sources.admit(whole_name, piece.table, topic)
         if isinstance(piece, Truncate) and not self._options.tables.history:
@@ -485,7 +475,3 @@ class SinkTask:
         return await asyncio.get_running_loop().run_in_executor(
             self._executor, partial(copy_context().run, function, *args)
         )
-
-
-def _topics(chunk: Chunk, decoded: Decoded) -> Iterable[tuple[str, Piece]]:
-    return zip(decoded.topics or repeat(chunk.partition.topic, len(decoded.pieces)), decoded.pieces, strict=True)
