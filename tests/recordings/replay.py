@@ -142,7 +142,7 @@ class Replay:
         taken = [as_avro(each) for each in records] if self.of.name == AVRO else records
         decoded = self._decoder.decode(taken)
         self.refused |= {records[errant.index].offset for errant in decoded.errant}
-        pieces = [(_TABLE, piece) for piece in decoded.pieces]
+        pieces = [(_TABLE, piece) for piece in decoded.events]
         self._batches.add((records[0].topic, records[0].partition), records[-1].offset + 1, pieces, 0.0)
 
 

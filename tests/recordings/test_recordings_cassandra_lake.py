@@ -80,7 +80,7 @@ def replay(form: str, delivered: Sequence[Recorded], chance: random.Random, lake
         chunk, rest = rest[:size], rest[size:]
         decoded = reader.decode(chunk)
         assert decoded.errant == []
-        batches.add((topic, 0), 0, [("t", piece) for piece in decoded.pieces], 0.0)
+        batches.add((topic, 0), 0, [("t", piece) for piece in decoded.events], 0.0)
         while (chance.random() < 0.7 or not rest) and (batch := batches.next("t", 1.0)) is not None:
             current = pipeline() if chance.random() < 0.3 else current
             current.write(batch.content, Commit(batch.id, "c", "g", {TopicPartition(topic, 0): 1}))
@@ -90,7 +90,7 @@ def replay(form: str, delivered: Sequence[Recorded], chance: random.Random, lake
 def wanted(form: str, delivered: Sequence[Recorded]) -> tuple[dict[Key, dict[str, Any]], Mapping[str, Schema]]:
     """What the writes give without a lake, and the columns' schemas."""
     model, schemas = CassandraTable(), {}
-    for piece in decoder(form, delivered[0].topic).decode(delivered).pieces:
+    for piece in decoder(form, delivered[0].topic).decode(delivered).events:
         for write in piece.writes:
             model.apply(write)
         schemas |= {member.name: member.schema for member in piece.fields}

@@ -23,7 +23,7 @@ READ_ROWS = "service/headrace/core/reselect/rows.py"
 PLACEHOLDER = "service/headrace/core/model/unavailable.py"
 POST_PROCESSOR = "service/headrace/runtime/pipeline/post_processor.py"
 RULES = "service/headrace/core/reselect/rules.py"
-CHUNK_DECODER = "service/headrace/runtime/task/chunk_decoder.py"
+MESSAGE_ROUTER = "service/headrace/runtime/task/message_router.py"
 STATES = "service/headrace/core/decode/envelope_columns.py"
 FOLD = "service/headrace/core/merge/fold.py"
 MEMORY_TABLE = "connectors/headrace_connectors/memory/lake_rows.py"
@@ -355,7 +355,13 @@ RULES_OF_CASES = (
     Rule(
         "N9",
         "an event that was not applied voids the cache",
-        (Edit(CHUNK_DECODER, "            self._post_processor.lost(topic, partition, last)\n", "            pass\n"),),
+        (
+            Edit(
+                MESSAGE_ROUTER,
+                "                    self._post_processor.lost(message.topic, message.partition, message.offset)\n",
+                "                    pass\n",
+            ),
+        ),
     ),
     Rule(
         "N10",

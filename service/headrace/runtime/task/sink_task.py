@@ -14,9 +14,8 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from itertools import repeat
 
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import Batch, Piece
@@ -24,7 +23,6 @@ from headrace.core.batch.echoes import resumable
 from headrace.core.batch.offsets import OffsetTracker, Origin
 from headrace.core.batch.sequence import ChunkSequence
 from headrace.core.connect.table_status import TableStatus
-from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.errors import ConfigError, Stage, remedy
@@ -46,9 +44,10 @@ from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.errant_reporter import ErrantReporter
 from headrace.runtime.task.kept_records import KeptRecords
+from headrace.runtime.task.message_router import MessageRouter
 from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.resources import TaskResources
-from headrace.runtime.task.table_lanes import TableLanes
+from headrace.runtime.task.table_lanes import Addressed, TableLanes
 from headrace.runtime.task.write_gate import WriteGate
 from headrace.runtime.task.written_tables import WrittenTables
 from headrace.runtime.threads import run_in
@@ -101,6 +100,7 @@ class SinkTask:
             observer,
             partial(run_in, self._threads.decoding),
         )
+        self._router = MessageRouter(options.connector, post_processor, observer, fills_defaults=options.fills_defaults)
         self._pipelines = Pipelines(
             options.namespace, options.tables, options.pipeline, lakehouse, post_processor, observer
         )
@@ -235,33 +235,20 @@ class SinkTask:
         try:
             decoded = await self._decoder.decode(chunk)
             await self._errants.report(chunk.records, decoded.errant)
-            self._decoder.heed(chunk, decoded)
+            queued = self._router.apply(chunk.partition.topic, decoded.messages, self._assigned)
+            self._router.note(chunk.partition.topic, decoded.notes)
             if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
                 return
             self._kept.keep(chunk)
-            topic = chunk.partition.topic
-            pieces = [(self._table_name(name, chunk, piece), topic, piece) for name, piece in _topics(chunk, decoded)]
-            pieces += self._new_columns(topic, decoded)
+            pieces = [self._addressed(chunk, topic, piece) for topic, piece in queued]
         except Exception as error:
             await self._topic_failed(chunk, error)
             return
         self._observer.taken(chunk.partition, chunk.end, len(chunk.records))
-        end = resumable(chunk.end, [piece for _, _, piece in pieces], chunk.behind)
+        end = resumable(chunk.end, [piece for _, piece in queued], chunk.behind)
         origin = self._chunks.begin(chunk.partition, end, time.monotonic(), chunk.behind)
         await self._lanes.put(pieces, origin)
         self._moved(self._chunks.done([origin]))
-
-    def _new_columns(self, topic: str, decoded: Decoded) -> Iterator[tuple[str, str, Piece]]:
-        """What rows have in columns that are added, by lake table and topic; noted where nobody fills it in."""
-        for change, version in decoded.altered:
-            rows = f"{change.table.name}.{change.table.database}.{change.table.table}"
-            if version.position and self._options.fills_defaults and rows in self._assigned:
-                if change.defaults:
-                    name = self._options.naming.name(rows, change.table)
-                    yield name, rows, ColumnDefaults(change.table, version, change.defaults)
-            else:
-                for note in change.unless_filled:
-                    self._decoder.note(topic, note)
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """A new assignment: begin from the group's offsets with nothing in memory."""
@@ -356,15 +343,13 @@ class SinkTask:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _table_name(self, topic: str, chunk: Chunk, piece: Piece) -> str:
-        """The table of a piece; ``topic`` is the one that transforms have given it, the chunk's is what is read."""
+    def _addressed(self, chunk: Chunk, topic: str, piece: Piece) -> Addressed:
+        """The table of a piece; ``topic`` is that of its rows after transforms, and the chunk's the one that is read."""
         name = self._options.naming.name(topic, piece.table)
+        if isinstance(piece, ColumnDefaults):  # from the schema-change topic, which must not be throttled for the table
+            return Addressed(name, topic, piece)
         whole_name = f"{self._options.namespace}.{name}"
         self._sources.admit(whole_name, piece.table, topic)
         if isinstance(piece, Truncate) and not self._options.tables.history:
             self._sources.admit_truncate(whole_name, piece, topic, self._assigned[chunk.partition.topic])
-        return name
-
-
-def _topics(chunk: Chunk, decoded: Decoded) -> Iterable[tuple[str, Piece]]:
-    return zip(decoded.topics or repeat(chunk.partition.topic, len(decoded.pieces)), decoded.pieces, strict=True)
+        return Addressed(name, chunk.partition.topic, piece)

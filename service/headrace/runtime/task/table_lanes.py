@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headrace.core.batch.batch import Batch, BatchPolicy, Piece
 from headrace.core.batch.offsets import Origin
@@ -36,6 +36,14 @@ class LaneOwner(Protocol):
 
     def failed(self, error: BaseException) -> None:
         """The task cannot continue."""
+
+
+class Addressed(NamedTuple):
+    """Changes for a table, and the topic that is not read while the table cannot take more of them."""
+
+    table: str
+    topic: str
+    piece: Piece
 
 
 class TableLanes:
@@ -112,8 +120,8 @@ class TableLanes:
 
     # -- what the task reads -------------------------------------------------------------------------------------------
 
-    async def put(self, pieces: Sequence[tuple[str, str, Piece]], origin: Origin) -> None:
-        """Hand what a chunk holds to the lanes: table, the topic that it is read from, and changes."""
+    async def put(self, pieces: Sequence[Addressed], origin: Origin) -> None:
+        """Hand what a chunk holds to the lanes of its tables."""
         self._backlog.read(origin.partition, origin.behind, origin.since)
         for table, topic, piece in pieces:
             (await self._lane(table, topic)).put(piece, origin)
