@@ -20,7 +20,7 @@ from headrace.core.model.notes import Note
 from headrace.core.tables.field_selection import FieldSelection
 from headrace.ports import Chunk, TopicPartition
 from headrace.runtime.observation import Observer
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.committed_offsets import InThread
 from headrace.transforms.chain import Chain
@@ -42,7 +42,7 @@ class ChunkDecoder:
         transforms: Chain,
         fields: FieldSelection,
         conversion: Conversion | None,
-        post_processor: ReselectColumnsPostProcessor,
+        reselect: Reselect,
         observer: Observer,
         in_thread: InThread,
     ) -> None:
@@ -51,7 +51,7 @@ class ChunkDecoder:
         self._transforms = transforms
         self._fields = fields
         self._conversion = conversion
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._observer = observer
         self._in_thread = in_thread
         self._lost: Counter[TopicPartition] = Counter()
@@ -76,13 +76,14 @@ class ChunkDecoder:
         if lost:
             last = lost[-1]
             self._lost[chunk.partition] += len(lost)
-            self._post_processor.lost(topic, partition, last)
+            self._reselect.cache.lose(topic, partition, last)
         for snapshot in decoded.snapshots:
-            self._post_processor.snapshot_began(snapshot)
+            self._reselect.cache.begin_snapshot(snapshot)
         for altered, _ in decoded.altered:
-            self._post_processor.altered(altered.table)
+            self._reselect.catalog.discard(altered.table)
+            self._reselect.cache.alter(altered.table)
         if decoded.tells_too_little:
-            self._post_processor.leave(topic)
+            self._reselect.exclude_topic(topic)
         for note in decoded.notes:
             self.note(topic, note)
         self._observer.lost(topic, decoded.losses)
@@ -106,7 +107,7 @@ class ChunkDecoder:
 
     def _decode(self, chunk: Chunk) -> Decoded:
         topic = chunk.partition.topic
-        self._post_processor.chunk_began()
+        self._reselect.catalog.begin_chunk()
         with self._observer.stage(topic, "decode"):
             decoded = self._decoder(topic).decode(chunk.records)
             decoded.pieces = [self._fields.apply(piece) for piece in decoded.pieces]
@@ -116,8 +117,8 @@ class ChunkDecoder:
         if topic not in self._decoders:
             conversion = self._conversion and self._conversion.of_topic(topic)
             self._decoders[topic] = (
-                TransformingDecoder(topic, self._envelope, self._transforms, self._post_processor, conversion)
+                TransformingDecoder(topic, self._envelope, self._transforms, self._reselect.catalog, conversion)
                 if self._transforms
-                else RecordDecoder(topic, self._envelope, self._post_processor, conversion)
+                else RecordDecoder(topic, self._envelope, self._reselect.catalog, conversion)
             )
         return self._decoders[topic]

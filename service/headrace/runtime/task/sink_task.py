@@ -51,7 +51,7 @@ from headrace.ports import (
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.pipelines import Pipelines
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.batch_writer import BatchWriter, partitions_of
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.committed_offsets import CommittedOffsets
@@ -103,7 +103,7 @@ class SinkTask:
         feed: Feed,
         open_agent: OpenAgent,
         lakehouse: Lakehouse,
-        post_processor: ReselectColumnsPostProcessor,
+        reselect: Reselect,
         dead_letter_queue: DeadLetterQueue | None,
         executor: Executor,
         on_failure: Callable[[BaseException], None],
@@ -113,7 +113,7 @@ class SinkTask:
         self._options = options
         self._feed = feed
         self._lakehouse = lakehouse
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._errants = ErrantReporter(
             f"{options.connector}-{options.task}",
             dead_letter_queue,
@@ -134,20 +134,20 @@ class SinkTask:
             options.transforms,
             options.fields,
             conversion,
-            post_processor,
+            reselect,
             observer,
             self._in_thread,
         )
-        self._pipelines = Pipelines(
-            options.namespace, options.tables, options.pipeline, lakehouse, post_processor, observer
-        )
+        self._pipelines = Pipelines(options.namespace, options.tables, options.pipeline, lakehouse, reselect, observer)
         self._topics = TableTopics()
         self._sources = TableSources(
             shared=options.tables.history or bool(options.envelope.key_fields) or options.transforms.merges,
             merged=options.transforms.merges,
         )
         self._lanes: dict[str, TableLane] = {}
-        self._offsets = CommittedOffsets(options.connector, feed, post_processor.settled, observer, self._in_thread)
+        self._offsets = CommittedOffsets(
+            options.connector, feed, reselect.cache.mark_durable, observer, self._in_thread
+        )
         writer = self._writer = BatchWriter(
             options.connector,
             options.group,
@@ -185,7 +185,7 @@ class SinkTask:
     async def start(self) -> None:
         """Check warehouse and source, join the group, begin to read. Raises ConfigError, Retriable or Fatal."""
         await self._in_thread(self._lakehouse.check)
-        await self._in_thread(self._post_processor.check)
+        await self._in_thread(self._reselect.check)
         self._observer.lag(self._feed.lag)
         self._report_tables()
         await self._feed.start(self)
@@ -204,13 +204,13 @@ class SinkTask:
         """Leave the group at once, with nothing committed; return when the write in flight has ended. Idempotent."""
         self._gate.close()
         await self._feed.stop()
-        self._post_processor.close_source()  # a write that waits for the database might do so without end
+        self._reselect.close_source()  # a write that waits for the database might do so without end
         await self._end_writes()
         await self._close()
 
     async def _close(self) -> None:
         await self._feed.stop()
-        self._post_processor.close()
+        self._reselect.close()
         await self._errants.close()
 
     async def _end_writes(self) -> None:
@@ -271,7 +271,7 @@ class SinkTask:
     async def _resume(self, chunk: Chunk) -> None:
         """The first chunk of a partition tells where the assignment begins."""
         if self._offsets.begins(chunk.partition, chunk.begin):
-            await self._in_thread(self._post_processor.resumed, *chunk.partition, chunk.begin)
+            await self._in_thread(self._reselect.cache.resume, *chunk.partition, chunk.begin)
 
     async def _take(self, chunk: Chunk) -> None:
         try:
@@ -316,7 +316,7 @@ class SinkTask:
         self._observer.left(left)
         await asyncio.gather(*(self._lanes.pop(table).stop() for table in left if table in self._lanes))
         self._report_tables()
-        self._post_processor.assigned(partitions)
+        self._reselect.cache.assign(partitions)
         self._pipelines.assigned()
         self._writer.assigned(self._feed.committed())
         self._observer.assigned(partitions)
@@ -331,7 +331,7 @@ class SinkTask:
         await self._offsets.commit()
         self._sequence.begin(self._sequence.epoch + 1)
         self._drop()
-        self._post_processor.revoked(partitions)
+        self._reselect.cache.revoke(partitions)
 
     def _drop(self) -> None:
         """Give back what waits; no queue is full any more."""
@@ -437,7 +437,7 @@ class SinkTask:
             partition = TopicPartition(each.version.topic, each.version.partition)
             record = self._kept.record(partition, each.version.offset)
             await self._errants.report([record], [Errant(0, Stage.TASK_PUT, each.error)])
-            self._post_processor.lost(*partition, each.version.offset)
+            self._reselect.cache.lose(*partition, each.version.offset)
 
     @property
     def _is_idle(self) -> bool:
