@@ -21,7 +21,7 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
-from headrace.core.batch.division import TooLarge
+from headrace.core.batch.event_pairs import TooLarge
 from headrace.core.merge.fold import fold
 from headrace.core.model.catalog import Dialect, HandlingModes, SqlType
 from headrace.core.model.errors import Fatal

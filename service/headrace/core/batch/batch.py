@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headrace.core.batch.combine import combine, joined
-from headrace.core.batch.echoes import Echoes, resumable
+from headrace.core.batch.event_pairs import LastDeletes, resumable
 from headrace.core.batch.held_halves import PATIENCE, HeldHalves, Origin, Part, changes_size
 from headrace.core.batch.offsets import OffsetTracker
 from headrace.core.model.cell_batch import CassandraBatch
@@ -144,7 +144,7 @@ class BatchManager:
         self._open: dict[int, Batch] = {}
         self._offsets = OffsetTracker()
         self._behind: dict[Hashable, int] = {}
-        self._echoes = Echoes()
+        self._last_deletes = LastDeletes()
         self._failed: set[str] = set()
         self._next_id = 0
 
@@ -261,7 +261,7 @@ class BatchManager:
         self._open.clear()
         self._behind.clear()
         self._held.clear()
-        self._echoes = Echoes()
+        self._last_deletes = LastDeletes()
         self._offsets = OffsetTracker()
 
     # -- halves of key changes ----------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class BatchManager:
             origin.parts += 1
             yield _Waiting(piece, origin, piece_size(piece))
             return
-        changes = self._echoes.without(table, origin.partition, piece)
+        changes = self._last_deletes.without_tombstone(table, origin.partition, piece)
         if changes is None:
             return
         if self._holds_halves:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from headrace.core.batch.division import divisible
+from headrace.core.batch.event_pairs import divisible
 from headrace.core.merge.actions import lake_columns
 from headrace.core.merge.fold import fold
 from headrace.core.merge.history import (

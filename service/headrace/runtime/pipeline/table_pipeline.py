@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from headrace.core.batch.division import divisible
+from headrace.core.batch.event_pairs import divisible
 from headrace.core.merge.actions import (
     lake_columns,
     open_rows,

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import Batch, BatchManager, BatchPolicy, Piece
-from headrace.core.batch.sequence import ChunkSequence
+from headrace.core.batch.offsets import ChunkSequence
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.decoded import Decoded
