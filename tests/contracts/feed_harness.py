@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol
 
-from headrace.core.batch.sequence import ChunkSequence
+from headrace.core.batch.offsets import ChunkSequence
 from headrace.core.decode.json_types import Document
 from headrace.core.model.errors import Fenced
 from headrace.ports import Chunk, Feed, TopicPartition

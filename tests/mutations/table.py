@@ -154,12 +154,12 @@ COMBINE = _of(
     ),
 )
 
-ECHOES = _of(
-    f"{CORE}/batch/echoes.py",
+TOMBSTONES_OF_FETCHES = _of(
+    f"{CORE}/batch/event_pairs.py",
     (
         "a tombstone in a later fetch is a delete of its own",
-        "return split(piece, 1)[1] if len(piece) > 1 else None",
-        "return piece",
+        "return split(changes, 1)[1] if len(changes) > 1 else None",
+        "return changes",
     ),
     (
         "an offset may be committed between a delete and its tombstone",
@@ -223,12 +223,12 @@ DECODER = _of(
 )
 
 DIVISION = _of(
-    f"{CORE}/batch/division.py",
+    f"{CORE}/batch/event_pairs.py",
     ("a batch is divided within a key change", "within[min(halves) + 1] += 1", "within[max(halves) + 1] += 1"),
 )
 
 KEY_CHANGES = _of(
-    f"{CORE}/batch/key_changes.py",
+    f"{CORE}/batch/event_pairs.py",
     (
         "any delete of the old key is the other half",
         "[first for first in deletes[old_key] if _belong_together(changes, first, second)]",
@@ -359,7 +359,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *ACTIONS,
     *OFFSETS,
     *COMBINE,
-    *ECHOES,
+    *TOMBSTONES_OF_FETCHES,
     *LEDGER,
     *PIPELINE,
     *CACHE,

@@ -18,7 +18,7 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.task_factory import sink_task_options
 from headrace_connectors.memory import MemoryLakehouse
 
@@ -76,7 +76,7 @@ def started(
     return HistoryPipeline(
         "n.t",
         lakehouse.table("n", "t", TableOptions(history=True)),
-        ReselectColumnsPostProcessor(reselect or ReselectOptions()),
+        Reselect(reselect or ReselectOptions()),
         options or PipelineOptions(),
         now=lambda: 0,
         stages=lambda stage: nullcontext(),

@@ -24,7 +24,7 @@ from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, RowSource, TableOptions, TopicPartition
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
@@ -79,7 +79,7 @@ class Replay:
         self.dies_at = 0 if self._alive else self.dies_at
         self._alive = True
         options = reselect_options(self.of, {"reselect.cache.enabled": str(self.cached).lower()})
-        post_processor = ReselectColumnsPostProcessor(options, self.source)
+        reselect = Reselect(options, self.source)
         envelopes = EnvelopeOptions(
             key_schemas=self.of.key_schemas,
             value_schemas=not self.of.bare,
@@ -87,14 +87,14 @@ class Replay:
             modes=HandlingModes.from_properties(connector_properties(self.of)),
         )
         topic = topic_of(self.table, self.of)
-        post_processor.assigned([(topic, number) for number in range(self.partitions)])
+        reselect.cache.assign([(topic, number) for number in range(self.partitions)])
         avro = conversion(self.of.recording_file.parent) if self.of.name == AVRO else None
-        self._decoder = RecordDecoder(topic, envelopes, post_processor, avro)
+        self._decoder = RecordDecoder(topic, envelopes, reselect.catalog, avro)
         self._batches = TaskQueues(BatchPolicy(linger=0))
         self._pipeline = TablePipeline(
             self.table.name,
             self.lakehouse.table("recordings", _TABLE, TableOptions()),
-            post_processor,
+            reselect,
             PipelineOptions(unresolved_insert_mode="null"),
             lambda: _NOW,
             self._stage,

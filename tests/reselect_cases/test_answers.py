@@ -43,7 +43,7 @@ def test_s13_row_gone_keeps_the_stored_value() -> None:
     """S13: the row is gone from the source: keep what stands, cache nothing; the delete follows."""
     lake = Lake(database(row(1, "A")), CACHE)
     lake.batch(c(1, big="A"))
-    lake.post.truncated(TABLE)
+    lake.post.cache.truncate(TABLE)
     assert lake.source is not None
     lake.source.set_rows(TABLE)
     lake.each(u(1, big=P), u(1, big=P))
@@ -84,7 +84,7 @@ def test_s17_begin_of_a_snapshot_voids_the_cache(table: Any) -> None:
     """S17: rows that a snapshot has not reached yet may have changed unseen; ``table`` None is a snapshot of all."""
     lake = Lake(database(row(1, "B")), CACHE)
     lake.batch(u(1, big="A"))
-    lake.post.snapshot_began(table)
+    lake.post.cache.begin_snapshot(table)
     lake.batch(u(1, big=P))
     assert lake.big() == "B"
 

@@ -23,7 +23,7 @@ from headrace.core.tables.naming import TableNaming
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.memory_budget import MemoryBudget, unlimited
 from headrace.runtime.task.options import SinkTaskOptions
@@ -61,7 +61,7 @@ class Harness:
         tolerate: bool = False,
         linger: float = 0.0,
         max_records: int = 500_000,
-        processor: ReselectColumnsPostProcessor | None = None,
+        processor: Reselect | None = None,
         history: bool = False,
         fields: FieldSelection | None = None,
         observer: Observer = NO_OBSERVER,
@@ -95,7 +95,7 @@ class Harness:
             options,
             feed,
             self.lakehouse,
-            processor or ReselectColumnsPostProcessor(ReselectOptions()),
+            processor or Reselect(ReselectOptions()),
             self.dead_letters,
             TaskResources(self.threads, WriteSlots(self.threads.writers), self.memory, AsyncioAgent),
             self.failures.append,
@@ -131,15 +131,15 @@ def flattened(row: dict[str, Any]) -> bytes:
     return json.dumps({"schema": schema, "payload": row}, separators=(",", ":")).encode()
 
 
-def cached_reselect(name_now: str, rows: RowStore | None = None, **options: Any) -> ReselectColumnsPostProcessor:
+def cached_reselect(name_now: str, rows: RowStore | None = None, **options: Any) -> Reselect:
     """Reselect with a cache (or other ``options``), from a database where row 1 has this name."""
     return reselect([name_now], rows, **{"cache_enabled": True} | options)
 
 
-def reselect(names: Sequence[str], rows: RowStore | None = None, **options: Any) -> ReselectColumnsPostProcessor:
+def reselect(names: Sequence[str], rows: RowStore | None = None, **options: Any) -> Reselect:
     """Reselect from a database whose rows, from 1 on, have these names."""
     columns = (CatalogColumn("id", 1, INT, attlen=8), CatalogColumn("name", 2, TEXT, attstorage="x"))
     schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
     source, stored = MemoryRowSource(), [{"id": number, "name": name} for number, name in enumerate(names, 1)]
     source.add(CatalogTable(ITEMS, "r", "d", columns, (KeyColumn("id", INT),)), schema, stored)
-    return ReselectColumnsPostProcessor(ReselectOptions(**{"null_values": False} | options), source, rows=rows)
+    return Reselect(ReselectOptions(**{"null_values": False} | options), source, rows=rows)

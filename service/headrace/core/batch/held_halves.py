@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.batch.combine import picked
-from headrace.core.batch.key_changes import is_tombstone_of, paired_halves
+from headrace.core.batch.event_pairs import is_tombstone_of, paired_halves
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation
 

@@ -2,7 +2,7 @@
 
 PostgreSQL omits unchanged TOAST columns from a key change as well, so the second half (``c`` with the oldkey header)
 has open cells that only the old row can supply: the row that the first half of the same change ended
-(``core/batch/key_changes.py``), and no other row that had the old key before or after it. Its cells are searched in the
+(``core/batch/event_pairs.py``), and no other row that had the old key before or after it. Its cells are searched in the
 batch, along chains (1 to 2 to 3) and swaps; what the batch does not hold is in the table, under the key where the chain
 began.
 
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.batch.key_changes import paired_halves
+from headrace.core.batch.event_pairs import paired_halves
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Column, Operation, RowVersion
 from headrace.core.model.ranking import succeed
 

@@ -25,8 +25,9 @@ from headrace.core.model.events import Actions, Changes, RowVersion
 from headrace.core.reselect.causes import Resolved
 from headrace.core.reselect.unresolved import LeftOut, UnresolvedRows, left_out
 from headrace.ports import MergeCounts
-from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, PostProcessor, Stages
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages
 from headrace.runtime.pipeline.position_regression import place
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_ledger import TableLedger
 
 Bools = npt.NDArray[np.bool_]
@@ -54,14 +55,14 @@ class ExactPath:
         self,
         name: str,
         ledger: TableLedger,
-        post_processor: PostProcessor,
+        reselect: Reselect,
         resolve: Callable[[Actions, Bools], Resolved],
         options: PipelineOptions,
         stages: Stages,
     ) -> None:
         self._name = name
         self._ledger = ledger
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._resolve = resolve
         self._options = options
         self._stages = stages
@@ -83,7 +84,7 @@ class ExactPath:
                 standing = _standing(rest, stored)
                 return Settled(self._decide_open_cells(self._resolve(rest, standing), standing), gone, whole)
             except UnresolvedRows as error:
-                self._post_processor.failed(changes.table)
+                self._reselect.cache.discard(changes.table)
                 columns = {rest.key[index].as_py(): names for index, names in error.columns.items()}
                 ended = {rest.key[index].as_py() for index in error.columns if self._is_ended(rest, index)}
                 unresolved = left_out(changes, columns, self._ledger.known, stored, str(error))
@@ -118,7 +119,7 @@ class ExactPath:
         return self._ledger.tombstones.ends(rest.key[index].as_py(), rest.version.row(index))
 
     def _contradicted(self, rest: Actions, hollow: Bools) -> None:
-        self._post_processor.contradicted(rest.table, "update_without_create", int((hollow & ~rest.fresh).sum()))
+        self._reselect.count_contradictions(rest.table, "update_without_create", int((hollow & ~rest.fresh).sum()))
 
     def refuse_unexplained(self, rest: Actions, counts: MergeCounts, stored: Mapping[str, RowVersion]) -> None:
         """Raise Unexplained where a merge of ``rest`` did not apply all of it."""

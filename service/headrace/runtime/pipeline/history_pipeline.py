@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from headrace.core.batch.division import divisible
+from headrace.core.batch.event_pairs import divisible
 from headrace.core.merge.actions import lake_columns
 from headrace.core.merge.fold import fold
 from headrace.core.merge.history import (
@@ -27,7 +27,8 @@ from headrace.core.model.conform import resolve_untyped_nulls
 from headrace.core.model.events import Actions, Changes, Truncate
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace.runtime import failpoints
-from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, PostProcessor, Stages
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.schema_evolution import evolve
 
 
@@ -38,14 +39,14 @@ class HistoryPipeline:
         self,
         name: str,
         table: LakeTable,
-        post_processor: PostProcessor,
+        reselect: Reselect,
         options: PipelineOptions,
         now: Callable[[], int],
         stages: Stages,
     ) -> None:
         self._name = name
         self._table = table
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._options = options
         self._now = now
         self._stages = stages
@@ -65,10 +66,10 @@ class HistoryPipeline:
             if len(rows):
                 self._append(rows, commit)
         except BaseException:
-            self._post_processor.failed(content.table)
+            self._reselect.cache.discard(content.table)
             self._offsets = None  # ask the table again: the commit may have gone in
             raise
-        self._post_processor.committed(content.table)
+        self._reselect.cache.commit(content.table)
         return ()
 
     def assigned(self) -> None:
@@ -82,7 +83,7 @@ class HistoryPipeline:
 
     def _rows(self, content: Changes | Truncate, offsets: Mapping[tuple[str, int], int]) -> History:
         if isinstance(content, Truncate):
-            self._post_processor.truncated(content.table)
+            self._reselect.cache.truncate(content.table)
             return truncated(content, offsets)
         with self._stages("fold"):
             changes = resolve_untyped_nulls(unread(content, offsets), self._table.schema())
@@ -97,7 +98,7 @@ class HistoryPipeline:
         with self._stages("reselect"):
             last = without_last_resorts(fold(changes))
             rows = lake_columns(last, self._table.schema())
-            return self._post_processor.resolve(rows, divisible=divisible(changes))
+            return self._reselect.resolve(rows, divisible=divisible(changes)).actions
 
     def _append(self, rows: History, commit: Commit) -> None:
         offsets = {**self._known_offsets(commit.group), **next_offsets(rows.version)}

@@ -13,7 +13,8 @@ from headrace.runtime.clock import now
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
 from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
-from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, PostProcessor
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 
 Pipeline = TablePipeline | HistoryPipeline | CassandraPipeline
@@ -36,14 +37,14 @@ class Pipelines:
         tables: TableOptions,
         options: PipelineOptions,
         lakehouse: Lakehouse,
-        post_processor: PostProcessor,
+        reselect: Reselect,
         observer: Observer,
     ) -> None:
         self._namespace = namespace
         self._tables = tables
         self._options = options
         self._lakehouse = lakehouse
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._observer = observer
         self._open: dict[tuple[str, bool], OpenTable] = {}
 
@@ -73,6 +74,4 @@ class Pipelines:
             return OpenTable(label, table, CassandraPipeline(label, table, retention, now, new_columns=may_grow))
         pipeline = HistoryPipeline if self._tables.history else TablePipeline
         stages = partial(self._observer.stage, name)
-        return OpenTable(
-            label, table, pipeline(label, table, self._post_processor, self._options, now=now, stages=stages)
-        )
+        return OpenTable(label, table, pipeline(label, table, self._reselect, self._options, now=now, stages=stages))

@@ -21,7 +21,7 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from headrace.core.batch.division import TooLarge
+from headrace.core.batch.event_pairs import TooLarge
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import Retriable, TimedOut
 from headrace.core.model.events import TableId

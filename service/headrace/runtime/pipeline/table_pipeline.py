@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from headrace.core.batch.division import divisible
+from headrace.core.batch.event_pairs import divisible
 from headrace.core.merge.actions import (
     lake_columns,
     open_rows,
@@ -41,8 +41,9 @@ from headrace.core.tables.table_sources import refuse_truncate_of_others
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
 from headrace.runtime.pipeline.exact_path import ExactPath, Unexplained
-from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, PostProcessor, Stages
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages
 from headrace.runtime.pipeline.position_regression import PositionRegression
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.schema_evolution import evolve
 from headrace.runtime.pipeline.table_ledger import TableLedger
 
@@ -58,19 +59,19 @@ class TablePipeline:
         self,
         name: str,
         table: LakeTable,
-        post_processor: PostProcessor,
+        reselect: Reselect,
         options: PipelineOptions,
         now: Callable[[], int],
         stages: Stages,
     ) -> None:
         self._name = name
         self._table = table
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._options = options
         self._now = now
         self._stages = stages
         self._ledger = TableLedger(table, now, options.tombstone_retention)
-        self._exact = ExactPath(name, self._ledger, post_processor, self._resolve_stored, options, stages)
+        self._exact = ExactPath(name, self._ledger, reselect, self._resolve, options, stages)
         self._regression = PositionRegression(name, options.position_regression)
         self._left_out: Sequence[LeftOut] = ()
         self._divisible = False
@@ -102,10 +103,10 @@ class TablePipeline:
                 self._write_changes(content, commit)
             self._fill(commit)
         except BaseException:
-            self._post_processor.failed(content.table)
+            self._reselect.cache.discard(content.table)
             self._ledger.forget()
             raise
-        self._post_processor.committed(content.table)
+        self._reselect.cache.commit(content.table)
         return sorted(
             self._left_out, key=lambda each: (each.version.topic, each.version.partition, each.version.offset)
         )
@@ -131,7 +132,7 @@ class TablePipeline:
             self._ledger.tombstones.begin(changes.version)
             changes, actions = self._folded(changes)
             self._regression.refuse_blocked(changes, actions.stale, self._ledger.known)
-        self._post_processor.folded(changes, actions)
+        self._reselect.count_folded(changes, actions)
         whole = False
         if changes.old_key:  # its cells may come from a stored row: which row that is has to be known before the merge
             actions = lake_columns(actions, self._table.schema())
@@ -165,22 +166,20 @@ class TablePipeline:
     def _with_keys_of_table(self, changes: Changes) -> Changes:
         return in_key_order(changes, self._table.key_fields()) if len(changes.key_fields) > 1 else changes
 
-    def _resolve(self, actions: Actions) -> Actions:
+    def _resolve(self, actions: Actions, stored: npt.NDArray[np.bool_] | None = None) -> Resolved:
         with self._stages("reselect"):
             rows = lake_columns(actions, self._table.schema())
-            return self._post_processor.resolve(rows, divisible=self._divisible)
-
-    def _resolve_stored(self, actions: Actions, stored: npt.NDArray[np.bool_]) -> Resolved:
-        with self._stages("reselect"):
-            rows = lake_columns(actions, self._table.schema())
-            return self._post_processor.resolve_stored(rows, stored, divisible=self._divisible)
+            return self._reselect.resolve(rows, stored, divisible=self._divisible)
 
     def _resolve_if_possible(self, actions: Actions) -> tuple[Actions, bool]:
-        """False with the actions as they are where some rows have to be left out, which is for the exact path to do."""
+        """Return the resolved actions and True, or the actions as they are and False if rows must be omitted.
+
+        The exact path omits these rows.
+        """
         try:
-            return self._resolve(actions), True
+            return self._resolve(actions).actions, True
         except UnresolvedRows:
-            self._post_processor.failed(actions.table)
+            self._reselect.cache.discard(actions.table)
             return lake_columns(actions, self._table.schema()), False
 
     def _merge(self, actions: Actions, commit: Commit) -> MergeCounts:
@@ -233,7 +232,7 @@ class TablePipeline:
     def _truncate(self, truncate: Truncate, commit: Commit) -> None:
         if self._options.shared:
             refuse_truncate_of_others(self._name, truncate, self._table.topics())
-        self._post_processor.truncated(truncate.table)
+        self._reselect.cache.truncate(truncate.table)
         known = self._ledger.known.get(FLOOR_KEY)
         floor = succeed(truncate.version, known)
         if floor == known:

@@ -19,7 +19,7 @@ from headrace.ports import Agent, DeadLetterQueue, Divide, Feed, Lakehouse, RowS
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.database_router import DatabaseRouter
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.source_reader import NoMetrics, ReselectMetrics
 from headrace.runtime.task.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
 from headrace.runtime.task.memory_budget import MemoryBudget
@@ -107,9 +107,9 @@ class SinkTaskFactory:
         on_failure: Callable[[BaseException], None],
     ) -> SinkTask:
         """Make the task without starting it. Raises ConfigError for what validation could not see."""
-        reselect = ReselectOptions.from_properties(config.originals)
+        reselect_options = ReselectOptions.from_properties(config.originals)
         if config.tables.history:  # a cached value may belong to another moment than the event
-            reselect = replace(reselect, cache_enabled=False)
+            reselect_options = replace(reselect_options, cache_enabled=False)
         for alias in registry.nulls_become_defaults(config.originals):
             log.warning(_DEFAULTS, connector, alias, alias)
         conversion = open_conversion(config, self._open_registry)
@@ -118,16 +118,16 @@ class SinkTaskFactory:
         feed = self._feeds.open(connector, number, config.originals, divide)
         dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
         try:
-            post_processor = self._post_processor(connector, number, config, reselect)
+            reselect = self._reselect(connector, number, config, reselect_options)
         except BaseException:  # it is tried again, with a queue of its own
             if dead_letter_queue is not None:
                 await dead_letter_queue.close()
             raise
         return SinkTask(
-            self._adjust(replace(sink_task_options(config, reselect), task=number)),
+            self._adjust(replace(sink_task_options(config, reselect_options), task=number)),
             feed,
             self._lakehouse,
-            post_processor,
+            reselect,
             dead_letter_queue,
             self._resources,
             on_failure,
@@ -135,16 +135,14 @@ class SinkTaskFactory:
             conversion,
         )
 
-    def _post_processor(
-        self, connector: str, number: int, config: SinkConnectorConfig, reselect: ReselectOptions
-    ) -> ReselectColumnsPostProcessor:
+    def _reselect(self, connector: str, number: int, config: SinkConnectorConfig, options: ReselectOptions) -> Reselect:
         compacted = self._feeds.compacted(connector, number, config.originals)
-        return ReselectColumnsPostProcessor(
-            reselect,
-            self._row_source(reselect),
+        return Reselect(
+            options,
+            self._row_source(options),
             metrics=self._count_reselects(connector, number),
             may_cache=lambda topic: not compacted(topic),
-            rows=self._rows(reselect, connector, number),
+            rows=self._rows(options, connector, number),
         )
 
     def _row_source(self, reselect: ReselectOptions) -> RowSource | None:

@@ -19,14 +19,16 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, wait_random
 
 from headrace.core.model.errors import Fatal, Retriable
-from headrace.core.model.events import Actions, Changes, RowVersion, TableId
+from headrace.core.model.events import Actions, Changes, RowVersion
 from headrace.core.model.keys import canonical_keys
 from headrace.core.reselect.causes import NO_DATABASE, Resolved
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.verify.repair import Repair, overtaken, repair_changes
 from headrace.core.verify.verification import VERSION, Verdict, Where
 from headrace.ports import Commit
 from headrace.runtime.pipeline.exact_path import Unexplained
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace.runtime.verify.lake_progress import Offsets
 from headrace.runtime.verify.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, key_digests, under
@@ -73,7 +75,7 @@ class TableRepair:
         self._busy = False
         options = replace(sink.options, unresolved_insert_mode="fail")  # there is no record behind a repaired row
         self._pipeline = TablePipeline(
-            sink.table_name, table.lake, _NothingOpen(), options, now, lambda stage: nullcontext()
+            sink.table_name, table.lake, _CompleteRows(), options, now, lambda stage: nullcontext()
         )
 
     def mend(self, differences: Sequence[Difference]) -> int:
@@ -176,26 +178,14 @@ def _versions(rows: pa.Table) -> list[RowVersion | None]:
     ]
 
 
-class _NothingOpen:
-    """The post-processor of rows that were read whole."""
+class _CompleteRows(Reselect):
+    """The reselect of rows that were read from the source: no cell is open, and no value is a placeholder."""
 
-    def folded(self, changes: Changes, actions: Actions) -> None:
-        pass
+    def __init__(self) -> None:
+        super().__init__(ReselectOptions())
 
-    def resolve(self, actions: Actions, *, divisible: bool = False) -> Actions:
-        return actions
-
-    def resolve_stored(self, actions: Actions, stored: npt.NDArray[np.bool_], *, divisible: bool = False) -> Resolved:
+    def resolve(
+        self, actions: Actions, stored: npt.NDArray[np.bool_] | None = None, *, divisible: bool = False
+    ) -> Resolved:
+        """Return the actions as they are."""
         return Resolved(actions, lambda row, column: NO_DATABASE)
-
-    def contradicted(self, table: TableId, kind: str, rows: int) -> None:
-        pass
-
-    def committed(self, table: TableId) -> None:
-        pass
-
-    def failed(self, table: TableId) -> None:
-        pass
-
-    def truncated(self, table: TableId) -> None:
-        pass

@@ -113,9 +113,9 @@ class ReselectColumnCache:
         """Resume at ``position``, the assignment's first event: entries that end exactly there are valid again."""
         self._assignments.resume(partition, position)
 
-    def settled(self, offsets: Mapping[Partition, int]) -> None:
+    def mark_durable(self, offsets: Mapping[Partition, int]) -> None:
         """Mark the events before these offsets as durable: they are in all tables, and applied to the cache."""
-        self._assignments.settled(offsets)
+        self._assignments.mark_durable(offsets)
 
     def revoke(self, partitions: Iterable[Partition]) -> None:
         """Reject puts for the partitions, and serve none of their entries."""
