@@ -341,8 +341,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 FOLD,
-                "folded[place] = CellState.UNKNOWN if unknown else CellState.CARRIED",
-                "folded[place] = CellState.UNKNOWN if unknown else CellState.UNCHANGED",
+                "folded[action] = CellState.UNKNOWN if unknown else CellState.CARRIED",
+                "folded[action] = CellState.UNKNOWN if unknown else CellState.UNCHANGED",
             ),
         ),
     ),

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from headrace.core.merge.actions import applying, take_actions
+from headrace.core.merge.actions import outranking, take_actions
 from headrace.core.merge.history import History
 from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
 from headrace.core.model.events import OWN_PREFIX, Actions, RowVersion
@@ -213,7 +213,7 @@ class SparkTable:
         if self._fresh or not len(deletes):
             return 0
         taken = take_actions(actions, deletes)
-        return int(applying(taken, self.stored(taken)).sum())
+        return int(outranking(taken, self.stored(taken)).sum())
 
     def _write(self, part: StagedActions, commit: Commit) -> MergeCounts:
         with self._session.staged(part.rows) as view:

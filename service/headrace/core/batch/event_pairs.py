@@ -9,8 +9,8 @@ proves it:
 - only the tombstone lies between them in their partition.
 
 Debezium also sends a tombstone after each other ``d``, for Kafka's compaction (``merge.md`` section 2.3). It repeats
-that ``d``, and is stale if that ``d`` is stale. Without its ``d`` it would be a delete without a position, which removes
-any row that has its key.
+that ``d``, and is stale if that ``d`` is stale. Without its ``d`` it would be a delete without a position, which
+removes any row that has its key.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.core.merge.fold import OPEN, standing_events
+from headrace.core.merge.fold import OPEN, events_of_rows
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import Changes, Column, RowVersion
 from headrace.core.reselect.completion import Completed
@@ -65,7 +65,7 @@ def left_out(
     """Return the changes that omit ``columns`` (by row key), by their index. ``stored`` as in the fold."""
     by_name = {column.name: column for column in changes.columns}
     found = {}
-    for key, events in standing_events(changes, columns.keys(), ledger, stored).items():
+    for key, events in events_of_rows(changes, columns.keys(), ledger, stored).items():
         wanted = [by_name[name] for name in columns[key]]
         lacking = np.logical_or.reduce([_open(column, events) for column in wanted])
         for index in (events[lacking] if lacking.any() else events).tolist():

@@ -1,8 +1,7 @@
-"""Several source databases as one row source: a table is read again where its events come from.
+"""Several source databases as one row source: a table is read from the database that its events come from.
 
-A connector may read the topics of several source connectors, whose databases can hold tables of the same names. What
-the events say about themselves, ``source.name`` and ``source.db``, tells which database is meant
-(``reselect.databases``).
+A connector may read the topics of several source connectors, whose databases can contain tables of the same names. The
+fields ``source.name`` and ``source.db`` of the events identify the database (``reselect.databases``).
 """
 
 from __future__ import annotations

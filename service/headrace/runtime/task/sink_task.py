@@ -317,7 +317,7 @@ class SinkTask:
         await asyncio.gather(*(self._lanes.pop(table).stop() for table in left if table in self._lanes))
         self._report_tables()
         self._reselect.cache.assign(partitions)
-        self._pipelines.assigned()
+        self._pipelines.begin_assignment()
         self._writer.assigned(self._feed.committed())
         self._observer.assigned(partitions)
         self._throttle()
@@ -423,7 +423,7 @@ class SinkTask:
     async def _maintain(self, batch: Batch) -> None:
         """Maintain a table if that is due. Its batch is complete: a passing failure waits for the next batch."""
         try:
-            await self._in_thread(self._pipelines.of(batch).pipeline.maintain)
+            await self._in_thread(self._pipelines.open_table(batch).pipeline.maintain)
         except Exception as error:
             if not remedy(error).retry:
                 raise

@@ -26,8 +26,8 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.verify.repair import Repair, overtaken, repair_changes
 from headrace.core.verify.verification import VERSION, Verdict, Where
 from headrace.ports import Commit
-from headrace.runtime.pipeline.exact_path import Unexplained
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.reconciliation import UnexplainedCounts
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace.runtime.verify.lake_progress import Offsets
@@ -140,7 +140,7 @@ class TableRepair:
     def _write(self, changes: Changes) -> None:
         try:
             self._pipeline.write(changes, Commit(_NO_BATCH, self._sink.connector))
-        except (Retriable, Unexplained) as error:
+        except (Retriable, UnexplainedCounts) as error:
             raise _Beaten(str(error)) from error
 
     def _ends(self) -> dict[int, int]:
