@@ -234,7 +234,7 @@ class Benchmark:
         decoder = TopicDecoder(f"{PLAIN}.{TABLE}", EnvelopeOptions(), post.catalog)
         before, values = self._cost(None), []
         for begin in range(0, len(records), BATCH):
-            [changes] = decoder.decode(records[begin : begin + BATCH]).pieces
+            [changes] = decoder.decode(records[begin : begin + BATCH]).events
             assert isinstance(changes, Changes)
             actions = post.resolve(fold(changes)).actions
             post.cache.commit(actions.table)

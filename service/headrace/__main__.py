@@ -15,7 +15,9 @@ from pathlib import Path
 
 from headrace import __version__, replay_dlq, validate, verify
 from headrace.config import WorkerConfig
+from headrace.config.worker import log_format as worker_log_format
 from headrace.config.worker import select_known
+from headrace.config.worker_options import LogSettings
 from headrace.core.connect.properties import parse_properties, properties_from_environment
 from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.rest.root import KAFKA_VERSION
@@ -115,7 +117,7 @@ def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
         raise ConfigError(f"{path} cannot be read as a worker's configuration: {error}") from error
     from_environment, unknown = select_known(properties_from_environment(os.environ))
     given = {**properties, **from_environment}
-    log_format.use(given.get("log.format", "text"))  # before anything is said about the others
+    log_format.use(worker_log_format(given))  # before anything is said about the others
     for name in unknown:
         log.debug("The environment's CONNECT_ variable for %s is no option and is not used", name)
     config = WorkerConfig(config_providers(given).properties(given), distributed=distributed)
@@ -183,7 +185,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _configure_logging(level: str) -> None:
     logging.basicConfig(level=level, stream=sys.stderr)
-    log_format.use("text")
+    log_format.use(LogSettings().format)
     for noisy in ("aiokafka", "faust", "mode", "py4j", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 

@@ -316,6 +316,9 @@ class Lakehouse(Protocol):
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause when the warehouse cannot be written."""
 
+    def memory(self) -> int:
+        """Bytes that the session's engine takes on this machine, outside of Python."""
+
     def close(self) -> None:
         """Stop the session. Idempotent."""
 

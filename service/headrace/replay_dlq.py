@@ -10,7 +10,6 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
@@ -20,6 +19,7 @@ from headrace.core.decode.dead_letters import DeadLetter
 from headrace.core.model.errors import ConfigError
 from headrace.ports import ErrantRecord, Lakehouse, Record
 from headrace.runtime.task.replay import Edges, Letters, replay
+from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.verify.connector_rest import ConnectorRest, reachable
 from headrace.runtime.verify.table_verifier import Clock
 from headrace.runtime.worker import plugins
@@ -45,6 +45,7 @@ exit status: 0 all letters applied; 1 some could not be used again (the output n
 could not run (usage, configuration, a system that does not answer)
 """
 QUEUE = "errors.deadletterqueue.topic.name"
+_WRITERS = 4
 _NAMED = 20
 
 
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: bool) -> int:
     """Replay the letters of the connector in this file; the exit status. Raises HeadraceError."""
     sink = checked_connector(config, connector)
-    if not sink.originals.get(QUEUE):
+    if not sink.framework.dead_letter_topic:
         raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
     feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
     host, port = config.listener()
@@ -81,9 +82,7 @@ def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: boo
     found = asyncio.run(survey(feeds, sink, since, said))
     if dry_run or not found.count:
         return int(not found.complete)
-    lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
-        config.get_string("warehouse"), config.spark_properties()
-    )
+    lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(config.lake.warehouse, config.spark_properties())
     try:
         with rest.paused():
             refused = asyncio.run(write(feeds, sink, since, _edges(lakehouse), said))
@@ -138,9 +137,9 @@ class Said:
 
 def oldest(sink: SinkConnectorConfig, now: float) -> int:
     """The time (ms) from which on a table remembers deletes; a history keeps them all. ``now`` in seconds."""
-    if sink.get_string("insert.mode").lower() == "insert":
+    if sink.tables.history:
         return 0
-    return int(now * 1000) - sink.get_int("tombstone.retention.ms")
+    return int(now * 1000) - sink.tables.tombstone_retention // 1000
 
 
 async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, said: Said) -> Letters:
@@ -169,8 +168,8 @@ async def write(
             if found := letters.mine(sink.name, records):
                 yield found
 
-    with ThreadPoolExecutor(thread_name_prefix="replay") as executor:
-        return await replay(sink, mine(), edges, executor, said.progress)
+    with WorkerThreads.start(_WRITERS) as threads:
+        return await replay(sink, mine(), edges, threads, said.progress)
 
 
 def _edges(lakehouse: Lakehouse) -> Edges:

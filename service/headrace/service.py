@@ -14,7 +14,6 @@ import signal
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,10 +28,13 @@ from headrace.rest.app import create_app
 from headrace.rest.server import RestServer, bind
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.task.history_offsets import HistoryOffsets
+from headrace.runtime.task.memory_budget import MemoryBudget
 from headrace.runtime.task.task_factory import Feeds, SinkTaskFactory
+from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker import plugins
 from headrace.runtime.worker.config_providers import config_providers
 from headrace.runtime.worker.herder import Herder
+from headrace.runtime.worker.memory_plan import memory_plan
 from headrace.runtime.worker.worker import Worker, worker_defaults
 
 log = logging.getLogger(__name__)
@@ -57,19 +59,22 @@ class Service:
         host, port = config.listener()
         self._config = config
         self._listener = bind(host, port)
-        self._executor = ThreadPoolExecutor(config.get_int("worker.threads"), thread_name_prefix="worker")
+        self._threads = WorkerThreads.start(config.lake.threads)
         self._metrics = Metrics()
         properties = config.complete_properties()
         self._feeds: Feeds = plugins.load("feeds", "kafka")(properties)
         self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
-            config.get_string("warehouse"), config.spark_properties()
+            config.lake.warehouse, config.spark_properties()
         )
+        self._memory = memory_plan(config.lake.memory, self._lakehouse.memory())
         stores: Stores = plugins.load("stores", "kafka" if config.distributed else "standalone")(properties)
         self.worker = Worker(
             config, stores, plugins.installed(), self._task_factory(), self._advertised(host), self._metrics
         )
         self._metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
-        self.herder = Herder(self.worker, [self._feeds.check], HistoryOffsets(self._lakehouse, self._executor))
+        self.herder = Herder(
+            self.worker, [self._feeds.check], HistoryOffsets(self._lakehouse, self._threads.maintenance)
+        )
         self._server = RestServer(create_app(self.worker, self.herder, self._metrics.exposition), self._listener)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:
@@ -116,6 +121,7 @@ class Service:
     async def _start(self, connectors: Sequence[ConnectorFile]) -> None:
         self._server.start()
         log.info("REST API on http://%s", self.worker.worker_id)
+        log.log(logging.INFO if self._memory.fits else logging.WARNING, "Memory: %s%s", self._memory, self._advice)
         await self._feeds.start()
         await self.worker.start()
         for file in connectors:
@@ -126,13 +132,13 @@ class Service:
 
     async def _stop(self) -> None:
         log.info("Stopping")
-        graceful = self._config.get_int("task.shutdown.graceful.timeout.ms") / 1000
+        graceful = self._config.timing.shutdown_timeout
         exit_after(graceful + _STOP_MARGIN_SECONDS, status=1)
         await self.worker.stop()
         await self._feeds.close()
         await self._server.stop()
         await asyncio.to_thread(self._lakehouse.close)
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._threads.stop()
         log.info("Stopped")
 
     def _task_factory(self) -> SinkTaskFactory:
@@ -140,7 +146,8 @@ class Service:
             self._feeds,
             self._lakehouse,
             lambda database, options: plugins.load("row_sources", database.type)(options),
-            self._executor,
+            self._threads,
+            MemoryBudget(self._memory.changes),
             lambda kind, options: plugins.load("reselect_caches", kind)(options),
             self._observe,
             self._metrics.reselects,
@@ -154,10 +161,15 @@ class Service:
         tables = partial(self.worker.statuses.put_tables, connector, number)
         return self._metrics.task(connector, number, seen, note, tables)
 
+    @property
+    def _advice(self) -> str:
+        too_much = "; lower spark.driver.memory or worker.memory.bytes, or give the worker more memory"
+        return "" if self._memory.fits else too_much
+
     def _advertised(self, host: str) -> tuple[str, int]:
-        name = self._config.get_string("rest.advertised.host.name") or host or socket.gethostname()
+        name = self._config.rest.advertised_host or host or socket.gethostname()
         bound: int = self._listener.getsockname()[1]
-        return name, self._config.get_optional_int("rest.advertised.port") or bound
+        return name, self._config.rest.advertised_port or bound
 
 
 def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState | None]:

@@ -54,7 +54,7 @@ def validate(config: WorkerConfig, paths: Sequence[Path], *, as_json: bool) -> i
     """Check the files; the exit status. Never raises for what a file holds."""
     feeds = plugins.load("feeds", "kafka")(config.complete_properties())
     providers = config_providers(config.originals)
-    defaults = replace(worker_defaults(config), group_id=config.get_string("group.id") or None)
+    defaults = replace(worker_defaults(config), group_id=config.identity.group_id or None)
     if "warehouse" not in config.originals:  # the default is a folder of the worker's, wherever that will run
         defaults = replace(defaults, warehouse=None)
     validator = ConnectorValidator(plugins.installed(), defaults, providers, [feeds.check])

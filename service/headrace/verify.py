@@ -169,7 +169,7 @@ class Verification:
         stores = plugins.load("stores", "standalone")(config.complete_properties())
         self._offsets = KafkaOffsets(stores, connector, runner)
         self._lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(
-            config.get_string("warehouse"), config.spark_properties()
+            config.lake.warehouse, config.spark_properties()
         )
 
     def run(self) -> None:
@@ -191,8 +191,8 @@ class Verification:
 
     def _tables(self) -> list[tuple[str, TableId, TableSource]]:
         """The connector's topics, their source tables and databases. Raises ConfigError for a name that is no table."""
-        names = "|".join(map(re.escape, self._connector.topics))
-        topics = self._offsets.topics(self._connector.topics_regex or names)
+        names = "|".join(map(re.escape, self._connector.framework.topics))
+        topics = self._offsets.topics(self._connector.framework.topic_pattern or names)
         found = [(topic, *place) for topic in topics if (place := self._place(topic))]
         asked = self._arguments.tables
         for name in asked:

@@ -137,7 +137,7 @@ ACTIONS = _of(
 
 OFFSETS = _of(
     f"{CORE}/batch/offsets.py",
-    ("an offset passes a chunk that is not durable", "self._chunks[order[0]].missing == 0", "True"),
+    ("an offset passes a chunk that is not durable", "chunks[0].missing == 0", "True"),
 )
 
 COMBINE = _of(
@@ -263,7 +263,7 @@ HELD_HALVES = _of(
 )
 
 BATCH = _of(
-    f"{CORE}/batch/batch.py",
+    f"{CORE}/batch/table_queue.py",
     (
         "offsets pass a half that waits",
         "offsets[partition] = min(offset, offsets[partition])",
@@ -271,12 +271,12 @@ BATCH = _of(
     ),
     (
         "a truncate does not wait for halves",
-        "isinstance(queue.waiting[0].piece, Barrier) and self._held.get(table))",
+        "isinstance(self._waiting[0].piece, Barrier) and len(self._held))",
         "False)",
     ),
     (
         "a truncate is joined with changes",
-        "        if isinstance(items[0].piece, Barrier):\n            return items\n",
+        "        if isinstance(first.piece, Barrier):\n            return [first]\n",
         "",
     ),
     (
@@ -284,7 +284,15 @@ BATCH = _of(
         "            items[-1].joined or (records",
         "            (records",
     ),
-    ("a new assignment keeps its queues", "        self._queues.clear()\n", ""),
+)
+
+TABLE_LANE = _of(
+    "service/headrace/runtime/task/table_lane.py",
+    (
+        "a new assignment keeps its queues",
+        "        self._batch = None\n        self.queue.clear()\n",
+        "        self._batch = None\n",
+    ),
 )
 
 HEADER_KEYS = _of(
@@ -343,6 +351,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *CARRY,
     *HELD_HALVES[1:],
     *BATCH,
+    *TABLE_LANE,
     *RANKING,
     *GATE,
     *FOLD,

@@ -55,7 +55,7 @@ def test_each_event_once(reads: list[tuple[int, int, int, bool]]) -> None:
 def test_operator_decides_what_doubted_nulls_are(mode: str, marked: list[str] | None) -> None:
     """``reselect.unknown.null.mode`` as the connector's configuration says it."""
     config = {"reselect.unknown.null.mode": mode, "insert.mode": "insert"}
-    properties = {"name": "shop", "topics": "t", **config}
+    properties = {"name": "shop", "connector.class": "LakehouseSink", "topics": "t", **config}
     options = ReselectOptions.from_properties(properties)
     task = sink_task_options(sink_connector_config(properties, DEFAULTS), options)
     lakehouse, source = MemoryLakehouse(), Source({}, [], [])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from contracts.feed_harness import until
 from envelopes import change, key
@@ -15,6 +14,7 @@ from unit.runtime.sink_task_harness import GROUP, TOPIC, Harness, running
 
 from headrace.core.model.errors import TableMissing
 from headrace.ports import TopicPartition
+from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.memory import MemoryLakehouse
 from headrace_connectors.memory.feed import MemoryBroker
 
@@ -31,8 +31,8 @@ STEPS = st.lists(
 class Story:
     """A topic of two partitions whose rows are never deleted, its table, and what becomes of both."""
 
-    def __init__(self, executor: ThreadPoolExecutor) -> None:
-        self._harness = Harness(MemoryBroker(), MemoryLakehouse(), executor)
+    def __init__(self, threads: WorkerThreads) -> None:
+        self._harness = Harness(MemoryBroker(), MemoryLakehouse(), threads)
         self._group = self._harness.broker.group(GROUP)
         self._rows: dict[int, tuple[TopicPartition, int]] = {}
         self._harness.lakehouse.table("lake", TABLE, self._harness.task()._options.tables)
@@ -107,5 +107,5 @@ class Story:
 @example(["row 0", "run", "row 1", "run", "no history"])
 def test_a_table_is_refused_if_and_only_if_it_lacks_records(steps: list[str]) -> None:
     """Dropped, copied, restored, with a task killed before its offsets; what it reads again is no loss."""
-    with ThreadPoolExecutor(2) as executor:
-        asyncio.run(Story(executor).tell(steps))
+    with WorkerThreads.start(2) as threads:
+        asyncio.run(Story(threads).tell(steps))

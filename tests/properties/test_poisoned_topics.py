@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -22,7 +21,9 @@ from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.errors import BadRecord
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.task import sink_task
+from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.task_factory import SinkTaskFactory
+from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.trace import render
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import QueuedLetter
@@ -142,6 +143,7 @@ async def _run(kinds: Sequence[str], tolerance: str, more: Mapping[str, str]) ->
     feeds, failures = MemoryFeeds(broker), list[BaseException]()
     given = {
         "name": "items",
+        "connector.class": "LakehouseSink",
         "topics": TOPIC,
         "key.converter": JSON,
         "value.converter": JSON,
@@ -152,8 +154,8 @@ async def _run(kinds: Sequence[str], tolerance: str, more: Mapping[str, str]) ->
         **more,
     }
     config = sink_connector_config(given, WorkerDefaults({}, "1.0"))
-    with ThreadPoolExecutor(2) as executor:
-        factory = SinkTaskFactory(feeds, lakehouse, lambda database, options: MemoryRowSource(), executor)
+    with WorkerThreads.start(2) as threads:
+        factory = SinkTaskFactory(feeds, lakehouse, lambda database, options: MemoryRowSource(), threads, unlimited())
         task = await factory("items", 0, config, failures.append)
         await task.start()
         await eventually(lambda: bool(failures) or broker.committed("connect-items").get(PLACE) == len(kinds))

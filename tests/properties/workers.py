@@ -11,8 +11,9 @@ import pyarrow as pa
 from properties.columns import BEGIN, NEW, pieces_of
 from properties.deliveries import Arrival, Cut, Death, Delivery, Place
 from properties.reference_model import Model, Rows
+from task_queues import TaskQueues
 
-from headrace.core.batch.batch import BatchManager, BatchPolicy
+from headrace.core.batch.batch import BatchPolicy
 from headrace.core.model.events import Actions, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, Lakehouse, LakeTable, MergeCounts, TableOptions, TopicPartition
@@ -89,7 +90,7 @@ class Worker:
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
         self._reselect = Reselect(ReselectOptions())
-        self._batches = BatchManager(BatchPolicy())
+        self._batches = TaskQueues(BatchPolicy())
         self._pipelines: dict[str, TablePipeline] = {}
         self._clock = 0.0
         self._unit = -1
@@ -127,7 +128,7 @@ class Worker:
                 self._warehouse.left_out |= {
                     (each.version.topic, each.version.partition, each.version.offset) for each in left_out
                 }
-                self._warehouse.commit(self._batches.complete(batch.id))
+                self._warehouse.commit(self._batches.complete(batch))
 
     def _pipeline(self, name: str) -> TablePipeline:
         if name not in self._pipelines:

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic_of
+from task_queues import TaskQueues
 
 from headrace.cassandra.decoder import RecordDecoder
-from headrace.core.batch.batch import BatchManager, BatchPolicy
+from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.catalog import HandlingModes
 from headrace.core.model.column_defaults import ColumnDefaults
@@ -67,7 +68,7 @@ class Replay:
     committed: dict[int, int] = field(default_factory=dict)
     _alive: bool = False
     _decoder: RecordDecoder = field(init=False)
-    _batches: BatchManager = field(init=False)
+    _batches: TaskQueues = field(init=False)
     _pipeline: TablePipeline = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +90,7 @@ class Replay:
         reselect.cache.assign([(topic, number) for number in range(self.partitions)])
         avro = conversion(self.of.recording_file.parent) if self.of.name == AVRO else None
         self._decoder = RecordDecoder(topic, envelopes, reselect.catalog, avro)
-        self._batches = BatchManager(BatchPolicy(linger=0))
+        self._batches = TaskQueues(BatchPolicy(linger=0))
         self._pipeline = TablePipeline(
             self.table.name,
             self.lakehouse.table("recordings", _TABLE, TableOptions()),
@@ -126,7 +127,7 @@ class Replay:
             offsets = {TopicPartition(*key): offset for key, offset in batch.offsets.items()}  # type: ignore[misc]  # tuples
             self._pipeline.write(batch.content, Commit(batch.id, "recordings", "connect-recordings", offsets))
             self.written = int(np.max(batch.content.version.offset)) + 1
-            completed = self._batches.complete(batch.id)
+            completed = self._batches.complete(batch)
             self.durable = max(self.durable, *completed.values(), 0)
             for (_, partition), offset in completed.items():
                 self.committed[partition] = max(self.committed.get(partition, 0), offset)
@@ -141,7 +142,7 @@ class Replay:
         taken = [as_avro(each) for each in records] if self.of.name == AVRO else records
         decoded = self._decoder.decode(taken)
         self.refused |= {records[errant.index].offset for errant in decoded.errant}
-        pieces = [(_TABLE, piece) for piece in decoded.pieces]
+        pieces = [(_TABLE, piece) for piece in decoded.events]
         self._batches.add((records[0].topic, records[0].partition), records[-1].offset + 1, pieces, 0.0)
 
 

@@ -25,6 +25,7 @@ from headrace.converters.registered import RegisteredSchema, RegistryConverter, 
 from headrace.converters.simple import StringConverter
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.messages import InsufficientMetadata, SnapshotBegan, TableAltered
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import Retriable, Stage
 from headrace.core.model.events import Changes, Truncate
@@ -81,7 +82,7 @@ def decoder(topic: str, blocks: bool = True, conversion_of: Conversion | None = 
 
 def events(decoded: Decoded) -> Iterator[Any]:
     """All that a batch takes from decoded pieces, event by event."""
-    for piece in decoded.pieces:
+    for piece in decoded.events:
         if isinstance(piece, Truncate):
             yield piece
             continue
@@ -124,11 +125,11 @@ def said(decoded: Decoded) -> tuple[Any, ...]:
         [_with_all_states(each) for each in events(decoded)],
         errant,
         decoded.skipped,
-        set(decoded.snapshots),
-        decoded.altered,
+        set(decoded.of(SnapshotBegan)),
+        decoded.of(TableAltered),
         decoded.notes,
         decoded.losses,
-        decoded.tells_too_little,
+        bool(decoded.of(InsufficientMetadata)),
     )
 
 

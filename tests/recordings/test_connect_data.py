@@ -12,6 +12,7 @@ from recordings.records import recording, variant
 from headrace.converters.json_data import JsonData
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.messages import SnapshotBegan
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.events import Changes
 
@@ -30,7 +31,7 @@ def test_events_are_the_same_as_connect_data(name: str) -> None:
             TopicDecoder(topic, EnvelopeOptions(key_schemas=of.key_schemas, value_schemas=not of.bare)).decode(each)
             for each in (records, data)
         ]
-        pieces += len(told[0].pieces)
+        pieces += len(told[0].events)
         _assert_same(*told)
     assert pieces > 0
 
@@ -46,9 +47,9 @@ def _text(values: pa.Array) -> str:
 
 
 def _assert_same(one: Decoded, other: Decoded) -> None:
-    assert (one.skipped, one.snapshots, one.notes) == (other.skipped, other.snapshots, other.notes)
+    assert (one.skipped, one.of(SnapshotBegan), one.notes) == (other.skipped, other.of(SnapshotBegan), other.notes)
     assert [each.index for each in one.errant] == [each.index for each in other.errant]
-    for left, right in zip(one.pieces, other.pieces, strict=True):
+    for left, right in zip(one.events, other.events, strict=True):
         if not isinstance(left, Changes) or not isinstance(right, Changes):
             assert left == right
             continue

@@ -17,7 +17,7 @@ def test_every_event_but_the_tombstone(name: str) -> None:
     schemas = name == "my"
     decoder = TopicDecoder("t", EnvelopeOptions(key_schemas=schemas, value_schemas=schemas, keyless=True))
     decoded = decoder.decode(recording(name)[f"{name}.inv.nopk"])  # type: ignore[arg-type]  # frozen, where the protocol is not
-    (changes,) = decoded.pieces
+    (changes,) = decoded.events
     assert isinstance(changes, Changes)
     assert changes.operation.tolist() == [READ, READ, CREATE, UPDATE, UPDATE, DELETE, CREATE]
     assert (decoded.errant, decoded.skipped) == ([], 1)
@@ -30,6 +30,6 @@ def test_a_merge_refuses_them(name: str) -> None:
     decoder = TopicDecoder("t", EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))
     records = recording(name)[f"{name}.inv.nopk"]
     decoded = decoder.decode(records)  # type: ignore[arg-type]  # frozen, where the protocol is not
-    assert decoded.pieces == []
+    assert decoded.events == []
     assert [errant.index for errant in decoded.errant] == list(range(len(records)))
     assert all("insert.mode=insert" in str(errant.error) for errant in decoded.errant)

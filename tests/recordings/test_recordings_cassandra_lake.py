@@ -17,9 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from fix_spark import Warehouse
+from task_queues import TaskQueues
 
 from headrace.cassandra.decoder import RecordDecoder
-from headrace.core.batch.batch import BatchManager, BatchPolicy
+from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.cell_writes import CassandraTable, Key
@@ -68,7 +69,7 @@ def decoder(form: str, topic: str) -> RecordDecoder:
 def replay(form: str, delivered: Sequence[Recorded], chance: random.Random, lakehouse: Lakehouse, name: str) -> None:
     """Write the records into the lake, in chunks and batches of any size, with restarts between them."""
     topic = delivered[0].topic
-    reader, batches = decoder(form, topic), BatchManager(BatchPolicy(linger=0))
+    reader, batches = decoder(form, topic), TaskQueues(BatchPolicy(linger=0))
 
     def pipeline() -> CassandraPipeline:
         return CassandraPipeline(topic, lakehouse.table("hr", name, TableOptions()), 10**15, lambda: NOW)
@@ -79,17 +80,17 @@ def replay(form: str, delivered: Sequence[Recorded], chance: random.Random, lake
         chunk, rest = rest[:size], rest[size:]
         decoded = reader.decode(chunk)
         assert decoded.errant == []
-        batches.add((topic, 0), 0, [("t", piece) for piece in decoded.pieces], 0.0)
+        batches.add((topic, 0), 0, [("t", piece) for piece in decoded.events], 0.0)
         while (chance.random() < 0.7 or not rest) and (batch := batches.next("t", 1.0)) is not None:
             current = pipeline() if chance.random() < 0.3 else current
             current.write(batch.content, Commit(batch.id, "c", "g", {TopicPartition(topic, 0): 1}))
-            batches.complete(batch.id)
+            batches.complete(batch)
 
 
 def wanted(form: str, delivered: Sequence[Recorded]) -> tuple[dict[Key, dict[str, Any]], Mapping[str, Schema]]:
     """What the writes give without a lake, and the columns' schemas."""
     model, schemas = CassandraTable(), {}
-    for piece in decoder(form, delivered[0].topic).decode(delivered).pieces:
+    for piece in decoder(form, delivered[0].topic).decode(delivered).events:
         for write in piece.writes:
             model.apply(write)
         schemas |= {member.name: member.schema for member in piece.fields}

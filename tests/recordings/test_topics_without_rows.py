@@ -8,6 +8,7 @@ from recordings.records import MARIADB, recording, variant
 from recordings.replay import Chunk, Replay
 
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.messages import TableAltered
 from headrace.core.decode.schema_changes import RENAMED
 from headrace.core.model.column_defaults import ColumnDefault, ColumnDefaults
 from headrace.core.model.events import TableId
@@ -25,7 +26,7 @@ def test_schema_changes_and_transactions_are_skipped(name: str, topic: str) -> N
     schemas = name == "my"
     decoder = TopicDecoder(topic, EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))
     decoded = decoder.decode(recording(name)[topic])  # type: ignore[arg-type]  # frozen, where the protocol is not
-    assert (decoded.pieces, decoded.errant) == ([], [])
+    assert (decoded.events, decoded.errant) == ([], [])
     assert decoded.skipped == len(recording(name)[topic]) > 0
 
 
@@ -36,11 +37,12 @@ def test_altered_tables_are_told(name: str) -> None:
     decoder = TopicDecoder(name, EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))
     decoded = decoder.decode(recording(name)[name])  # type: ignore[arg-type]  # frozen, where the protocol is not
     tables = {"customers", "nopk", "orders", "trunc_me", "types", "uniq", "late", "late2"}
-    assert {change.table for change, _ in decoded.altered} == {TableId(name, "inv", "", table) for table in tables}
+    altered = decoded.of(TableAltered)
+    assert {each.change.table for each in altered} == {TableId(name, "inv", "", table) for table in tables}
     assert Note(RENAMED, "inv.customers.mail") in decoded.notes
-    [(added, version)] = [each for each in decoded.altered if each[0].defaults]
-    assert added.defaults == (ColumnDefault("phone", "text", "none"), ColumnDefault("vip", "number", "0"))
-    assert version.position == b"00000.0000000003.00000000000000000763.0000000000"
+    [added] = [each for each in altered if each.change.defaults]
+    assert added.change.defaults == (ColumnDefault("phone", "text", "none"), ColumnDefault("vip", "number", "0"))
+    assert added.version.position == b"00000.0000000003.00000000000000000763.0000000000"
 
 
 @pytest.mark.parametrize("read_before", [0, 8, 100])
@@ -52,10 +54,10 @@ def test_rows_that_do_not_change_get_the_default(name: str, read_before: int) ->
     records, replay = records_of(table, of), Replay(of, table)
     schemas = name == "my"
     decoder = TopicDecoder(name, EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))
-    told = decoder.decode(recording(name)[name]).altered  # type: ignore[arg-type]  # frozen, where the protocol is not
-    [(change, version)] = [each for each in told if each[0].defaults]
+    decoded = decoder.decode(recording(name)[name])  # type: ignore[arg-type]  # frozen, where the protocol is not
+    [added] = [each for each in decoded.of(TableAltered) if each.change.defaults]
     replay.deliver([Chunk([record]) for record in records[:read_before]])
-    replay.add_columns(ColumnDefaults(change.table, version, change.defaults))
+    replay.add_columns(ColumnDefaults(added.change.table, added.version, added.change.defaults))
     replay.deliver([Chunk([record]) for record in records[read_before:]])
     replay.finish()
     phones = {row["id"]: row["phone"] for row in replay.content().select(["id", "phone"]).to_pylist()}

@@ -24,7 +24,7 @@ PLACEHOLDER = "service/headrace/core/model/unavailable.py"
 RESELECT = "service/headrace/runtime/pipeline/reselect.py"
 CACHE_SERVICE = "service/headrace/runtime/pipeline/column_cache_service.py"
 RULES = "service/headrace/core/reselect/rules.py"
-CHUNK_DECODER = "service/headrace/runtime/task/chunk_decoder.py"
+MESSAGE_ROUTER = "service/headrace/runtime/task/message_router.py"
 STATES = "service/headrace/core/decode/envelope_columns.py"
 FOLD = "service/headrace/core/merge/fold.py"
 MEMORY_TABLE = "connectors/headrace_connectors/memory/lake_rows.py"
@@ -360,7 +360,13 @@ RULES_OF_CASES = (
     Rule(
         "N9",
         "an event that was not applied voids the cache",
-        (Edit(CHUNK_DECODER, "            self._reselect.cache.lose(topic, partition, last)\n", "            pass\n"),),
+        (
+            Edit(
+                MESSAGE_ROUTER,
+                "                    self._reselect.cache.lose(message.topic, message.partition, message.offset)\n",
+                "                    pass\n",
+            ),
+        ),
     ),
     Rule(
         "N10",

@@ -17,6 +17,7 @@ from unit.core.cache_harness import P, get, make, put
 
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.messages import SnapshotBegan
 from headrace.core.model.events import CellState, Changes, Column, TableId
 from headrace.core.model.schema import Schema
 from headrace.core.reselect.options import ReselectOptions
@@ -74,7 +75,7 @@ def decode(*records: Record) -> Decoded:
 
 def state(record: Record) -> CellState:
     """What the event says of ``big``."""
-    [changes] = decode(record).pieces
+    [changes] = decode(record).events
     assert isinstance(changes, Changes)
     big = next(column for column in changes.columns if column.name == "big")
     if big.states is None:
@@ -153,8 +154,8 @@ def test_s17_decoding_tells_where_a_snapshot_begins() -> None:
     first = decode(Record("r", "x", STRING, "first"), Record("r", "x", STRING, "true"))
     table = decode(Record("r", "x", STRING, "first_in_data_collection"), Record("u", "x", STRING))
     incremental = decode(Record("r", "x", STRING, "incremental"), Record("r", "x", STRING, "last"))
-    assert (first.snapshots, incremental.snapshots) == ([None], [])
-    assert table.snapshots == [TableId("shop", "shop", "public", "docs")]
+    assert (first.of(SnapshotBegan), incremental.of(SnapshotBegan)) == ([SnapshotBegan(None)], [])
+    assert table.of(SnapshotBegan) == [SnapshotBegan(TableId("shop", "shop", "public", "docs"))]
 
 
 def test_s33_null_next_to_kept_cells() -> None:

@@ -51,7 +51,7 @@ class FileStreamSinkConnector:
 
     def task_count(self, config: SinkConnectorConfig) -> int:
         """As many as are allowed, whatever the topics."""
-        return config.get_int("tasks.max")
+        return config.framework.tasks_max
 
 
 _STRING_OPTIONS = ("converter.converter.type", "converter.converter.encoding")

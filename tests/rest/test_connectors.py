@@ -320,10 +320,10 @@ async def test_a_secret_reaches_the_task_and_nobody_else(tmp_path: Path) -> None
     await api.until("RUNNING", "RUNNING")
     shown = [created, *[await api.call("GET", f"/connectors/shop{path}") for path in ("", "/config", "/tasks")]]
     assert all(reference in answer.body.decode() and "reader" not in answer.body.decode() for answer in shown)
-    assert api.tasks.configs["shop-0"].get_string("reselect.database.user") == "reader"
+    assert api.tasks.configs["shop-0"].originals["reselect.database.user"] == "reader"
     secret.write_text("writer")
     await api.call("POST", "/connectors/shop/tasks/0/restart")
-    await eventually(lambda: api.tasks.configs["shop-0"].get_string("reselect.database.user") == "writer")
+    await eventually(lambda: api.tasks.configs["shop-0"].originals["reselect.database.user"] == "writer")
     await api.worker.stop()
 
 

@@ -34,6 +34,7 @@ class Scene:
     def __init__(self, **more: str) -> None:
         given = {
             "name": "items",
+            "connector.class": "LakehouseSink",
             "topics": TOPIC,
             "errors.deadletterqueue.topic.name": "dead",
             "key.converter": JSON,

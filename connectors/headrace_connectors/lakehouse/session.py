@@ -71,6 +71,7 @@ _DEFAULTS = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # in Delta's files; INT96 ends in 2262
 }
+_LEAST_OVERHEAD = 384 * 1024 * 1024
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -218,6 +219,11 @@ class SparkLakehouse:
                     key="table.format",
                 )
 
+    def memory(self) -> int:
+        """The heap of the driver, and what a JVM takes besides: a tenth, as Spark adds for executors."""
+        heap = java_bytes(self._settings["spark.driver.memory"])
+        return heap + max(heap // 10, _LEAST_OVERHEAD)
+
     def check(self) -> None:
         """Raise ConfigError or Retriable with the cause when the warehouse cannot be written."""
         if self._path is not None:
@@ -300,3 +306,13 @@ def _check_folder(path: Path) -> None:
         raise ConfigError(f"warehouse {path} is not a folder; choose another path", key="warehouse") from error
     except OSError as error:
         raise Retriable(f"warehouse {path} cannot be written: {error.strerror}") from error
+
+
+def java_bytes(text: str) -> int:
+    """Return the bytes that Java means by ``4g`` or ``512m``. Raises ConfigError for another text."""
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    if match is None:
+        raise ConfigError(f"spark.driver.memory {text!r} is not an amount of memory such as 4g or 512m")
+    number, unit = match.groups()
+    power: int = " kmgt".index(unit) if unit else 2  # Spark reads a bare number as mebibytes
+    return int(number) * (1 << 10 * power)

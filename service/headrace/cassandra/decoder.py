@@ -20,6 +20,7 @@ from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.decode.envelope_events import KEYLESS, Errant, KafkaRecord
 from headrace.core.decode.json_types import Document, JsonConverter, json_type, parse_plain
+from headrace.core.decode.messages import RoutedEvents
 from headrace.core.decode.payload import Payload, PayloadDecoder
 from headrace.core.model.catalog import Catalog
 from headrace.core.model.cell_batch import CassandraBatch, joined
@@ -137,7 +138,7 @@ class CassandraDecoder:
                 batches.append(self._batch(record))
             except BadRecord as error:
                 out.errant.append(Errant(index, error.stage or Stage.TASK_PUT, error))
-        out.pieces.extend(joined(batches))
+        out.messages += [RoutedEvents(self._topic, batch) for batch in joined(batches)]
         out.notes, out.losses = self._losses.drain()
         return out
 

@@ -8,7 +8,7 @@ people a night. Every key that carries an error has a definition, because client
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -17,7 +17,6 @@ from headrace.config.connector import (
     CONNECTOR_OPTIONS,
     LATER,
     SINK_OPTIONS,
-    TABLE_PROPERTIES,
     SinkConnectorConfig,
 )
 from headrace.config.converter import (
@@ -28,12 +27,13 @@ from headrace.config.converter import (
     converter_class,
     with_types,
 )
-from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
 from headrace.config.other_sinks import called_here
 from headrace.config.overrides import OverridePolicy
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_options, version_problems
 from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
+from headrace.config.sink_options import TABLE_PROPERTIES, BatchSettings, SourceSettings, TableSettings
 from headrace.config.transforms import (
     check_chain,
     of_unknown_class,
@@ -51,20 +51,14 @@ from headrace.core.connect.config_def import (
     ConfigValue,
     Importance,
     Type,
-    parse_list,
 )
 from headrace.core.connect.java_patterns import OnlyJava, python_pattern
 from headrace.core.connect.regex_cost import TooCostly, check_cost
 from headrace.core.connect.suggestions import suggestion
+from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
-from headrace.core.model.ordering import OPTION as ORDERING_FIELD
-from headrace.core.model.ordering import ordering
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE, ReselectOptions
-from headrace.core.tables.field_selection import FIELD_LISTS, field_selection
 from headrace.core.tables.locations import location_problems
-from headrace.core.tables.naming import KEY as COLLECTION_NAME
-from headrace.core.tables.naming import TableNaming
-from headrace.core.tables.table_layout import PARTITION_BY, SORT_BY, table_layout
 
 Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."
@@ -113,13 +107,23 @@ def validate(properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
 
 
 def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
-    """The typed configuration of a connector whose ``properties`` have been found valid."""
+    """The typed configuration of a connector whose ``properties`` have been found valid.
+
+    Raises ConfigError that names the option, for one that another version of Headrace has accepted.
+    """
     properties = trimmed(properties)
     bare, _ = to_bare(properties)
-    converters = {side: converter_options(properties, defaults, side) for side in KNOWN_CONVERTERS}
-    given = {key: value for key, value in bare.items() if value is not None}
-    classes = {side: _converter_of(properties, defaults, side) for side in KNOWN_CONVERTERS}
-    return SinkConnectorConfig(properties, given, converters, defaults.consumer_group, classes)
+    framework = parsed(FrameworkSettings, bare)
+    return SinkConnectorConfig(
+        framework=framework,
+        tables=parsed(TableSettings, bare),
+        batches=parsed(BatchSettings, bare),
+        source=parsed(SourceSettings, bare),
+        group_id=properties.get("consumer.override.group.id") or defaults.consumer_group or f"connect-{framework.name}",
+        converter_classes={side: _converter_of(properties, defaults, side) for side in KNOWN_CONVERTERS},
+        converters={side: converter_options(properties, defaults, side) for side in KNOWN_CONVERTERS},
+        originals=properties,
+    )
 
 
 def _converter_of(properties: Properties, defaults: WorkerDefaults, side: str) -> str:
@@ -297,47 +301,30 @@ def _no_queue(given: Mapping[str, str]) -> Iterator[str]:
 
 def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
-    readers = (
-        ReselectOptions.from_properties,
-        _table_names,
-        _table_layout,
-        _table_kind,
-        _field_selection,
-        _ordering,
-        check_chain,
+    tables, source = parsed(TableSettings, given), parsed(SourceSettings, given)
+    readers: Sequence[Callable[[], object]] = (
+        lambda: ReselectOptions.from_properties(given),
+        lambda: tables.naming,
+        lambda: tables.layout,
+        lambda: _check_kind(tables),
+        lambda: tables.fields,
+        lambda: source.ordering,
+        lambda: check_chain(given),
     )
     for read in readers:
         try:
-            read(given)
+            read()
         except ConfigError as error:
             yield error.key or "post.processors", str(error)
 
 
-def _table_names(given: Mapping[str, str]) -> None:
-    if form := given.get(COLLECTION_NAME):
-        TableNaming(form)
-
-
-def _table_layout(given: Mapping[str, str]) -> None:
-    table_layout(given.get("table.format", "").lower(), given.get(PARTITION_BY, ""), given.get(SORT_BY, ""))
-
-
-def _table_kind(given: Mapping[str, str]) -> None:
-    if given.get("insert.mode", "").lower() == "insert" and given.get("delete.mode", "").lower() == "soft":
+def _check_kind(tables: TableSettings) -> None:
+    if tables.history and tables.soft_delete:
         raise ConfigError(
             "delete.mode=soft marks rows of tables that are merged into. With insert.mode=insert a delete is "
             "a row of its own: remove delete.mode",
             "delete.mode",
         )
-
-
-def _ordering(given: Mapping[str, str]) -> None:
-    ordering(given.get(ORDERING_FIELD, ""))
-
-
-def _field_selection(given: Mapping[str, str]) -> None:
-    include, exclude, add = (parse_list(given.get(name, "")) for name in FIELD_LISTS)
-    field_selection(include, exclude, add)
 
 
 def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
@@ -361,10 +348,7 @@ def _group_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Itera
 
 
 def _location_problems(given: Mapping[str, str], defaults: WorkerDefaults) -> Iterator[tuple[str, str]]:
-    of_tables = {
-        name.removeprefix(TABLE_PROPERTIES): value for name, value in given.items() if name.startswith(TABLE_PROPERTIES)
-    }
-    for name, problem in location_problems(of_tables, defaults.warehouse).items():
+    for name, problem in location_problems(below(given, TABLE_PROPERTIES), defaults.warehouse).items():
         yield f"{TABLE_PROPERTIES}{name}", f"{TABLE_PROPERTIES}{problem}"
 
 

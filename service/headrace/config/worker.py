@@ -9,7 +9,7 @@ from headrace import __version__
 from headrace.config.converter import KNOWN_CONVERTERS, converter_class, with_types
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_problems
-from headrace.config.values import AbstractConfig
+from headrace.config.values import trimmed
 from headrace.config.worker_keys import (
     CLIENT_SECURITY,
     LATER,
@@ -18,9 +18,22 @@ from headrace.config.worker_keys import (
     of_a_created_topic,
     without_effect,
 )
-from headrace.config.worker_options import DEFAULT_PORT, WORKER_OPTIONS
+from headrace.config.worker_options import (
+    DEFAULT_PORT,
+    WORKER_OPTIONS,
+    DefaultConverters,
+    IdentitySettings,
+    LakeSettings,
+    LogSettings,
+    OverrideSettings,
+    RestSettings,
+    StorageSettings,
+    TimingSettings,
+    TrackingSettings,
+)
 from headrace.core.connect.config_def import ConfigInfo
 from headrace.core.connect.suggestions import suggestion
+from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError
 
 _CONVERTERS = tuple(f"{side}.converter" for side in KNOWN_CONVERTERS)
@@ -28,17 +41,37 @@ _DISTRIBUTED = ("group.id", "config.storage.topic", "status.storage.topic")
 _FREE_PREFIXES = (*PASS_THROUGH, *CLIENT_SECURITY, "config.providers")
 
 
-class WorkerConfig(AbstractConfig):
-    """A worker's parsed options, and what follows from them."""
+class WorkerConfig:
+    """A worker's parsed options, group by group, and what follows from them."""
 
-    __slots__ = ("distributed", "ignored")
+    __slots__ = (
+        "converters",
+        "distributed",
+        "identity",
+        "ignored",
+        "lake",
+        "originals",
+        "overrides",
+        "rest",
+        "storage",
+        "timing",
+        "tracking",
+    )
 
     def __init__(self, properties: Mapping[str, str], *, distributed: bool = True) -> None:
         """Check ``properties``. Raises ConfigError that lists every problem at once."""
         problems = [*_unknown(properties), *_invalid(properties), *_missing(properties, distributed)]
         if problems:
             raise ConfigError("The worker configuration is invalid:\n" + "\n".join(f"  {line}" for line in problems))
-        super().__init__(properties, WORKER_OPTIONS.parse(properties))
+        self.originals = trimmed(properties)
+        self.identity = parsed(IdentitySettings, properties)
+        self.storage = parsed(StorageSettings, properties)
+        self.rest = parsed(RestSettings, properties)
+        self.converters = parsed(DefaultConverters, properties)
+        self.lake = parsed(LakeSettings, properties)
+        self.timing = parsed(TimingSettings, properties)
+        self.tracking = parsed(TrackingSettings, properties)
+        self.overrides = parsed(OverrideSettings, properties)
         self.distributed = distributed
         self.ignored = {name: reason for name in properties if (reason := without_effect(name)) is not None}
         self.listener()
@@ -46,16 +79,16 @@ class WorkerConfig(AbstractConfig):
     @property
     def group_id(self) -> str | None:
         """The Connect cluster's group; None in standalone mode."""
-        return self.get_string("group.id") if self.distributed else None
+        return (self.identity.group_id or "") if self.distributed else None
 
     @property
     def serves_loggers(self) -> bool:
         """Whether levels may be seen and set by request."""
-        return "admin.listeners" not in self.originals
+        return self.rest.admin_listeners is None
 
     def listener(self) -> tuple[str, int]:
         """Host and port to listen on; an empty host means every interface. Raises ConfigError."""
-        listeners = self.get_list("listeners")
+        listeners = self.rest.listeners
         if len(listeners) != 1:
             raise ConfigError("listeners: exactly one http://host:port is served", key="listeners")
         try:
@@ -120,6 +153,14 @@ def _missing(properties: Mapping[str, str], distributed: bool) -> list[str]:
         for name in needed
         if not properties.get(name, "").strip()
     ]
+
+
+def log_format(properties: Mapping[str, str]) -> str:
+    """The form of the log, before ``properties`` are checked as a whole; the default if the value is invalid."""
+    try:
+        return parsed(LogSettings, properties).format
+    except ConfigError:
+        return LogSettings().format
 
 
 def select_known(properties: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

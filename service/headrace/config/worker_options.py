@@ -2,84 +2,99 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.config.converter import JSON_CONVERTER, SIMPLE_HEADER_CONVERTER
-from headrace.config.layout import group, key
-from headrace.config.overrides import override_policy
-from headrace.config.response_headers import response_headers
+from headrace.config.overrides import OverridePolicy, override_policy
+from headrace.config.response_headers import HeaderRule, header_rules
+from headrace.config.response_headers import response_headers as check_response_headers
 from headrace.core.connect.config_def import Importance, Type
 from headrace.core.connect.config_validators import InvalidValue, any_case, at_least, between
+from headrace.core.connect.typed_options import definition, option, seconds
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 DEFAULT_PORT = 8083
 
-_IDENTITY = group(
-    "Identity",
-    key("bootstrap.servers", Type.LIST, None, "Kafka brokers to connect to first, as host:port.", _HIGH),
-    key(
+
+@dataclass(frozen=True, slots=True)
+class IdentitySettings:
+    """Kafka's brokers, and the group of workers that the worker belongs to."""
+
+    bootstrap_servers: tuple[str, ...] | None = option(
+        "bootstrap.servers", Type.LIST, None, "Kafka brokers to connect to first, as host:port.", _HIGH
+    )
+    group_id: str | None = option(
         "group.id",
         Type.STRING,
         None,
         "Name of the Connect cluster. Workers of one cluster share configurations, states and connectors.",
         _HIGH,
-    ),
-    key("client.id", Type.STRING, "", "Prefix of the client ids that brokers see in logs and quotas.", _LOW),
-    key(
+    )
+    client_id: str = option(
+        "client.id", Type.STRING, "", "Prefix of the client ids that brokers see in logs and quotas.", _LOW
+    )
+    session_timeout_ms: int = option(
         "session.timeout.ms",
         Type.INT,
-        "10000",
+        10_000,
         "Time after which the coordinator removes a worker without heartbeats from the group of workers, and its "
         "tasks move to other workers. Consumers of tasks have consumer.session.timeout.ms.",
         _LOW,
         at_least(1),
-    ),
-    key(
+    )
+    heartbeat_interval_ms: int = option(
         "heartbeat.interval.ms",
         Type.INT,
-        "1000",
+        1000,
         "Interval of a worker's heartbeats. A worker detects a rebalance with a heartbeat. Kafka Connect's "
         "default is 3000.",
         _LOW,
         at_least(1),
-    ),
-    key(
+    )
+    rebalance_timeout_ms: int = option(
         "rebalance.timeout.ms",
         Type.INT,
-        "60000",
+        60_000,
         "Time that a worker has to join a rebalance. A worker that does not join in time is removed from the group.",
         _LOW,
         at_least(1),
-    ),
-)
-_STORAGE = group(
-    "Storage",
-    key(
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """The topics that keep configurations and states."""
+
+    config_topic: str | None = option(
         "config.storage.topic",
         Type.STRING,
         None,
         "Compacted topic with one partition for connector configurations and target states.",
         _HIGH,
-    ),
-    key(
+    )
+    config_replication: int = option(
         "config.storage.replication.factor",
         Type.SHORT,
-        "3",
+        3,
         "Replication factor of the config topic; -1 uses the broker's default.",
         _LOW,
         at_least(-1),
-    ),
-    key("status.storage.topic", Type.STRING, None, "Compacted topic for the states of connectors and tasks.", _HIGH),
-    key(
+    )
+    status_topic: str | None = option(
+        "status.storage.topic", Type.STRING, None, "Compacted topic for the states of connectors and tasks.", _HIGH
+    )
+    status_replication: int = option(
         "status.storage.replication.factor",
         Type.SHORT,
-        "3",
+        3,
         "Replication factor of the status topic; -1 uses the broker's default.",
         _LOW,
         at_least(-1),
-    ),
-    key("status.storage.partitions", Type.INT, "5", "Number of partitions of the status topic.", _LOW, at_least(1)),
-)
+    )
+    status_partitions: int = option(
+        "status.storage.partitions", Type.INT, 5, "Number of partitions of the status topic.", _LOW, at_least(1)
+    )
 
 
 def _only_empty(name: str, value: Any) -> None:
@@ -100,148 +115,185 @@ def _only_http(name: str, value: Any) -> None:
         )
 
 
-_REST = group(
-    "REST",
-    key(
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    """The REST API."""
+
+    listeners: tuple[str, ...] = option(
         "listeners",
         Type.LIST,
-        f"http://:{DEFAULT_PORT}",
+        (f"http://:{DEFAULT_PORT}",),
         "Address of the REST API: http://host:port. With an empty host the worker listens on all interfaces; port "
         "0 uses a free port.",
         _HIGH,
-    ),
-    key(
+    )
+    advertised_host: str | None = option(
         "rest.advertised.host.name",
         Type.STRING,
         None,
         "Host that clients and Location headers use, and the first part of worker_id.",
-    ),
-    key(
+    )
+    advertised_port: int | None = option(
         "rest.advertised.port",
         Type.INT,
         None,
         "Port that belongs to rest.advertised.host.name.",
         validator=between(1, 65535),
-    ),
-    key(
+    )
+    advertised_listener: str | None = option(
         "rest.advertised.listener",
         Type.STRING,
         None,
         "Accepted for compatibility with Kafka Connect. The only listener is http.",
         _LOW,
         _only_http,
-    ),
-    key(
+    )
+    admin_listeners: str | None = option(
         "admin.listeners",
         Type.STRING,
         None,
         "If not set, /admin/loggers is served on listeners. If empty, it is disabled. Other values are refused.",
         _LOW,
         _only_empty,
-    ),
-    key(
+    )
+    allow_origins: tuple[str, ...] = option(
         "access.control.allow.origin",
         Type.LIST,
-        "",
+        (),
         "Origins whose pages may call the API from a browser; * matches any part of an origin. Empty allows none.",
         _LOW,
-    ),
-    key(
+    )
+    allow_methods: tuple[str, ...] = option(
         "access.control.allow.methods",
         Type.LIST,
-        "",
+        (),
         "Methods that such pages may use. Empty allows GET, POST and HEAD.",
         _LOW,
-    ),
-    key(
+    )
+    response_headers: tuple[HeaderRule, ...] = option(
         "response.http.headers.config",
         Type.STRING,
         "",
         "Headers of every answer, as 'action name:value', separated by commas. The actions are set, add, setDate "
         "and addDate. The value of the last two is milliseconds from now.",
         _LOW,
-        response_headers,
-    ),
-    key(
+        check_response_headers,
+        read=header_rules,
+    )
+    request_timeout: float = option(
         "rest.request.timeout.ms",
         Type.LONG,
-        "90000",
+        90_000,
         "Time after which a request is answered with 500 Request timed out.",
         _LOW,
         at_least(1),
-    ),
-)
-_CONVERTERS = group(
-    "Converters",
-    key("key.converter", Type.CLASS, JSON_CONVERTER, "Converter of record keys for connectors that name none.", _HIGH),
-    key(
+        read=seconds,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultConverters:
+    """The converters of connectors that name none."""
+
+    key: str = option(
+        "key.converter", Type.CLASS, JSON_CONVERTER, "Converter of record keys for connectors that name none.", _HIGH
+    )
+    value: str = option(
         "value.converter",
         Type.CLASS,
         JSON_CONVERTER,
         "Converter of record values for connectors that name none.",
         _HIGH,
-    ),
-    key("header.converter", Type.CLASS, SIMPLE_HEADER_CONVERTER, "Converter of record headers.", _LOW),
-)
-_LAKE = group(
-    "Lakehouse",
-    key(
+    )
+    header: str = option("header.converter", Type.CLASS, SIMPLE_HEADER_CONVERTER, "Converter of record headers.", _LOW)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSettings:
+    """Where tables are, and how many threads write them."""
+
+    warehouse: str = option(
         "warehouse",
         Type.STRING,
         "warehouse",
         "Location of the tables: a local path for the embedded catalog 'lake', or an object-store URL together "
         "with spark.sql.catalog.lake.* for another catalog.",
         _HIGH,
-    ),
-    key(
+    )
+    threads: int = option(
         "worker.threads",
         Type.INT,
-        "8",
-        "Number of threads that decode records and write tables. Each write occupies one thread until it ends.",
+        8,
+        "Number of threads that write tables. Each write occupies one thread until it ends. Decoding and table "
+        "maintenance have threads of their own.",
         validator=at_least(2),
-    ),
-)
-_TIMING = group(
-    "Timing",
-    key(
+    )
+    memory: int | None = option(
+        "worker.memory.bytes",
+        Type.LONG,
+        None,
+        "Bytes that changes of all tables may take in the worker from their decoding to their commit. Above half of "
+        "it, tables that hold more than an equal share are not read until they are written. By default half of what "
+        "spark.driver.memory, its overhead and Python leave of the container's or the machine's memory; the worker "
+        "logs the sum when it starts.",
+        validator=at_least(1024 * 1024),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TimingSettings:
+    """Deadlines of tasks, in seconds."""
+
+    shutdown_timeout: float = option(
         "task.shutdown.graceful.timeout.ms",
         Type.LONG,
-        "60000",
+        60_000,
         "Time that a stopped task has to finish its current write. Kafka Connect's default is 5000; a table "
         "commit may need longer.",
         validator=at_least(0),
-    ),
-    key(
+        read=seconds,
+    )
+    start_timeout: float = option(
         "task.start.timeout.ms",
         Type.LONG,
-        "60000",
+        60_000,
         "Time after which a task that has not joined its consumer group is restarted with back-off.",
         _LOW,
         at_least(1),
-    ),
-    key(
+        read=seconds,
+    )
+    retry_backoff_max: float = option(
         "task.retry.backoff.max.ms",
         Type.LONG,
-        "60000",
+        60_000,
         "Longest pause before a task is restarted after a retriable error.",
         _LOW,
         at_least(1),
-    ),
-)
-_TRACKING = group(
-    "Topic tracking",
-    key(
+        read=seconds,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingSettings:
+    """Whether the worker tracks the topics of connectors."""
+
+    enabled: bool = option(
         "topic.tracking.enable",
         Type.BOOLEAN,
-        "true",
+        True,
         "Whether to track the topics of connectors for GET /connectors/{name}/topics.",
         _LOW,
-    ),
-    key("topic.tracking.allow.reset", Type.BOOLEAN, "true", "Whether the list of topics may be reset.", _LOW),
-)
-_LOG = group(
-    "Log",
-    key(
+    )
+    allow_reset: bool = option(
+        "topic.tracking.allow.reset", Type.BOOLEAN, True, "Whether the list of topics may be reset.", _LOW
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """The form of the log."""
+
+    format: str = option(
         "log.format",
         Type.STRING,
         "text",
@@ -249,11 +301,14 @@ _LOG = group(
         "connector, task, exception).",
         _LOW,
         any_case("text", "json"),
-    ),
-)
-_POLICY = group(
-    "Overrides",
-    key(
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideSettings:
+    """Which client properties connectors may override."""
+
+    policy_name: str = option(
         "connector.client.config.override.policy",
         Type.STRING,
         "All",
@@ -261,25 +316,43 @@ _POLICY = group(
         "admin.override.*): All, None, Principal (security.protocol, sasl.mechanism and sasl.jaas.config) or "
         "Allowlist.",
         validator=override_policy,
-    ),
-    key(
+    )
+    allowlist: tuple[str, ...] = option(
         "connector.client.config.override.allowlist",
         Type.LIST,
-        "",
+        (),
         "Client properties that connectors may override with the Allowlist policy, without their prefix.",
-    ),
-)
+    )
 
-_SECRETS = group(
-    "Secrets",
-    key(
+    @property
+    def policy(self) -> OverridePolicy:
+        """The policy that the worker names."""
+        return OverridePolicy.of(self.policy_name, self.allowlist)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSettings:
+    """Config providers."""
+
+    providers: tuple[str, ...] = option(
         "config.providers",
         Type.LIST,
-        "",
+        (),
         "Names of config providers. config.providers.<name>.class is FileConfigProvider, DirectoryConfigProvider "
         "or EnvVarConfigProvider. config.providers.<name>.param.allowed.paths (or .allowlist.pattern) limits what "
         "the provider reads. Values of worker and connectors may then contain references: ${<name>:path:key}.",
-    ),
-)
+    )
 
-WORKER_OPTIONS = _IDENTITY + _STORAGE + _REST + _CONVERTERS + _LAKE + _TIMING + _TRACKING + _POLICY + _LOG + _SECRETS
+
+WORKER_OPTIONS = (
+    definition(IdentitySettings, "Identity")
+    + definition(StorageSettings, "Storage")
+    + definition(RestSettings, "REST")
+    + definition(DefaultConverters, "Converters")
+    + definition(LakeSettings, "Lakehouse")
+    + definition(TimingSettings, "Timing")
+    + definition(TrackingSettings, "Topic tracking")
+    + definition(OverrideSettings, "Overrides")
+    + definition(LogSettings, "Log")
+    + definition(SecretSettings, "Secrets")
+)

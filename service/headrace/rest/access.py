@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.config import WorkerConfig
-from headrace.config.response_headers import HeaderRule, header_rules
+from headrace.config.response_headers import HeaderRule
 
 _METHODS = ("GET", "POST", "HEAD")
 """What pages of other origins may send where the worker does not say (Jetty's default)."""
@@ -25,15 +25,15 @@ _HEADERS = ("X-Requested-With", "Content-Type", "Accept", "Origin")
 
 def install(app: FastAPI, config: WorkerConfig) -> None:
     """Put the headers that the worker's options ask for around ``app``; nothing where they ask for none."""
-    origins = config.get_list("access.control.allow.origin")
+    origins = config.rest.allow_origins
     if origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origin_regex="|".join(map(_origin_pattern, origins)),
-            allow_methods=config.get_list("access.control.allow.methods") or _METHODS,
+            allow_methods=config.rest.allow_methods or _METHODS,
             allow_headers=_HEADERS,
         )
-    rules = header_rules(config.get_string("response.http.headers.config"))
+    rules = config.rest.response_headers
     if rules:
         app.add_middleware(ResponseHeaders, rules=rules)
 

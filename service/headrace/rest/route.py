@@ -47,7 +47,7 @@ async def _answered(handler: Handler, request: Request, worker: Worker) -> Respo
 
 
 def _seconds(worker: Worker) -> float:
-    return worker.config.get_int("rest.request.timeout.ms") / 1000
+    return worker.config.rest.request_timeout
 
 
 async def _in_time(answer: Coroutine[Any, Any, Response], worker: Worker) -> Response:

@@ -24,6 +24,7 @@ from headrace.core.decode.codec import Source
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_events import Errant, KafkaRecord
+from headrace.core.decode.messages import InsufficientMetadata, RoutedEvents
 from headrace.core.model.catalog import Catalog
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
@@ -70,8 +71,8 @@ class TransformingDecoder:
         self._decoders: dict[str, RecordDecoder] = {}
 
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
-        """Decode records of one partition, in order of arrival; ``topics`` of the result are those of ``pieces``."""
-        out = Decoded(tells_too_little=not self._chain.keeps_cells)
+        """Decode records of one partition, in order of arrival; events have the topics that the chain gives them."""
+        out = Decoded([] if self._chain.keeps_cells else [InsufficientMetadata(self._topic)])
         transformed = [each for each in self._through_chain(records, out) if each is not None]
         for topic, run in groupby(transformed, lambda each: each.topic):
             self._decode_run(topic, list(run), out)
@@ -127,7 +128,10 @@ class TransformingDecoder:
             self._decoders[topic] = RecordDecoder(self._topic, self._options, self._catalog)
         decoded = self._decoders[topic].decode(run)
         decoded.errant = [replace(each, index=run[each.index].index) for each in decoded.errant]
-        decoded.topics = [topic] * len(decoded.pieces)
+        decoded.messages = [
+            replace(message, topic=topic) if isinstance(message, RoutedEvents) else message
+            for message in decoded.messages
+        ]
         out.add(decoded)
 
 

@@ -19,8 +19,10 @@ from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.ports import DeadLetterQueue, Divide, Feed, TableOptions
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
+from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.task_factory import SinkTaskFactory
+from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.memory import MemoryLakehouse
 
 LIVES = 12
@@ -176,7 +178,11 @@ class Life:
     async def _main(self) -> None:
         world, failures = self.world, list[BaseException]()
         factory = SinkTaskFactory(
-            _Feeds(self), MortalLakehouse(self), lambda database, options: LaterSource(world), Inline()
+            _Feeds(self),
+            MortalLakehouse(self),
+            lambda database, options: LaterSource(world),
+            WorkerThreads(Inline(), Inline(), Inline(), writers=2),
+            unlimited(),
         )
         self.task = await factory("oracle", 0, config(world.scenario), failures.append)
         await self.task.start()
@@ -242,6 +248,7 @@ def _config(shared_topic: bool, schemas: bool, lobs: bool, sink: Any) -> SinkCon
     converter = "org.apache.kafka.connect.json.JsonConverter"
     given = {
         "name": "oracle",
+        "connector.class": "LakehouseSink",
         "topics.regex": "shop.*",
         "table.namespace": NAMESPACE,
         "errors.isolation": "task",

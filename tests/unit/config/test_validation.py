@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.config.connector import CONNECTOR_OPTIONS, LATER, TABLE_PROPERTIES
+from headrace.config.connector import CONNECTOR_OPTIONS, LATER
 from headrace.config.overrides import OverridePolicy
 from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
 from headrace.core.reselect.options import ReselectOptions
@@ -125,7 +125,7 @@ def test_named_groups_are_spelled_as_in_java() -> None:
     given = {**MINIMAL, "transforms": "t", **transforms, **topics}
     given = {name: value for name, value in given.items() if value is not None}
     assert not [info.value.errors for info in validate(given, DEFAULTS).configs if info.value.errors]
-    assert sink_connector_config(given, DEFAULTS).topics_regex == r"(?P<db>shop)\..*"
+    assert sink_connector_config(given, DEFAULTS).framework.topic_pattern == r"(?P<db>shop)\..*"
 
 
 def test_trimmed_and_case_blind_values_are_valid() -> None:
@@ -139,6 +139,7 @@ def test_tasks_get_values_without_the_blanks_around_them() -> None:
     """Kafka trims what it parses: a group or topic with a blank in its name would be another one."""
     given = {
         "name": "shop",
+        "connector.class": "LakehouseSink",
         "topics.regex": r"shop\..*",
         "consumer.override.group.id": "g",
         "errors.deadletterqueue.topic.name": "dead",
@@ -256,7 +257,7 @@ def test_table_properties_are_free() -> None:
     name = "table.properties.write.parquet.compression-codec"
     assert _errors(**{name: "zstd"}) == {}
     config = sink_connector_config({**MINIMAL, name: "zstd"}, DEFAULTS)
-    assert config.originals_with_prefix(TABLE_PROPERTIES) == {"write.parquet.compression-codec": "zstd"}
+    assert config.tables.properties == {"write.parquet.compression-codec": "zstd"}
 
 
 @pytest.mark.parametrize("option", LATER)

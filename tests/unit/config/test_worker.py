@@ -71,7 +71,7 @@ def test_keys_without_effect_are_named() -> None:
 
 def test_a_worker_file_of_kafka_connect_starts_a_worker() -> None:
     """With every key that Connect defines at its default; those without a default are known as well."""
-    assert WorkerConfig(parse_properties(CONNECTS)).get_string("rest.advertised.listener") == ""
+    assert WorkerConfig(parse_properties(CONNECTS)).rest.advertised_listener is None
     names = parse_properties(CONNECTS.replace("\n#", "\n"))
     assert [name for name in names if not is_known(name)] == []
 

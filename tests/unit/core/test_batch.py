@@ -1,4 +1,4 @@
-"""The batch manager: when a batch closes, and that only a completed one moves offsets."""
+"""The queue of a table: when a batch closes, and that only a completed one moves offsets."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 from change_events import TABLE, changes, create, delete, update, version
+from task_queues import TaskQueues
 
-from headrace.core.batch.batch import FAR_BEHIND, BatchManager, BatchPolicy, Trigger, newest_source_time
+from headrace.core.batch.batch import BatchPolicy, Trigger, newest_source_time
+from headrace.core.batch.table_queue import FAR_BEHIND
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Changes, Truncate
 
 
-def manager(**policy: float) -> BatchManager:
-    return BatchManager(BatchPolicy(**policy))  # type: ignore[arg-type] # whole numbers where they belong
+def manager(**policy: float) -> TaskQueues:
+    return TaskQueues(BatchPolicy(**policy))  # type: ignore[arg-type] # whole numbers where they belong
 
 
 def rows(count: int, begin: int = 0) -> Changes:
@@ -82,8 +84,8 @@ def test_offsets_move_when_every_table_is_durable() -> None:
     first, second = batches.next("t", 0.0), batches.next("u", 0.0)
     assert first is not None
     assert second is not None
-    assert batches.complete(first.id) == {}
-    assert batches.complete(second.id) == {"p": 9}
+    assert batches.complete(first) == {}
+    assert batches.complete(second) == {"p": 9}
     assert batches.idle
 
 
@@ -93,9 +95,9 @@ def test_completing_twice_is_an_error() -> None:
     batches.add("p", 1, [("t", rows(1))], now=0.0)
     batch = batches.next("t", 0.0)
     assert batch is not None
-    batches.complete(batch.id)
+    batches.complete(batch)
     with pytest.raises(Fatal, match="completed twice"):
-        batches.complete(batch.id)
+        batches.complete(batch)
 
 
 def test_a_new_assignment_forgets_what_was_not_complete() -> None:
@@ -109,7 +111,7 @@ def test_a_new_assignment_forgets_what_was_not_complete() -> None:
 
 def test_what_has_waited_longest_is_named_until_it_is_durable() -> None:
     """In the queue, with the writer, and as a half of a key change that is held."""
-    batches = BatchManager(BatchPolicy(linger=1.0))
+    batches = TaskQueues(BatchPolicy(linger=1.0))
     assert batches.unwritten() == {}
     first, second = changes(create(1, 1, a=1)), changes(update(1, 2, a=2))
     batches.add("p0", 1, [("orders", first), ("items", first)], 10.0)
@@ -120,7 +122,7 @@ def test_what_has_waited_longest_is_named_until_it_is_durable() -> None:
     batch = batches.next("orders", 30.0)
     assert batch is not None
     assert batches.unwritten()["orders"].since == 10.0, "with the writer"
-    batches.complete(batch.id)
+    batches.complete(batch)
     assert set(batches.unwritten()) == {"items"}
     half = changes(replace(delete(3, 30, moved=True), new_key=4))
     batches.add("p0", 3, [("orders", half)], 40.0)

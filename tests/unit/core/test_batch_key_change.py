@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from task_queues import TaskQueues
 
-from headrace.core.batch.batch import KEY_CHANGE_PATIENCE, BatchManager, BatchPolicy
+from headrace.core.batch.batch import BatchPolicy
+from headrace.core.batch.held_halves import PATIENCE
 from headrace.core.model.events import Changes, Operation, RowVersion, TableId, Truncate, Versions
 
 TABLE = TableId("server", "db", "public", "t")
@@ -21,11 +23,11 @@ def changes(*operations: Operation, first_offset: int = 0, moved: tuple[int, ...
     return Changes(TABLE, ("id",), np.array(operations, np.uint8), keys, version, zeros, (), {}, frozenset(moved))
 
 
-def manager() -> BatchManager:
-    return BatchManager(BatchPolicy(linger=0))
+def manager() -> TaskQueues:
+    return TaskQueues(BatchPolicy(linger=0))
 
 
-def offsets(batches: BatchManager, now: float) -> list[int] | None:
+def offsets(batches: TaskQueues, now: float) -> list[int] | None:
     batch = batches.next("t", now)
     return None if batch is None else batch.content.version.offset.tolist()
 
@@ -46,8 +48,8 @@ def test_patience_ends() -> None:
     batches = manager()
     batches.add("p0", 1, [("t", changes(D, moved=(0,)))], 0.0)
     assert offsets(batches, 1.0) is None
-    assert batches.due("t") == KEY_CHANGE_PATIENCE
-    assert offsets(batches, KEY_CHANGE_PATIENCE) == [0]
+    assert batches.due("t") == PATIENCE
+    assert offsets(batches, PATIENCE) == [0]
 
 
 def test_what_cannot_join_a_first_half_does_not_hurry_it() -> None:
@@ -57,9 +59,9 @@ def test_what_cannot_join_a_first_half_does_not_hurry_it() -> None:
     truncate = Truncate(TABLE, RowVersion(b"2", "t", 1, 0, 0))
     batches.add("p1", 1, [("t", truncate), ("t", changes(U, first_offset=1, partition=1))], 1.0)
     assert batches.next("t", 1.0) is None
-    assert batches.due("t") == KEY_CHANGE_PATIENCE
-    assert offsets(batches, KEY_CHANGE_PATIENCE) == [0]
-    written = batches.next("t", KEY_CHANGE_PATIENCE)
+    assert batches.due("t") == PATIENCE
+    assert offsets(batches, PATIENCE) == [0]
+    written = batches.next("t", PATIENCE)
     assert written is not None
     assert written.content == truncate
 
@@ -79,8 +81,8 @@ def test_offset_stays_before_the_first_half() -> None:
     batches.add("p0", 2, [("t", changes(U, D, moved=(1,)))], 0.0)
     written = batches.next("t", 1.0)
     assert written is not None
-    assert batches.complete(written.id) == {}
+    assert batches.complete(written) == {}
     batches.add("p0", 3, [("t", changes(C, first_offset=2))], 1.0)
     written = batches.next("t", 1.0)
     assert written is not None
-    assert batches.complete(written.id) == {"p0": 3}
+    assert batches.complete(written) == {"p0": 3}

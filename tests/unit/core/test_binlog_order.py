@@ -80,7 +80,7 @@ def test_two_changes_of_a_row_at_one_position_are_refused() -> None:
     [errant] = out.errant
     assert errant.index == 1
     assert "binlog_transaction_compression=OFF" in str(errant.error)
-    assert [len(piece) for piece in out.pieces if isinstance(piece, Changes)] == [2]
+    assert [len(piece) for piece in out.events if isinstance(piece, Changes)] == [2]
 
 
 def test_a_fetch_may_end_between_them() -> None:

@@ -43,7 +43,7 @@ def decoded(*values: Given) -> Decoded:
 
 
 def batches(*values: Given) -> list[CassandraBatch]:
-    return [piece for piece in decoded(*values).pieces if isinstance(piece, CassandraBatch)]
+    return [piece for piece in decoded(*values).events if isinstance(piece, CassandraBatch)]
 
 
 def test_events_of_one_table_are_one_batch() -> None:
@@ -66,14 +66,14 @@ def test_types_that_do_not_go_together_are_kept_apart() -> None:
 def test_a_topic_is_its_connectors() -> None:
     """Told by its first record with a value; tombstones tell nothing and are no writes."""
     decoder = RecordDecoder("c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False))
-    assert isinstance(decoder.decode([Given(write(id=1, v=1))]).pieces[0], CassandraBatch)
+    assert isinstance(decoder.decode([Given(write(id=1, v=1))]).events[0], CassandraBatch)
     assert decoder.decode([Given(None)]).skipped == 1
 
 
 def test_other_connectors_go_their_way() -> None:
     """Rows of PostgreSQL are changes as ever."""
     given = Given(change("c", {"id": 1, "name": "a"}, 1), key({"id": 1}))
-    assert isinstance(RecordDecoder("shop.t", EnvelopeOptions()).decode([given]).pieces[0], Changes)
+    assert isinstance(RecordDecoder("shop.t", EnvelopeOptions()).decode([given]).events[0], Changes)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_bad_record_is_reported_and_the_others_go_on(bad: Given, stage: Stage)
     out = decoded(Given(write(id=1, v=1)), bad, Given(write(id=2, v=2)))
     [errant] = out.errant
     assert (errant.index, errant.stage) == (1, stage)
-    [batch] = [piece for piece in out.pieces if isinstance(piece, CassandraBatch)]
+    [batch] = [piece for piece in out.events if isinstance(piece, CassandraBatch)]
     assert [each.key for each in batch.writes if isinstance(each, CellWrites)] == [(1,), (2,)]
 
 

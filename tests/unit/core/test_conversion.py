@@ -53,7 +53,7 @@ def test_a_key_that_is_one_value_is_the_one_key_column(converter: str, document:
     keys = Conversion(SIMPLE_CONVERTERS[converter]({}))
     out = decoded(keys, Record(document, row), Record(document, None, offset=1))
     assert out.errant == []
-    rows = [(operation, text) for piece in out.pieces if isinstance(piece, Changes)
+    rows = [(operation, text) for piece in out.events if isinstance(piece, Changes)
             for operation, text in zip(piece.operation.tolist(), piece.key.to_pylist(), strict=True)]  # fmt: skip
     assert rows == [(Operation.UPDATE, f"={key}"), (Operation.TOMBSTONE, f"={key}")]
 
@@ -69,7 +69,7 @@ def test_what_cannot_be_converted_is_told_by_its_place_and_stage() -> None:
         (1, Stage.VALUE_CONVERTER),
         (3, Stage.KEY_CONVERTER),
     ]
-    (piece,) = out.pieces
+    (piece,) = out.events
     assert isinstance(piece, Changes)
     assert piece.version.offset.tolist() == [2]
 
@@ -106,6 +106,6 @@ def test_transforms_make_rows_of_single_values() -> None:
     decoder = TransformingDecoder("t", EnvelopeOptions(), chain(transforms), conversion=conversion)
     out = decoder.decode([Record(b"\0\0\0\1", b"one"), Record(b"?", b"two", 1)])
     assert [(each.index, each.stage) for each in out.errant] == [(1, Stage.KEY_CONVERTER)]
-    (piece,) = out.pieces
+    (piece,) = out.events
     assert isinstance(piece, Changes)
     assert {column.name: column.values.to_pylist() for column in piece.columns} == {"name": ["one"], "id": [1]}

@@ -50,7 +50,7 @@ def decoder(**options: object) -> TopicDecoder:
 def only(records: list[Record]) -> Changes:
     decoded = decoder().decode(records)
     assert decoded.errant == []
-    (piece,) = decoded.pieces
+    (piece,) = decoded.events
     assert isinstance(piece, Changes)
     return piece
 
@@ -114,7 +114,7 @@ def test_changes_of_every_source(connector: str) -> None:
     envelopes = [{"op": op, "source": source, "after": {"id": 1, "name": None}} for op in "ru"]
     records = [Record(b'{"id":1}', json.dumps(envelope).encode()) for envelope in envelopes]
     decoded = decoder(key_schemas=False, value_schemas=False).decode(numbered(*records))
-    (changes,) = decoded.pieces
+    (changes,) = decoded.events
     assert isinstance(changes, Changes)
     assert changes.version.position.tolist() == [b"", position]
     assert changes.table == TableId("shop", "d", told.get("schema", ""), "items")
@@ -134,7 +134,7 @@ def test_a_position_that_cannot_be_read_is_that_records_fault_alone() -> None:
     decoded = decoder(key_schemas=False, value_schemas=False).decode(numbered(*records))
     assert [errant.index for errant in decoded.errant] == [1, 2]
     assert all("source.file" in str(errant.error) for errant in decoded.errant)
-    assert [len(piece) for piece in decoded.pieces if isinstance(piece, Changes)] == [1, 1]
+    assert [len(piece) for piece in decoded.events if isinstance(piece, Changes)] == [1, 1]
 
 
 def test_placeholders_are_unchanged_and_their_text_is_gone() -> None:
@@ -149,7 +149,7 @@ def test_placeholders_are_unchanged_and_their_text_is_gone() -> None:
 def test_a_truncate_stands_between_two_runs() -> None:
     """It is a value of its own, with its position."""
     records = numbered(row("c", 1, 10), Record(None, change("t", None, 20, columns=EXAMPLE)), row("c", 2, 30))
-    pieces = decoder().decode(records).pieces
+    pieces = decoder().decode(records).events
     assert [type(piece) for piece in pieces] == [Changes, Truncate, Changes]
     assert isinstance(pieces[1], Truncate)
     assert pieces[1].version.position == b"00000.%020d" % 20
@@ -185,7 +185,7 @@ def test_records_that_are_no_rows_are_skipped_and_counted() -> None:
     }
     message = change("m", None, 10, columns=EXAMPLE)
     decoded = decoder().decode(numbered(Record(None, json.dumps(heartbeat).encode()), Record(b"{}", message)))
-    assert (decoded.pieces, decoded.skipped) == ([], 2)
+    assert (decoded.events, decoded.skipped) == ([], 2)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_bad_record_is_reported_and_the_others_go_on(record: Record, stage: St
     (errant,) = decoded.errant
     assert (errant.index, errant.stage) == (1, stage)
     assert text in str(errant.error)
-    assert sum(len(piece) for piece in decoded.pieces if isinstance(piece, Changes)) == 2
+    assert sum(len(piece) for piece in decoded.events if isinstance(piece, Changes)) == 2
 
 
 def test_a_record_without_a_key_needs_another_mode() -> None:
@@ -225,7 +225,7 @@ def test_records_without_a_key_where_they_are_wanted() -> None:
     )
     decoded = decoder(keyless=True).decode(records)
     assert (decoded.errant, decoded.skipped) == ([], 1)
-    (changes,) = decoded.pieces
+    (changes,) = decoded.events
     assert isinstance(changes, Changes)
     assert changes.key_fields == ()
     assert changes.operation.tolist() == [Operation.CREATE, Operation.UPDATE, Operation.DELETE]
@@ -252,7 +252,7 @@ def test_a_value_of_the_wrong_type_is_that_records_fault_alone() -> None:
 def test_a_new_column_starts_another_run() -> None:
     """Runs of two schemas are two values; combining them is the batch's part."""
     wider = Record(key({"id": 2}), change("c", EXAMPLE | {"size": 3}, 20))
-    pieces = decoder().decode(numbered(row("c", 1, 10), wider)).pieces
+    pieces = decoder().decode(numbered(row("c", 1, 10), wider)).events
     assert [len(piece.columns) for piece in pieces if isinstance(piece, Changes)] == [2, 3]
 
 
@@ -260,7 +260,7 @@ def test_json_without_schemas_gets_types_from_its_values() -> None:
     """Integers, text, and a column of which only nulls were seen."""
     plain = decoder(key_schemas=False, value_schemas=False)
     value = change("c", {"id": 1, "name": "a", "note": None}, 10, columns=EXAMPLE, schemas=False)
-    (piece,) = plain.decode(numbered(Record(key({"id": 1}, schemas=False), value))).pieces
+    (piece,) = plain.decode(numbered(Record(key({"id": 1}, schemas=False), value))).events
     assert isinstance(piece, Changes)
     assert {column.name: str(column.values.type) for column in piece.columns} == {
         "id": "int64",
@@ -313,7 +313,7 @@ def told(records: Sequence[Record], size: int, **options: object) -> Iterator[ob
         decoded = topic.decode(records[begin : begin + size])
         yield decoded.skipped
         yield from ((begin + errant.index, errant.stage, str(errant.error)) for errant in decoded.errant)
-        for piece in decoded.pieces:
+        for piece in decoded.events:
             if isinstance(piece, Truncate):
                 yield (piece.table, piece.version)
                 continue
@@ -385,4 +385,4 @@ def test_equal_schemas_of_connect_data_are_one_run() -> None:
     """A transform may make a schema anew for each record."""
     records = numbered(*(row("c", number, number) for number in range(1, 5)))
     data = [replace(each, key=converted(each.key), value=converted(each.value)) for each in records]
-    assert len(decoder().decode(data).pieces) == 1
+    assert len(decoder().decode(data).events) == 1

@@ -44,7 +44,7 @@ def decode(*records: Record, **options: Any) -> Decoded:
 def only(*records: Record, **options: Any) -> Changes:
     decoded = decode(*records, **options)
     assert decoded.errant == []
-    (piece,) = decoded.pieces
+    (piece,) = decoded.events
     assert isinstance(piece, Changes)
     return piece
 
@@ -164,23 +164,23 @@ def test_bad_records_are_reported_alone(bad: dict[str, Any]) -> None:
     decoded = decode(record({"a": "x"}), record(bad), record({"a": "y"}))
     (errant,) = decoded.errant
     assert (errant.index, errant.stage) == (1, Stage.TASK_PUT)
-    assert sum(len(piece) for piece in decoded.pieces if isinstance(piece, Changes)) == 2
+    assert sum(len(piece) for piece in decoded.events if isinstance(piece, Changes)) == 2
 
 
 def test_json_that_is_none_is_reported_alone() -> None:
     """The others of its run go on."""
     decoded = decode(record({"a": "x"}), Record(b'{"id":1}', b"{"), record(None), record({"a": "y"}))
     assert [(errant.index, errant.stage) for errant in decoded.errant] == [(1, Stage.VALUE_CONVERTER)]
-    assert sum(len(piece) for piece in decoded.pieces if isinstance(piece, Changes)) == 3
+    assert sum(len(piece) for piece in decoded.events if isinstance(piece, Changes)) == 3
 
 
 def test_a_topic_that_begins_with_a_tombstone() -> None:
     """It does not tell yet what the topic holds; the first value does, in this chunk or a later one."""
     decoder = TopicDecoder("t", EnvelopeOptions(False, False))
-    (first,) = decoder.decode([record(None)]).pieces
+    (first,) = decoder.decode([record(None)]).events
     assert isinstance(first, Changes)
     assert first.operation.tolist() == [Operation.TOMBSTONE]
-    (second,) = decoder.decode([record({"a": "x"})]).pieces
+    (second,) = decoder.decode([record({"a": "x"})]).events
     assert isinstance(second, Changes)
     assert rows(second) == [{"id": 1, "a": "x"}]
 
@@ -195,7 +195,7 @@ def test_rows_with_schemas() -> None:
     """Columns have the types that the schema says, and the fields that were added are none."""
     flat = with_schema({"id": 1, "a": "x", "__deleted": "false", "__op": "c", "__lsn": 7}, "shop.public.items.Value")
     flat.key = with_schema({"id": 1}, "shop.public.items.Key").value
-    (piece,) = TopicDecoder("t", EnvelopeOptions()).decode([flat]).pieces
+    (piece,) = TopicDecoder("t", EnvelopeOptions()).decode([flat]).events
     assert isinstance(piece, Changes)
     assert [(column.name, column.schema.type) for column in piece.columns] == [("id", "int64"), ("a", "string")]
     assert piece.version.position.tolist() == [LSN % 7]
@@ -237,7 +237,7 @@ def test_records_without_a_key_where_they_are_wanted() -> None:
         each.key = None
     decoded = decode(*records, keyless=True)
     assert (decoded.errant, decoded.skipped) == ([], 1)
-    (changes,) = decoded.pieces
+    (changes,) = decoded.events
     assert isinstance(changes, Changes)
     assert changes.operation.tolist() == [Operation.CREATE, Operation.DELETE]
     assert len(decode(*records).errant) == 3

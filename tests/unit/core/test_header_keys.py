@@ -127,7 +127,7 @@ def test_a_key_in_a_header_is_the_key_of_its_row(case: tuple[Mapping[str, Any], 
     """Of every type that a key has, by every converter: the halves of a key change refer to one another."""
     decoded = TopicDecoder("t", EnvelopeOptions()).decode(key_change(*case))
     assert (decoded.errant, decoded.notes) == ([], [])
-    (changes,) = decoded.pieces
+    (changes,) = decoded.events
     assert isinstance(changes, Changes)
     assert changes.old_key == {2: changes.key[1].as_py()}
     assert changes.moved == {1}
@@ -160,7 +160,7 @@ def test_a_header_that_cannot_be_read_is_none(kind: int, header: bytes) -> None:
     decoded = TopicDecoder("t", EnvelopeOptions()).decode(key_change(schema, example, example, lambda key: header))
     assert decoded.errant == []
     assert decoded.notes == [UNREADABLE_KEYS]
-    (changes,) = decoded.pieces
+    (changes,) = decoded.events
     assert isinstance(changes, Changes)
     assert (len(changes), changes.old_key, changes.moved) == (3, {}, frozenset())
     states = changes.columns[1].states
@@ -191,7 +191,7 @@ def test_a_decimal_key_without_schemas_has_the_type_of_the_catalog(header: Any) 
     records = [replace(each, key=without_schema(each.key), value=without_schema(each.value)) for each in moved]
     decoded = TopicDecoder("t", EnvelopeOptions(False, False), _Catalog()).decode(records)
     assert decoded.errant == []
-    (changes,) = decoded.pieces
+    (changes,) = decoded.events
     assert isinstance(changes, Changes)
     assert (changes.key.to_pylist(), changes.old_key) == (["=1.5", "=1.5", "=-2"], {2: "=1.5"})
 

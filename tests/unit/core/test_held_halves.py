@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from change_events import UNCHANGED, Event, changes, create, delete, tombstone, update
+from task_queues import TaskQueues
 
-from headrace.core.batch.batch import BatchManager, BatchPolicy
+from headrace.core.batch.batch import BatchPolicy
 from headrace.core.batch.held_halves import LATE, PATIENCE, PATIENCE_BEHIND, RECHECK
 from headrace.core.model.events import Changes
 
@@ -15,22 +16,22 @@ AWAY = replace(delete(1, 20, moved=True), new_key=2)
 INTO = Event(create(2, 20).operation, 2, 20, {"a": UNCHANGED}, old_key=1)
 
 
-def manager(most: int = 500_000) -> BatchManager:
-    return BatchManager(BatchPolicy(most, linger=0))
+def manager(most: int = 500_000) -> TaskQueues:
+    return TaskQueues(BatchPolicy(most, linger=0))
 
 
-def add(batches: BatchManager, partition: int, first: int, *events: Event, now: float = 0.0, behind: int = 0) -> None:
+def add(batches: TaskQueues, partition: int, first: int, *events: Event, now: float = 0.0, behind: int = 0) -> None:
     numbered = [replace(event, partition=partition, offset=first + n) for n, event in enumerate(events)]
     batches.add(partition, first + len(events), [("t", changes(*numbered))], now, behind)
 
 
-def taken(batches: BatchManager, now: float, *, flush: bool = False) -> list[tuple[int, int]]:
+def taken(batches: TaskQueues, now: float, *, flush: bool = False) -> list[tuple[int, int]]:
     """Partition and offset of the next batch's events; its end counts as durable."""
     batch = batches.next("t", now, flush=flush)
     if batch is None:
         return []
     assert isinstance(batch.content, Changes)
-    batches.complete(batch.id)
+    batches.complete(batch)
     version = batch.content.version
     return list(zip(version.partition.tolist(), version.offset.tolist(), strict=True))
 
@@ -72,7 +73,7 @@ def test_only_the_old_key_waits_and_offsets_stay_before_the_first_half() -> None
     batch = batches.next("t", 0.0)
     assert batch is not None
     assert batch.offsets == {0: 0}
-    assert batches.complete(batch.id) == {}
+    assert batches.complete(batch) == {}
     add(batches, 1, 0, INTO)
     assert taken(batches, 0.0) == [(0, 0), (1, 0), (0, 1)]
 
@@ -153,14 +154,14 @@ def test_a_chain_over_partitions_is_released_in_order() -> None:
 
 def test_too_much_that_waits_is_released() -> None:
     """A queue of the old key's events that grows beyond a batch's bytes is not kept in memory."""
-    batches = BatchManager(BatchPolicy(max_bytes=1000, linger=0))
+    batches = TaskQueues(BatchPolicy(max_bytes=1000, linger=0))
     add(batches, 0, 0, AWAY, *(update(1, 30 + n, a=n) for n in range(20)))
     assert len(taken(batches, 0.0)) > 0
 
 
 def test_histories_hold_nothing() -> None:
     """Each event is a row there."""
-    batches = BatchManager(BatchPolicy(linger=0), holds_halves=False)
+    batches = TaskQueues(BatchPolicy(linger=0), holds_halves=False)
     add(batches, 0, 0, AWAY)
     assert taken(batches, 0.0) == [(0, 0)]
 

@@ -212,7 +212,7 @@ def decode(by: str, *records: Record) -> Decoded:
 def values(decoded: Decoded) -> list[int | None]:
     """What the events' positions say, as the numbers that they were."""
     assert decoded.errant == []
-    (changes,) = decoded.pieces
+    (changes,) = decoded.events
     assert isinstance(changes, Changes)
     found = changes.version.position.tolist()
     return [int(each[7:27]) - 2**63 if each else None for each in found]
@@ -234,7 +234,7 @@ def test_a_field_of_the_source_block_orders_deletes_as_well(name: str) -> None:
 
 def test_a_source_with_positions_keeps_them() -> None:
     """PostgreSQL's lsn is a better order than any column."""
-    (changes,) = decode("v", envelope("u", 5, "postgresql", lsn=9)).pieces
+    (changes,) = decode("v", envelope("u", 5, "postgresql", lsn=9)).events
     assert isinstance(changes, Changes)
     assert changes.version.position.tolist() == [b"00000.%020d" % 9]
 
@@ -255,6 +255,6 @@ def test_flattened_records_are_ordered_by_an_added_field(name: str) -> None:
     ]
     decoded = decode(f"source.{name}", *records)
     assert values(decoded) == [3, 4, 5, None]
-    (changes,) = decoded.pieces
+    (changes,) = decoded.events
     assert isinstance(changes, Changes)
     assert [column.name for column in changes.columns] == ["id"]

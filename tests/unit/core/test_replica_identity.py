@@ -78,7 +78,7 @@ def test_a_null_of_an_event_without_the_row_as_it_was_may_hide_a_value(form: Any
     """Its log had no old rows, whatever the table is like now. With the old row, or untold, the null is a null."""
     events = [update(before=None), update(before={"id": 1, "price": None}), update()]
     records = [Record(form(each), offset) for offset, each in enumerate(events)]
-    (piece,) = TopicDecoder("t", EnvelopeOptions(key_schemas=False), Full()).decode(records).pieces
+    (piece,) = TopicDecoder("t", EnvelopeOptions(key_schemas=False), Full()).decode(records).events
     assert isinstance(piece, Changes)
     states = piece.columns[1].states
     assert states is not None

@@ -62,7 +62,7 @@ def test_a_required_field_that_is_null_or_absent_makes_a_bad_record(
     found = decoded(make(WHOLE), make(lacking), make(WHOLE), transformed=transformed)
     assert [(each.index, each.stage) for each in found.errant] == [(1, Stage.VALUE_CONVERTER)]
     assert "count" in str(found.errant[0].error) or "null" in str(found.errant[0].error)
-    assert sum(len(piece) for piece in found.pieces if isinstance(piece, Changes)) == 2
+    assert sum(len(piece) for piece in found.events if isinstance(piece, Changes)) == 2
 
 
 @pytest.mark.parametrize("make", [envelope, flattened])

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from envelopes import change, key
 
-from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.messages import RoutedEvents, SnapshotBegan, TableAltered
 from headrace.core.decode.schema_changes import ADDED, RENAMED, UNREAD, SchemaChange, schema_changes
 from headrace.core.model.column_defaults import ColumnDefault
 from headrace.core.model.connect_data import SchemaAndValue
@@ -130,4 +132,15 @@ def test_transforms_leave_a_schema_change_what_it_is() -> None:
     drop = chain({"transforms": "d", "transforms.d.type": "DropHeaders", "transforms.d.headers": "h"})
     record = MemoryRecord("my", 0, 3, 7, None, json.dumps(payload("alter table customers add a int")).encode())
     decoded = TransformingDecoder("my", EnvelopeOptions(False, False), drop).decode([record])
-    assert [change.table for change, _ in decoded.altered] == [CUSTOMERS]
+    assert [each.change.table for each in decoded.of(TableAltered)] == [CUSTOMERS]
+
+
+def test_messages_have_the_order_of_the_records() -> None:
+    """A topic that has rows and schema changes: a change of the schema is between the rows before it and after it."""
+    schema = {"type": "struct", "name": "io.debezium.connector.mysql.SchemaChangeValue", "fields": []}
+    altered = {"schema": schema, "payload": payload("alter table customers add a int")}
+    read = change("r", {"id": 1}, 10, snapshot="first_in_data_collection")
+    values = [change("u", {"id": 1}, 9), json.dumps(altered).encode(), read]
+    records = [MemoryRecord("t", 0, at, 7, key({"id": 1}), value) for at, value in enumerate(values)]
+    messages = TopicDecoder("t", EnvelopeOptions()).decode(records).messages
+    assert [type(each) for each in messages] == [RoutedEvents, TableAltered, SnapshotBegan, RoutedEvents]

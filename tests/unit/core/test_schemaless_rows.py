@@ -61,7 +61,7 @@ def cells(records: Sequence[Record], size: int) -> Iterator[tuple[Any, ...]]:
     for begin in range(0, len(records), size):
         decoded = decoder.decode(records[begin : begin + size])
         assert decoded.errant == []
-        for piece in decoded.pieces:
+        for piece in decoded.events:
             assert isinstance(piece, Changes)
             changes = resolve_untyped_nulls(piece, STORED)
             for place, operation in enumerate(changes.operation.tolist()):

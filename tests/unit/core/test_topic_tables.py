@@ -58,7 +58,7 @@ def removed(decoded: Decoded) -> list[tuple[str, Operation, str]]:
     """Table, operation and key of each delete and tombstone."""
     return [
         (piece.table.table, Operation(operation), text)
-        for piece in decoded.pieces
+        for piece in decoded.events
         if isinstance(piece, Changes)
         for operation, text in zip(piece.operation.tolist(), piece.key.to_pylist(), strict=True)
         if operation in (Operation.DELETE, Operation.TOMBSTONE)
@@ -185,7 +185,7 @@ def test_no_chunking_and_no_restart_gives_a_tombstone_to_another_table(
             continue
         decoded = topic.decode(chunk)
         assert decoded.errant == []
-        for piece in decoded.pieces:
+        for piece in decoded.events:
             assert isinstance(piece, Changes)
             for operation, offset in zip(piece.operation.tolist(), piece.version.offset.tolist(), strict=True):
                 if operation == Operation.TOMBSTONE:

@@ -171,7 +171,7 @@ def test_digits_beyond_the_microsecond_in_a_key_are_refused() -> None:
     records = _instants("id", "2020-01-01T00:00:00.1234560Z", "2020-01-01T00:00:00.1234567Z", "2020-01-01T00:00:01Z")
     decoded = TopicDecoder("t", EnvelopeOptions()).decode(records)
     assert [errant.index for errant in decoded.errant] == [1]
-    assert sum(map(len, decoded.pieces)) == 2  # type: ignore[arg-type] # all are Changes
+    assert sum(map(len, decoded.events)) == 2  # type: ignore[arg-type] # all are Changes
 
 
 @pytest.mark.parametrize("connector", sorted(POSITION_FORMATS))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from unit.runtime.sink_task_harness import TOPIC, Harness
 
+from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.memory import MemoryLakehouse
 from headrace_connectors.memory.feed import MemoryBroker
 
@@ -17,5 +17,5 @@ async def harness() -> AsyncIterator[Harness]:
     """A harness with one topic of one partition."""
     broker = MemoryBroker()
     await broker.create_topic(TOPIC)
-    with ThreadPoolExecutor(4) as executor:
-        yield Harness(broker, MemoryLakehouse(), executor)
+    with WorkerThreads.start(4) as threads:
+        yield Harness(broker, MemoryLakehouse(), threads)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +25,12 @@ from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
-from headrace.runtime.task.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.task.memory_budget import MemoryBudget, unlimited
+from headrace.runtime.task.options import SinkTaskOptions
+from headrace.runtime.task.resources import TaskResources
+from headrace.runtime.task.sink_task import SinkTask
+from headrace.runtime.task.write_slots import WriteSlots
+from headrace.runtime.threads import WorkerThreads
 from headrace.transforms.chain import Chain
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
@@ -45,7 +49,8 @@ class Harness:
 
     broker: MemoryBroker
     lakehouse: MemoryLakehouse
-    executor: ThreadPoolExecutor
+    threads: WorkerThreads
+    memory: MemoryBudget = field(default_factory=unlimited)
     failures: list[BaseException] = field(default_factory=list)
     dead_letters: MemoryDeadLetterQueue | None = None
 
@@ -89,11 +94,10 @@ class Harness:
         return SinkTask(
             options,
             feed,
-            AsyncioAgent,
             self.lakehouse,
             processor or Reselect(ReselectOptions()),
             self.dead_letters,
-            self.executor,
+            TaskResources(self.threads, WriteSlots(self.threads.writers), self.memory, AsyncioAgent),
             self.failures.append,
             observer,
             conversion,

@@ -103,7 +103,7 @@ class Lake:
         """Write a batch of records without schemas."""
         decoded = self._reader.decode([Given(value) for value in some])
         assert decoded.errant == []
-        for piece in decoded.pieces:
+        for piece in decoded.events:
             assert isinstance(piece, CassandraBatch)
             self._pipeline.write(piece, COMMIT)
 

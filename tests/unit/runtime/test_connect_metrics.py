@@ -48,7 +48,7 @@ class Scene:
 
     def write(self, seconds: float) -> None:
         content = Truncate(TABLE, RowVersion(b"", "shop.orders", 0, 1, 0))
-        self.task.written(Batch(1, "orders", content, {ORDERS: 2}, Trigger.AGE, 0.0, (0,)), seconds, 0.0)
+        self.task.written(Batch(1, "orders", content, {ORDERS: 2}, Trigger.AGE, 0.0, ()), seconds, 0.0)
 
 
 @pytest.fixture

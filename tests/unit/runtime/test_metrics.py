@@ -21,7 +21,7 @@ TABLE = TableId("shop", "shop", "public", "orders")
 
 def _batch(source_time: int) -> Batch:
     content = Truncate(TABLE, RowVersion(b"", "shop.orders", 0, 1, source_time))
-    return Batch(1, "orders", content, {ORDERS: 2}, Trigger.AGE, 0.0, (0,))
+    return Batch(1, "orders", content, {ORDERS: 2}, Trigger.AGE, 0.0, ())
 
 
 def _value(metrics: Metrics, name: str, **labels: str) -> float | None:

@@ -59,7 +59,7 @@ def resolved(server: OracleServer, *records: Record, **options: Any) -> list[lis
     decoder = TopicDecoder("docs", EnvelopeOptions(modes=reselect.modes), post.catalog)
     found = []
     for record in records:
-        (changes,) = decoder.decode([record]).pieces
+        (changes,) = decoder.decode([record]).events
         assert isinstance(changes, Changes)
         actions = post.resolve(fold(changes)).actions
         post.cache.commit(actions.table)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from envelopes import PLACEHOLDER, change, key
@@ -12,6 +11,7 @@ from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.ports import TopicPartition
+from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.memory import MemoryLakehouse
 from headrace_connectors.memory.feed import MemoryBroker
 
@@ -26,8 +26,8 @@ async def harness() -> AsyncIterator[Harness]:
     """A harness with one topic of two partitions."""
     broker = MemoryBroker()
     await broker.create_topic(TOPIC, 2)
-    with ThreadPoolExecutor(4) as executor:
-        yield Harness(broker, MemoryLakehouse(), executor)
+    with WorkerThreads.start(4) as threads:
+        yield Harness(broker, MemoryLakehouse(), threads)
 
 
 def insert(harness: Harness, number: int, lsn: int, name: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -18,8 +17,10 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import AddedField, FieldSelection
 from headrace.core.tables.table_layout import PartitionField, SortField, TableLayout
 from headrace.ports import RowStoreOptions, TableOptions
-from headrace.runtime.task.sink_task import SinkTaskOptions
+from headrace.runtime.task.memory_budget import unlimited
+from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.task_factory import SinkTaskFactory, sink_task_options
+from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
@@ -33,7 +34,12 @@ DEFAULTS = WorkerDefaults({"key.converter": "x", "value.converter": "x"}, "1.0")
 
 
 def options(**given: str) -> SinkTaskOptions:
-    properties = {"name": "shop", "topics": "a", **{name.replace("__", "."): value for name, value in given.items()}}
+    properties = {
+        "name": "shop",
+        "connector.class": "LakehouseSink",
+        "topics": "a",
+        **{name.replace("__", "."): value for name, value in given.items()},
+    }
     config = sink_connector_config(properties, DEFAULTS)
     return sink_task_options(config, ReselectOptions.from_properties(properties))
 
@@ -100,7 +106,9 @@ def test_the_group_of_the_commits_is_the_one_that_the_tasks_join() -> None:
     worker = replace(DEFAULTS, consumer_group="ours")
     mine = {"consumer.override.group.id": "mine"}
     found = [
-        sink_connector_config({"name": "shop", "topics": "a", **given}, defaults).group_id
+        sink_connector_config(
+            {"name": "shop", "connector.class": "LakehouseSink", "topics": "a", **given}, defaults
+        ).group_id
         for given, defaults in ((mine, worker), ({}, worker), ({}, DEFAULTS))
     ]
     assert found == ["mine", "ours", "connect-shop"]
@@ -160,12 +168,18 @@ async def test_a_task_that_cannot_be_made_leaves_no_queue_open() -> None:
     feeds, queue = MemoryFeeds(MemoryBroker()), Queue("shop", 0)
     feeds.queues["dead"] = queue
     json = "org.apache.kafka.connect.json.JsonConverter"
-    config = {"name": "shop", "topics": "a", "key.converter": json, "value.converter": json}
+    config = {
+        "name": "shop",
+        "connector.class": "LakehouseSink",
+        "topics": "a",
+        "key.converter": json,
+        "value.converter": json,
+    }
     config["errors.deadletterqueue.topic.name"] = "dead"
     config |= {"reselect.database.hostname": "h", "reselect.database.user": "u", "reselect.database.dbname": "d"}
-    with ThreadPoolExecutor(1) as executor:
+    with WorkerThreads.start(2) as threads:
         factory = SinkTaskFactory(
-            feeds, MemoryLakehouse(), lambda database, options: MemoryRowSource(), executor, held_elsewhere
+            feeds, MemoryLakehouse(), lambda database, options: MemoryRowSource(), threads, unlimited(), held_elsewhere
         )
         with pytest.raises(Retriable):
             await factory("shop", 0, sink_connector_config(CACHED | config, DEFAULTS), lambda error: None)

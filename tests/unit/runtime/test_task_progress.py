@@ -50,7 +50,7 @@ class Scene:
         """A batch whose event was committed at the source at that wall time."""
         table_id = TableId("shop", "shop", "public", table)
         content = Truncate(table_id, RowVersion(b"", f"shop.{table}", 0, 1, int(source_time * 1_000_000)))
-        batch = Batch(1, table, content, {}, Trigger.AGE, 0.0, (0,))
+        batch = Batch(1, table, content, {}, Trigger.AGE, 0.0, ())
         task.written(batch, 0.5, self.time.wall())
 
     def value(self, name: str, table: str = "orders") -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,7 +12,9 @@ from fix_asyncio import eventually
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.task import sink_task
+from headrace.runtime.task.memory_budget import unlimited
 from headrace.runtime.task.task_factory import SinkTaskFactory
+from headrace.runtime.threads import WorkerThreads
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.feed import MemoryBroker, MemoryFeeds
 
@@ -22,6 +23,7 @@ TOPIC = "shop.all"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 CONFIG = {
     "name": "items",
+    "connector.class": "LakehouseSink",
     "topics": TOPIC,
     "key.converter": JSON,
     "value.converter": JSON,
@@ -55,7 +57,9 @@ async def test_the_row_of_another_table_stays(shown: str, restarted: bool, monke
     ends = [0, 0]
 
     async def started() -> Any:
-        factory = SinkTaskFactory(MemoryFeeds(broker), lakehouse, lambda database, options: MemoryRowSource(), executor)
+        factory = SinkTaskFactory(
+            MemoryFeeds(broker), lakehouse, lambda database, options: MemoryRowSource(), threads, unlimited()
+        )
         task = await factory("items", 0, sink_connector_config(CONFIG, WorkerDefaults({}, "1.0")), failures.append)
         await task.start()
         return task
@@ -68,7 +72,7 @@ async def test_the_row_of_another_table_stays(shown: str, restarted: bool, monke
         places = {TopicPartition(TOPIC, partition): end for partition, end in enumerate(ends) if end}
         await eventually(lambda: bool(failures) or broker.committed("connect-items").items() >= places.items())
 
-    with ThreadPoolExecutor(2) as executor:
+    with WorkerThreads.start(2) as threads:
         task = await started()
         await brought(CREATED)
         if restarted:

@@ -76,28 +76,28 @@ def is_tombstone_of(changes: Changes, index: int, delete: int) -> bool:
 
 
 class LastDeletes:
-    """The key of each partition's last event if that is a delete, by table: its tombstone may be in the next fetch."""
+    """The key of each partition's last event in a table if that is a delete: its tombstone may be in the next fetch."""
 
     def __init__(self) -> None:
-        self._keys: dict[tuple[str, Hashable], str] = {}
+        self._keys: dict[Hashable, str] = {}
 
-    def without_tombstone(self, table: str, partition: Hashable, changes: Changes) -> Changes | None:
+    def without_tombstone(self, partition: Hashable, changes: Changes) -> Changes | None:
         """Return a partition's next changes without the tombstone of the delete before them; None if none remain."""
-        deleted = self._keys.pop((table, partition), None)
+        deleted = self._keys.pop(partition, None)
         if changes.operation[-1] == Operation.DELETE:
-            self._keys[table, partition] = changes.key[-1].as_py()
+            self._keys[partition] = changes.key[-1].as_py()
         if deleted is None or changes.operation[0] != Operation.TOMBSTONE or changes.key[0].as_py() != deleted:
             return changes
         return split(changes, 1)[1] if len(changes) > 1 else None
 
 
-def resumable(end: int, pieces: Sequence[tuple[str, object]], behind: int) -> int:
+def resumable(end: int, pieces: Sequence[object], behind: int) -> int:
     """Return the offset that may be committed for a fetch up to ``end``: never between a ``d`` and its tombstone.
 
     A task that resumes there does not know the ``d``. If no records wait in Kafka (``behind``), the fetch ends
     with a complete pair, because Debezium sends the tombstone together with its ``d``.
     """
-    last = pieces[-1][1] if pieces else None
+    last = pieces[-1] if pieces else None
     if behind and isinstance(last, Changes) and last.operation[-1] == Operation.DELETE:
         return int(last.version.offset[-1])
     return end

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from headrace.core.batch.combine import picked
 from headrace.core.batch.event_pairs import is_tombstone_of, paired_halves
+from headrace.core.batch.offsets import Origin
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation
 
 PATIENCE = 5.0
@@ -36,18 +37,6 @@ RECHECK = 1.0
 """Seconds after which a wait for what is still to be read is looked at again."""
 
 _REMEMBERED = 100_000
-
-
-@dataclass(slots=True, eq=False)
-class Origin:
-    """The chunk that events came with. ``parts`` counts what was made of it."""
-
-    partition: Hashable
-    end: int
-    since: float
-    behind: int = 0
-    parts: int = 0
-    ticket: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +318,7 @@ def changes_size(changes: Changes) -> int:
 
 
 def _part(changes: Changes, origin: Origin) -> Part:
-    origin.parts += 1
+    origin.missing += 1
     return Part(changes, origin)
 
 

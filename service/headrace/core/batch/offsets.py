@@ -46,44 +46,60 @@ class ChunkSequence:
         return True
 
 
-@dataclass(slots=True)
-class _Chunk:
+@dataclass(slots=True, eq=False)
+class Origin:
+    """The chunk that changes belong to.
+
+    ``end`` is the offset behind it, ``since`` the time of its read (monotonic seconds), ``behind`` the number of the
+    partition's records that were still in Kafka then, and ``number`` counts the chunks of a task. ``missing`` is the
+    number of its parts that are not durable yet.
+    """
+
     partition: Hashable
     end: int
-    missing: int
+    since: float
+    behind: int = 0
+    number: int = 0
+    missing: int = 0
+
+    def block(self) -> None:
+        """Register a part that cannot be written: its partition's offset stays before the chunk."""
+        self.missing += 1
 
 
 class OffsetTracker:
-    """Chunks in order per partition, each with the number of its pieces that are not durable yet.
+    """The chunks of one assignment, in order per partition.
 
-    A partition's offset passes a chunk when every table that got records of it is durable, and only in order.
+    A partition's offset passes a chunk when every table that got changes of it is durable, and only in order.
     """
 
     def __init__(self) -> None:
-        self._chunks: dict[int, _Chunk] = {}
-        self._order: dict[Hashable, deque[int]] = {}
-        self._next = 0
+        self._chunks: dict[Hashable, deque[Origin]] = {}
+        self._read = 0
 
-    def begin(self, partition: Hashable, end: int, pieces: int) -> int:
-        """Register a chunk up to offset ``end`` that was divided into ``pieces``. Returns its ticket."""
-        ticket, self._next = self._next, self._next + 1
-        self._chunks[ticket] = _Chunk(partition, end, pieces)
-        self._order.setdefault(partition, deque()).append(ticket)
-        return ticket
+    def begin(self, partition: Hashable, end: int, since: float, behind: int = 0) -> Origin:
+        """Register a chunk. Its distribution to tables counts as one part, which ends with ``done([origin])``."""
+        origin = Origin(partition, end, since, behind, self._read, 1)
+        self._read += 1
+        self._chunks.setdefault(partition, deque()).append(origin)
+        return origin
 
-    def done(self, tickets: Iterable[int]) -> Mapping[Hashable, int]:
-        """Register one durable piece per entry of ``tickets``, and return the offsets that advance."""
-        for ticket in tickets:
-            self._chunks[ticket].missing -= 1
-        return self.advance()
+    def done(self, origins: Iterable[Origin]) -> Mapping[Hashable, int]:
+        """Register one durable part per entry of ``origins``.
 
-    def advance(self) -> Mapping[Hashable, int]:
-        """Return the partitions whose offset advances now, each to the end of its last chunk without a gap before."""
+        Returns the partitions whose offset advances, each with the end of its last chunk without a gap before it.
+        """
+        for origin in origins:
+            origin.missing -= 1
         moved: dict[Hashable, int] = {}
-        for partition, order in self._order.items():
-            while order and self._chunks[order[0]].missing == 0:
-                moved[partition] = self._chunks.pop(order.popleft()).end
+        for partition, chunks in self._chunks.items():
+            while chunks and chunks[0].missing == 0:
+                moved[partition] = chunks.popleft().end
         return moved
+
+    def clear(self) -> None:
+        """Discard all chunks: a new assignment reads again what is not committed."""
+        self._chunks.clear()
 
 
 # -- the note of a committed offset -----------------------------------------------------------------------------------

@@ -118,34 +118,44 @@ class TableState(StrEnum):
     """A write failed for a passing reason and is repeated."""
     FAILED = "FAILED"
     """The table needs an operator; its topics are not read, and their offsets stay."""
+    PAUSED = "PAUSED"
+    """The connector is paused."""
 
 
 class TableEvent(StrEnum):
-    """What happens to the lane of a table."""
+    """Events of the lane of a table."""
 
     RETRY = "retry"
     SUCCEED = "succeed"
     FAIL = "fail"
     RESTART = "restart"
+    PAUSE = "pause"
+    RESUME = "resume"
 
 
+_RUNNING_ROW: Mapping[TableEvent, TableState] = {
+    TableEvent.RETRY: TableState.RETRYING,
+    TableEvent.SUCCEED: TableState.RUNNING,
+    TableEvent.FAIL: TableState.FAILED,
+    TableEvent.RESTART: TableState.RUNNING,
+    TableEvent.PAUSE: TableState.PAUSED,
+    TableEvent.RESUME: TableState.RUNNING,
+}
 LAKE_TABLE: Mapping[TableState, Mapping[TableEvent, TableState]] = {
-    TableState.RUNNING: {
-        TableEvent.RETRY: TableState.RETRYING,
-        TableEvent.SUCCEED: TableState.RUNNING,
-        TableEvent.FAIL: TableState.FAILED,
-        TableEvent.RESTART: TableState.RUNNING,
-    },
-    TableState.RETRYING: {
-        TableEvent.RETRY: TableState.RETRYING,
-        TableEvent.SUCCEED: TableState.RUNNING,
-        TableEvent.FAIL: TableState.FAILED,
-        TableEvent.RESTART: TableState.RUNNING,
-    },
-    # The write that was under way when the table failed does not bring it back.
+    TableState.RUNNING: _RUNNING_ROW,
+    TableState.RETRYING: {**_RUNNING_ROW, TableEvent.RESUME: TableState.RETRYING},
+    # The write that was under way when the table failed does not bring it back, nor does a resume of the connector.
     TableState.FAILED: {
         TableEvent.FAIL: TableState.FAILED,
         TableEvent.RESTART: TableState.RUNNING,
+        TableEvent.PAUSE: TableState.FAILED,
+        TableEvent.RESUME: TableState.FAILED,
+    },
+    TableState.PAUSED: {
+        TableEvent.FAIL: TableState.FAILED,
+        TableEvent.RESTART: TableState.PAUSED,
+        TableEvent.PAUSE: TableState.PAUSED,
+        TableEvent.RESUME: TableState.RUNNING,
     },
 }
 

@@ -28,6 +28,7 @@ from headrace.core.decode.flattened import (
     tells_too_little,
 )
 from headrace.core.decode.json_types import Document, JsonConverter
+from headrace.core.decode.messages import InsufficientMetadata, RoutedEvents, SnapshotBegan, TableAltered
 from headrace.core.decode.schema_changes import SchemaChange, schema_changes
 from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, TABLE_UNKNOWN, Astray, TopicTables
 from headrace.core.model.catalog import Catalog, HandlingModes, NoCatalog
@@ -120,13 +121,15 @@ class TopicDecoder:
                 early.extend(run.leading_tombstones())
                 if not run.indexes:
                     continue
+            altered = self._schema_changes(schema, records, run)
             current = self._codec(schema, records, run, out)
             if current is None:  # such values are not decoded, but the tombstones between them are
                 run, current = run.tombstones(), self._tables.tail.codec
                 out.skipped += 0 if current else len(run.indexes)  # their deletes came before a restart
-            if current is not codec:
+            if current is not codec or altered:
                 self._add_pieces(codec, events, out)
                 codec, events = current, Events()
+            out.messages += altered
             if current is not None:
                 self._tables.tail.codec = current
                 events = events.followed_by(self._read(current, records, run, early, out))
@@ -236,7 +239,6 @@ class TopicDecoder:
             yield current, run
 
     def _codec(self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded) -> Codec | None:
-        self._read_schema_changes(schema, records, run, out)
         if run.only_tombstones and self._tables.tail.codec is not None:
             return self._tables.tail.codec
         if schema is None and self._options.value_schemas and run.only_tombstones:
@@ -267,16 +269,19 @@ class TopicDecoder:
             self._last = codec
         return codec
 
-    def _read_schema_changes(
-        self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run, out: Decoded
-    ) -> None:
-        """Read schema changes in a run; without schemas, only before the first row of the topic."""
-        if (schema.name or "").endswith(_SCHEMA_CHANGE) if schema is not None else self._plain_kind is None:
-            for index, payload in zip(run.indexes, run.payloads, strict=True):
-                for change in schema_changes(payload):
-                    out.altered.append((change, self._version(change, records[index])))
-                    for note in change.notes:
-                        self._note(note)
+    def _schema_changes(
+        self, schema: Schema | None, records: Sequence[KafkaRecord], run: Run
+    ) -> Sequence[TableAltered]:
+        """Return the schema changes in a run; without schemas, only before the first row of the topic."""
+        if not ((schema.name or "").endswith(_SCHEMA_CHANGE) if schema is not None else self._plain_kind is None):
+            return ()
+        altered = []
+        for index, payload in zip(run.indexes, run.payloads, strict=True):
+            for change in schema_changes(payload):
+                altered.append(TableAltered(change, self._version(change, records[index])))
+                for note in change.notes:
+                    self._note(note)
+        return altered
 
     def _version(self, change: SchemaChange, record: KafkaRecord) -> RowVersion:
         try:
@@ -351,28 +356,31 @@ class TopicDecoder:
 
     def _add_truncate(self, _codec: Codec, events: Events, out: Decoded) -> None:
         try:
-            out.pieces.append(Truncate(self._tables.current, self._builder.versions(events).row(0)))
+            truncate = Truncate(self._tables.current, self._builder.versions(events).row(0))
+            out.messages.append(RoutedEvents(self._topic, truncate))
         except BadRecord as error:
             out.errant.append(Errant(events.indexes[0], Stage.TASK_PUT, error))
 
     def _add_changes(self, codec: Codec, events: Events, out: Decoded) -> None:
         if Operation.READ in events.operations:
             began = {source.snapshot for source in events.sources if source.snapshot in _BEGIN_OF_SNAPSHOT}
-            out.snapshots += [None if word == "first" else self._tables.current for word in sorted(map(str, began))]
+            out.messages += [
+                SnapshotBegan(None if word == "first" else self._tables.current) for word in sorted(map(str, began))
+            ]
         while len(events):
             try:
                 changes = self._builder.changes(self._tables.current, codec, events)
-                out.pieces.append(changes)
+                self._judge(changes, isinstance(codec, FlatCodec), out)
+                out.messages.append(RoutedEvents(self._topic, changes))
                 while self._builder.notes:
                     self._note(self._builder.notes.pop())
-                self._judge(changes, isinstance(codec, FlatCodec), out)
                 return
             except BadRecord as error:
                 out.errant.append(Errant(events.remove(error.culprit), Stage.TASK_PUT, error))
 
     def _judge(self, changes: Changes, flattened: bool, out: Decoded) -> None:
-        """Note what the metadata of the changes lacks."""
-        if flattened:
-            out.tells_too_little |= tells_too_little(changes)
+        """Report what the metadata of the changes lacks."""
+        if flattened and tells_too_little(changes):
+            out.messages.append(InsufficientMetadata(self._topic))
         if has_no_order(changes):
             self._note(NO_ORDER if flattened else NO_POSITIONS)

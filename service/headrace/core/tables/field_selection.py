@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from headrace.core.decode.messages import TableEvents
 from headrace.core.merge.history import OPERATIONS
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.errors import ConfigError
@@ -20,9 +21,6 @@ from headrace.core.model.schema import Schema
 
 METADATA = "table.metadata.fields"
 FIELD_LISTS = ("field.include.list", "field.exclude.list", METADATA)
-
-TableEvents = Changes | Truncate | CassandraBatch
-"""Decoded events of one table."""
 
 _STRING, _INT64 = Schema("string", optional=True), Schema("int64", optional=True)
 

@@ -100,7 +100,7 @@ class BatchWriter:
 
 
 def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
-    """The offsets of Kafka's partitions: a batch manager takes any key."""
+    """The offsets of Kafka's partitions: batches take any key."""
     return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from headrace.config import SinkConnectorConfig
 from headrace.core.model.errors import RestError
 from headrace.core.model.events import TableId
-from headrace.core.tables.naming import KEY, TableNaming
+from headrace.core.tables.naming import KEY
 from headrace.ports import Lakehouse, TopicPartition
 from headrace.runtime.task.task_factory import table_options
 
@@ -34,19 +34,19 @@ class HistoryOffsets:
     def _ask(self, config: SinkConnectorConfig, names: Collection[str]) -> Mapping[TopicPartition, int]:
         held: dict[TopicPartition, int] = {}
         for name in names:
-            table = self._lakehouse.table(config.get_string("table.namespace"), name, table_options(config))
+            table = self._lakehouse.table(config.tables.namespace, name, table_options(config.tables))
             held.update(table.offsets(config.group_id))
         return held
 
 
 def _table(config: SinkConnectorConfig, topic: str) -> str:
     """The table's name, as far as it follows from the topic alone."""
-    form = config.get_string(KEY)
-    if "${source." in form or config.originals.get("transforms"):
+    naming = config.tables.naming
+    if naming.by_source or config.framework.transforms:
         raise RestError(
-            f"{KEY}={form} or a transform names the connector's histories by what stands in the events, so it is not "
-            "known which events they hold already: each is appended once, and reading it again would append nothing. "
-            "Create a connector with another name that writes to other tables",
+            f"{KEY}={config.tables.name_format} or a transform names the connector's histories by what stands in the "
+            "events, so it is not known which events they hold already: each is appended once, and reading it again "
+            "would append nothing. Create a connector with another name that writes to other tables",
             400,
         )
-    return TableNaming(form).name(topic, _NO_SOURCE)
+    return naming.name(topic, _NO_SOURCE)

@@ -8,7 +8,6 @@ has overtaken changes nothing, and a history takes each event once, however ofte
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from headrace.config import SinkConnectorConfig
@@ -28,8 +27,10 @@ from headrace.ports import (
 )
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.conversions import OpenRegistry, no_registries
-from headrace.runtime.task.sink_task import SinkTaskOptions
+from headrace.runtime.task.memory_budget import unlimited
+from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.task_factory import OpenRowSource, SinkTaskFactory
+from headrace.runtime.threads import WorkerThreads
 
 
 @dataclass(slots=True)
@@ -194,7 +195,7 @@ async def replay(
     config: SinkConnectorConfig,
     letters: AsyncIterator[Sequence[DeadLetter]],
     edges: Edges,
-    executor: Executor,
+    threads: WorkerThreads,
     progress: Callable[[int], None] = lambda count: None,
 ) -> list[ErrantRecord]:
     """Write the letters to their tables; those that cannot be used are returned. Raises what ends a task."""
@@ -203,7 +204,8 @@ async def replay(
         feeds,
         edges.lakehouse,
         edges.open_row_source,
-        executor,
+        threads,
+        unlimited(),
         open_registry=edges.open_registry,
         adjust=_as_replay,
     )

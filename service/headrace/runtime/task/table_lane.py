@@ -1,12 +1,12 @@
-"""One table of a task: an agent takes the table's batches when they are due and writes them, one after the other.
+"""One table of a task: an agent closes the table's batches when they are due and writes them, one after the other.
 
-The lane owns the retries of the table. A write that fails for a passing reason is repeated without end, with back-off,
-while the other tables continue; any other error fails the table until it is restarted. ``isolation=False`` is Kafka
-Connect's way: the task fails instead, after ``PATIENCE``.
+The lane owns the queue, the retries and the state of its table. A write that fails for a passing reason is repeated
+without end, with back-off, while the other tables continue; any other error fails the table until it is restarted.
+``errors.isolation=task`` is Kafka Connect's way: the task fails instead, after ``PATIENCE``.
 
-The batches themselves wait in the batch manager (``core/batch/batch.py``) and not in the agent's channel, which only
-carries wake-ups: a batch closes by rows, bytes, age and the halves of key changes, and Faust's ``stream.take`` knows
-rows and age alone.
+The changes wait in the lane's queue (``core/batch/table_queue.py``) and not in the agent's channel, which only carries
+wake-ups: a batch closes by rows, bytes, age and the halves of key changes, and Faust's ``stream.take`` knows rows and
+age alone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tenacity import RetryCallState
 
-from headrace.core.batch.batch import Batch, BatchManager
+from headrace.core.batch.batch import Batch, Piece
+from headrace.core.batch.offsets import Origin
+from headrace.core.batch.table_queue import TableQueue
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.model.errors import remedy
@@ -28,6 +31,7 @@ from headrace.ports import OpenAgent
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.batch_writer import BatchWriter
 from headrace.runtime.task.write_gate import WriteGate
+from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.trace import render, summary
 
 log = logging.getLogger(__name__)
@@ -39,40 +43,52 @@ BACKOFF = 60.0
 """The longest pause between two attempts in seconds; ``PATIENCE / 3`` where the task is to fail."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneOwner:
-    """What a task lends to its lanes.
+class LaneListener(Protocol):
+    """Follows the lanes of a task."""
 
-    ``epoch`` returns the number of the assignment and ``flush`` whether a pause waits for what was read. ``writes`` is
-    called before a batch is written, ``written`` once it is durable, ``idle`` when the lane has nothing left to do.
-    ``failed`` and ``changed`` hear of every failure of a table, and of every change of its state.
-    """
+    def closed(self, lane: TableLane) -> None:
+        """A batch was closed, so that the queue of the lane has room."""
+
+    async def written(self, lane: TableLane, batch: Batch, left_out: Sequence[LeftOut]) -> None:
+        """A batch of the current assignment is durable. Raises what fails the table."""
+
+    def idle(self) -> None:
+        """A lane has nothing left to do for now."""
+
+    def failed(self, lane: TableLane, error: Exception) -> None:
+        """The table cannot be written, or one of its records cannot be used."""
+
+    def moved(self) -> None:
+        """A lane has another state."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneParts:
+    """What the lanes of a task share. ``isolation`` is False with ``errors.isolation=task``."""
 
     connector: str
     isolation: bool
-    batches: BatchManager
     writer: BatchWriter
     gate: WriteGate
+    slots: WriteSlots
     open_agent: OpenAgent
-    epoch: Callable[[], int]
-    flush: Callable[[], bool]
-    writes: Callable[[], None]
-    written: Callable[[Batch, Sequence[LeftOut], int], Awaitable[None]]
-    idle: Callable[[], None]
-    failed: Callable[[str, Exception], None]
-    changed: Callable[[], None]
+    listener: LaneListener
 
 
 class TableLane:
     """The lane of one table. All methods run on the worker's event loop."""
 
-    def __init__(self, table: str, owner: LaneOwner) -> None:
+    def __init__(self, table: str, queue: TableQueue, parts: LaneParts) -> None:
         self.table = table
+        self.queue = queue
         self.state = TableState.RUNNING
-        self._owner = owner
-        self._agent = owner.open_agent(f"{owner.connector} {table}", self._run)
+        self.last_error: TableStatus | None = None
+        self.hurried = False
+        self._parts = parts
+        self._agent = parts.open_agent(f"{parts.connector} {table}", self._run)
         self._status: TableStatus | None = None
-        self._pending: tuple[int, Batch] | None = None
+        self._batch: Batch | None = None
+        self._assignment = 0
         self._attempts_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -85,60 +101,107 @@ class TableLane:
         self._disarm()
         await self._agent.stop()
 
+    def put(self, piece: Piece, origin: Origin) -> None:
+        """Take changes of a chunk. Those of a failed table are dropped, and no offset passes their chunk."""
+        if self.state is TableState.FAILED:
+            origin.block()
+        else:
+            self.queue.put(piece, origin)
+            self.wake()
+
     def wake(self) -> None:
-        """Something has arrived for the table, or may be written now."""
+        """Look again whether a batch is due and may be written."""
         self._agent.wake()
+
+    def hurry(self, hurried: bool) -> None:
+        """Write what waits without a pause for more, because nothing more is read or the connector is to pause."""
+        was, self.hurried = self.hurried, hurried
+        if hurried and not was:
+            self.wake()
+
+    def clear(self) -> None:
+        """Drop what waits: its next owner, or the next assignment, reads it again."""
+        self._disarm()
+        self._assignment += 1
+        self._batch = None
+        self.queue.clear()
 
     @property
     def status(self) -> TableStatus | None:
-        """The state of a table that does not run, None of one that does."""
+        """State and error of a table that is retried or has failed, None of any other."""
         return self._status
 
     @property
-    def is_blocked(self) -> bool:
-        """Whether what waits for the table cannot be written for now."""
-        return self.state is not TableState.RUNNING
+    def is_idle(self) -> bool:
+        """Whether nothing waits that could be written now."""
+        return self.state in (TableState.RETRYING, TableState.FAILED) or self.queue.is_idle
+
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     def fail(self, error: Exception) -> None:
         """Stop here until the table is restarted."""
-        self._disarm()
-        self._pending = None
+        self.clear()
         self._move(TableEvent.FAIL, error)
         log.error(
             "%s: table %s failed; its topics are not read until it is restarted: %s",
-            self._owner.connector,
+            self._parts.connector,
             self.table,
             summary(error),
         )
+
+    def restart(self) -> None:
+        """Run again; what was dropped comes with the next assignment."""
+        self.clear()
+        self._move(TableEvent.RESTART)
+
+    def pause(self) -> None:
+        """Show that the connector is paused; the gate keeps the lane from writing."""
+        self._move(TableEvent.PAUSE)
+
+    def resume(self) -> None:
+        """Show that it is not paused any more, and continue."""
+        self._move(TableEvent.RESUME)
+        self.wake()
+
+    def _move(self, event: TableEvent, error: BaseException | None = None, next_attempt: float | None = None) -> None:
+        before, self.state = self.state, next_state(LAKE_TABLE, self.state, event)
+        if error is not None:
+            since = self._status.since if self._status is not None and before is self.state else time.time()
+            self._status = self.last_error = TableStatus(self.table, self.state, render(error), since, next_attempt)
+        elif self.state is not before:
+            self._status = None
+        if error is not None or self.state is not before:
+            self._parts.listener.moved()
 
     # -- the agent's body ----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         """Write the batches that are due; lets no exception out."""
         try:
-            while (batch := self._next()) is not None:
-                await self._write(batch)
-                self._owner.idle()
+            while self._is_due:
+                await self._write_until_durable()
+                self._parts.listener.idle()
             self._arm()
         except Exception as error:
-            self._owner.failed(self.table, error)
+            self._parts.listener.failed(self, error)
 
     @property
     def _may_write(self) -> bool:
-        return self._owner.gate.is_open and self.state is not TableState.FAILED
+        return self._parts.gate.is_open and self.state is not TableState.FAILED
 
-    def _next(self) -> Batch | None:
+    @property
+    def _is_due(self) -> bool:
         if not self._may_write:
-            return None
-        pending, self._pending = self._pending, None
-        if pending is not None and pending[0] == self._owner.epoch():
-            return pending[1]
-        return self._owner.batches.next(self.table, time.monotonic(), flush=self._owner.flush())
+            return False
+        if self._batch is not None or (self.hurried and not self.queue.is_idle):
+            return True
+        due = self.queue.due()
+        return due is not None and due <= time.monotonic()
 
     def _arm(self) -> None:
-        """Wake up when the table's queue is due by age."""
+        """Wake up when the queue is due by age."""
         self._disarm()
-        due = self._owner.batches.due(self.table) if self._may_write else None
+        due = self.queue.due() if self._may_write else None
         if due is not None:
             delay = max(due - time.monotonic(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(delay, self._agent.wake)
@@ -150,52 +213,63 @@ class TableLane:
 
     # -- one batch -----------------------------------------------------------------------------------------------------
 
-    async def _write(self, batch: Batch) -> None:
+    async def _write_until_durable(self) -> None:
         """Write a batch, again and again while that may help. Once the gate is closed it is kept for a resume."""
-        isolation, epoch = self._owner.isolation, self._owner.epoch()
-        longest = BACKOFF if isolation else PATIENCE / 3
-        retry = retrying(longest, self._retried).copy(sleep=self._owner.gate.sleep, stop=self._gives_up)
+        longest = BACKOFF if self._parts.isolation else PATIENCE / 3
+        retry = retrying(longest, self._retried).copy(sleep=self._parts.gate.sleep, stop=self._gives_up)
         self._attempts_since = None
         try:
-            await retry(self._write_once, batch, epoch)
+            await retry(self._write)
         except Exception as error:
             if self._may_write or not remedy(error).retry:
                 raise
-            self._pending = epoch, batch
 
-    async def _write_once(self, batch: Batch, epoch: int) -> None:
-        owner = self._owner
-        with owner.gate.writing():
-            owner.writes()
-            left_out = await owner.writer.write(batch)
-            if self.state is TableState.RETRYING:
-                log.info("%s: table %s is written again", owner.connector, self.table)
-                self._move(TableEvent.SUCCEED)
-            if left_out is not None:
-                await owner.written(batch, left_out, epoch)
-            elif epoch == owner.epoch():
-                owner.gate.close()  # until the next assignment
+    async def _write(self) -> None:
+        """Wait for a thread, then close the batch and write it, or write the open one once more."""
+        parts, assignment = self._parts, self._assignment
+        slot = await parts.slots.acquire(parts.connector, self._oldest)
+        try:
+            if not self._may_write:
+                return
+            if self._batch is None:
+                self._batch = self.queue.next(time.monotonic(), flush=self.hurried)
+                parts.listener.closed(self)
+            if (batch := self._batch) is None:
+                return
+            with parts.gate.writing():
+                left_out = await parts.writer.write(batch)
+                slot.release()
+                await self._written(batch, left_out, assignment)
+        finally:
+            slot.release()
+
+    async def _written(self, batch: Batch, left_out: Sequence[LeftOut] | None, assignment: int) -> None:
+        if self.state is TableState.RETRYING:
+            log.info("%s: table %s is written again", self._parts.connector, self.table)
+            self._move(TableEvent.SUCCEED)
+        if assignment != self._assignment:  # fenced: the new owner writes the batch again, without effect
+            return
+        if left_out is None:
+            self._parts.gate.close()  # until the next assignment
+            return
+        self._batch = None
+        await self._parts.listener.written(self, batch, left_out)
+
+    def _oldest(self) -> float:
+        unwritten = self.queue.unwritten
+        return unwritten.since if unwritten is not None else time.monotonic()
 
     def _retried(self, error: BaseException, pause: float) -> None:
-        log.warning("%s: writing %s failed and is repeated: %s", self._owner.connector, self.table, error)
-        self._owner.writer.failed(self._attempts_for > PATIENCE, self.table)
-        if self._owner.isolation:
+        log.warning("%s: writing %s failed and is repeated: %s", self._parts.connector, self.table, error)
+        self._parts.writer.failed(self._attempts_for > PATIENCE, self.table)
+        if self._parts.isolation:
             self._move(TableEvent.RETRY, error, time.time() + pause)
 
     def _gives_up(self, state: RetryCallState) -> bool:
         now = time.monotonic()
         self._attempts_since = now if self._attempts_since is None else self._attempts_since
-        return not self._may_write or (not self._owner.isolation and self._attempts_for > PATIENCE)
+        return not self._may_write or (not self._parts.isolation and self._attempts_for > PATIENCE)
 
     @property
     def _attempts_for(self) -> float:
         return 0.0 if self._attempts_since is None else time.monotonic() - self._attempts_since
-
-    def _move(self, event: TableEvent, error: BaseException | None = None, next_attempt: float | None = None) -> None:
-        before, self.state = self.state, next_state(LAKE_TABLE, self.state, event)
-        if error is None:
-            self._status = None
-        else:
-            since = self._status.since if self._status is not None and before is self.state else time.time()
-            self._status = TableStatus(self.table, self.state, render(error), since, next_attempt)
-        self._owner.changed()

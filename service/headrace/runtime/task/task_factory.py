@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
-from headrace.config.connector import TABLE_PROPERTIES
-from headrace.core.batch.batch import BatchPolicy
+from headrace.config.sink_options import TableSettings
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
 from headrace.core.decode.json_types import JsonConverter
-from headrace.core.model.ordering import ordering
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.rows import MemoryRowStore, RowStore
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.core.tables.field_selection import field_selection
-from headrace.core.tables.naming import TableNaming
-from headrace.core.tables.table_layout import PARTITION_BY, SORT_BY, table_layout
 from headrace.ports import Agent, DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.database_router import DatabaseRouter
@@ -28,7 +22,12 @@ from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.source_reader import NoMetrics, ReselectMetrics
 from headrace.runtime.task.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
-from headrace.runtime.task.sink_task import SinkTask, SinkTaskOptions
+from headrace.runtime.task.memory_budget import MemoryBudget
+from headrace.runtime.task.options import SinkTaskOptions
+from headrace.runtime.task.resources import TaskResources
+from headrace.runtime.task.sink_task import SinkTask
+from headrace.runtime.task.write_slots import WriteSlots
+from headrace.runtime.threads import WorkerThreads
 from headrace.transforms import registry
 
 
@@ -82,7 +81,8 @@ class SinkTaskFactory:
         feeds: Feeds,
         lakehouse: Lakehouse,
         open_row_source: OpenRowSource,
-        executor: Executor,
+        threads: WorkerThreads,
+        memory: MemoryBudget,
         open_rows: OpenRows = lambda kind, options: MemoryRowStore(options.limits),
         observe: Observe = lambda connector, task: NO_OBSERVER,
         count_reselects: CountReselects = lambda connector, task: NoMetrics(),
@@ -92,7 +92,7 @@ class SinkTaskFactory:
         self._feeds = feeds
         self._lakehouse = lakehouse
         self._open_row_source = open_row_source
-        self._executor = executor
+        self._resources = TaskResources(threads, WriteSlots(threads.writers), memory, feeds.agent)
         self._open_rows = open_rows
         self._observe = observe
         self._count_reselects = count_reselects
@@ -108,7 +108,7 @@ class SinkTaskFactory:
     ) -> SinkTask:
         """Make the task without starting it. Raises ConfigError for what validation could not see."""
         reselect_options = ReselectOptions.from_properties(config.originals)
-        if _appends(config):  # a cached value may belong to another moment than the event
+        if config.tables.history:  # a cached value may belong to another moment than the event
             reselect_options = replace(reselect_options, cache_enabled=False)
         for alias in registry.nulls_become_defaults(config.originals):
             log.warning(_DEFAULTS, connector, alias, alias)
@@ -126,11 +126,10 @@ class SinkTaskFactory:
         return SinkTask(
             self._adjust(replace(sink_task_options(config, reselect_options), task=number)),
             feed,
-            self._feeds.agent,
             self._lakehouse,
             reselect,
             dead_letter_queue,
-            self._executor,
+            self._resources,
             on_failure,
             self._observe(connector, number),
             conversion,
@@ -164,85 +163,68 @@ class SinkTaskFactory:
 
 def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> SinkTaskOptions:
     """What a task works with, from the parsed configuration."""
+    framework, tables = config.framework, config.tables
     return SinkTaskOptions(
         connector=config.name,
         group=config.group_id,
-        namespace=config.get_string("table.namespace"),
-        naming=TableNaming(config.get_string("collection.name.format")),
+        namespace=tables.namespace,
+        naming=tables.naming,
         envelope=_envelope_options(config, reselect),
-        batches=BatchPolicy(
-            max_records=config.get_int("batch.max.records"),
-            max_bytes=config.get_int("batch.max.bytes"),
-            linger=config.get_int("batch.linger.ms") / 1000,
-        ),
-        fields=field_selection(
-            config.get_list("field.include.list"),
-            config.get_list("field.exclude.list"),
-            config.get_list("table.metadata.fields"),
-            config.get_string("table.metadata.prefix"),
-        ),
-        tables=table_options(config),
+        batches=config.batches.policy,
+        fields=tables.fields,
+        tables=table_options(tables),
         pipeline=PipelineOptions(
             unresolved_insert_mode=reselect.unresolved_insert_mode,
             unknown_null_mode=reselect.unknown_null_mode,
-            evolve=config.get_string("schema.evolution") == "basic",
-            position_regression=config.get_int("source.position.regression.ms") * 1000,
-            tombstone_retention=config.get_int("tombstone.retention.ms") * 1000,
-            shared=bool(config.get_list("primary.key.fields")),
+            evolve=tables.evolve,
+            position_regression=config.source.position_regression,
+            tombstone_retention=tables.tombstone_retention,
+            shared=bool(tables.key_fields),
         ),
-        fills_defaults=_sees_all(config),
+        fills_defaults=config.fills_defaults,
         dead_letters_unresolved=reselect.dead_letters,
         transforms=registry.chain(config.originals),
-        tolerate_errors=config.get_string("errors.tolerance") == "all",
-        isolate_tables=config.get_string("errors.isolation").lower() == "table",
-        log_errors=config.get_boolean("errors.log.enable"),
-        log_messages=config.get_boolean("errors.log.include.messages"),
+        tolerate_errors=framework.tolerate_errors,
+        isolate_tables=tables.isolate_tables,
+        log_errors=framework.log_errors,
+        log_messages=framework.log_messages,
         converters=converter_classes(config),
     )
 
 
-def _sees_all(config: SinkConnectorConfig) -> bool:
-    """Whether a task that reads of a new column may fill it in: it has all topics, under their own names, and rows."""
-    return config.get_int("tasks.max") == 1 and not config.get_list("transforms") and not _appends(config)
-
-
-def _appends(config: SinkConnectorConfig) -> bool:
-    return config.get_string("insert.mode").lower() == "insert"
-
-
-def table_options(config: SinkConnectorConfig) -> TableOptions:
+def table_options(tables: TableSettings) -> TableOptions:
     """What the connector says about its tables."""
-    table_format = config.get_string("table.format").lower()
     return TableOptions(
-        table_format,
-        config.get_int("table.format.version"),
-        config.originals_with_prefix(TABLE_PROPERTIES),
-        table_layout(table_format, config.get_string(PARTITION_BY), config.get_string(SORT_BY)),
-        config.get_boolean("table.adopt"),
-        history=_appends(config),
-        soft_delete=config.get_string("delete.mode").lower() == "soft",
-        recreate=config.get_string("table.missing").lower() == "recreate",
+        tables.format,
+        tables.format_version,
+        tables.properties,
+        tables.layout,
+        tables.adopt,
+        history=tables.history,
+        soft_delete=tables.soft_delete,
+        recreate=tables.recreate,
     )
 
 
 def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> EnvelopeOptions:
-    by = ordering(config.get_string("ordering.field"))
+    source, tables = config.source, config.tables
+    by = source.ordering
     return EnvelopeOptions(
         key_schemas=config.schemas_enabled("key"),
         value_schemas=config.schemas_enabled("value"),
-        placeholder=Placeholder(reselect.unavailable_value_placeholder),
-        modes=reselect.modes,
-        position_epoch=config.get_int("source.position.epoch"),
-        key_fields=tuple(config.get_list("primary.key.fields")),
+        placeholder=Placeholder(source.placeholder),
+        modes=source.modes,
+        position_epoch=source.position_epoch,
+        key_fields=tables.key_fields,
         added=_metadata_names(config, by.field if by is not None and by.of_source else None),
-        keyless=_appends(config),
+        keyless=tables.history,
         ordering=by,
-        tables_apart=TableNaming(config.get_string("collection.name.format")).by_source,
+        tables_apart=tables.naming.by_source,
     )
 
 
 def _metadata_names(config: SinkConnectorConfig, ordering: str | None) -> MetadataNames:
     """What flattened records call their metadata: as the source says, or as the connector's own transform does."""
     own = registry.chain(config.originals).prefixes
-    fields, headers = own or (config.get_string("add.fields.prefix"), config.get_string("add.headers.prefix"))
+    fields, headers = own or (config.source.fields_prefix, config.source.headers_prefix)
     return MetadataNames(fields, headers, ordering)

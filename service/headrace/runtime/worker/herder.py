@@ -107,7 +107,7 @@ class Herder:
     def reset_topics(self, name: str) -> None:
         """Start that list afresh. Raises RestError 403."""
         self._tracking_enabled()
-        if not self._worker.config.get_boolean("topic.tracking.allow.reset"):
+        if not self._worker.config.tracking.allow_reset:
             raise RestError("Topic tracking reset is disabled.", 403)
         self._statuses.forget_topics(name)
 
@@ -250,7 +250,7 @@ class Herder:
             raise RestError(f"Unknown connector: {name}", 404)
 
     def _tracking_enabled(self) -> None:
-        if not self._worker.config.get_boolean("topic.tracking.enable"):
+        if not self._worker.config.tracking.enabled:
             raise RestError("Topic tracking is disabled.", 403)
 
     @asynccontextmanager

@@ -112,7 +112,7 @@ class SinkOffsets:
         if not begins or plugin is None:
             return
         parsed = plugin.config(config, self._worker.defaults)
-        if parsed.get_string("insert.mode").lower() != "insert":
+        if not parsed.tables.history:
             return
         held = await _asked(self._held(parsed, {place.topic for place in begins}), name)
         for place, offset in begins.items():

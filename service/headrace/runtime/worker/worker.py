@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from headrace import __version__
 from headrace.config import WorkerConfig
-from headrace.config.overrides import OverridePolicy
 from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.status import TopicStatus
@@ -139,7 +138,7 @@ class Worker:
 
     def topic_read(self, connector: str, number: int, topic: str) -> None:
         """A task has read from a topic, which makes it an active topic of the connector (KIP-558)."""
-        tracked = self.config.get_boolean("topic.tracking.enable")
+        tracked = self.config.tracking.enabled
         if tracked and self.configs.state.connector_config(connector) is not None:
             now = int(self.now().timestamp() * 1000)
             self.statuses.put_topic(TopicStatus(topic, connector, number, now))
@@ -181,12 +180,8 @@ class Worker:
 
 
 def supervision(config: WorkerConfig) -> Supervision:
-    """The deadlines of tasks, from milliseconds to seconds."""
-    return Supervision(
-        config.get_int("task.start.timeout.ms") / 1000,
-        config.get_int("task.shutdown.graceful.timeout.ms") / 1000,
-        config.get_int("task.retry.backoff.max.ms") / 1000,
-    )
+    """The deadlines of tasks."""
+    return Supervision(config.timing.start_timeout, config.timing.shutdown_timeout, config.timing.retry_backoff_max)
 
 
 def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
@@ -195,13 +190,9 @@ def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
         name: value for name, value in config.originals.items() if name.startswith(("key.", "value.", "header."))
     }
     for side in ("key", "value", "header"):
-        converters[f"{side}.converter"] = config.get_string(f"{side}.converter")
-    policy = OverridePolicy.of(
-        config.get_string("connector.client.config.override.policy"),
-        config.get_list("connector.client.config.override.allowlist"),
-    )
-    warehouse = config.get_string("warehouse")
+        converters[f"{side}.converter"] = getattr(config.converters, side)
+    warehouse = config.lake.warehouse
     if urlsplit(warehouse).scheme in ("", "file"):
         warehouse = str(Path(urlsplit(warehouse).path).absolute())
     group = config.originals.get("consumer.group.id")
-    return WorkerDefaults(converters, __version__, config.group_id, policy, group, warehouse)
+    return WorkerDefaults(converters, __version__, config.group_id, config.overrides.policy, group, warehouse)

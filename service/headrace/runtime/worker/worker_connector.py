@@ -152,7 +152,7 @@ class WorkerConnector:
         else:
             plugin = self._plugin(config)
             typed = self._checked(plugin, config)
-            count, wanted = plugin.task_count(typed), typed.get_int("tasks.max")
+            count, wanted = plugin.task_count(typed), typed.framework.tasks_max
             tasks = [task_config(plugin, config)] * count
             if count < wanted and tasks != self._context.configs.state.task_configs(self.name):
                 log.warning(

@@ -12,6 +12,7 @@ from envelopes import key, whole_change
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
+from headrace.core.decode.messages import InsufficientMetadata, RoutedEvents
 from headrace.core.model.errors import Stage
 from headrace.core.model.events import Changes, Operation
 from headrace.transforms.decoder import TransformingDecoder
@@ -53,7 +54,7 @@ def decoded(
 
 def only(found: Decoded) -> Changes:
     """The one run of changes."""
-    [changes] = found.pieces
+    [changes] = found.events
     assert isinstance(changes, Changes)
     return changes
 
@@ -70,12 +71,12 @@ def test_shards_have_their_place_in_the_key_and_in_the_row() -> None:
     ]
     found = decoded(records, SHARDS, topic="shop7.public.items")
     changes = only(found)
-    assert found.topics == ["shop.items"]
+    assert [each.topic for each in found.of(RoutedEvents)] == ["shop.items"]
     assert changes.key_fields == ("id", "__dbz__physicalTableIdentifier")
     assert columns(changes)["__dbz__physicalTableIdentifier"] == ["shop7.public.items"] * 2
     assert changes.key[0] == changes.key[1]
     assert changes.version.topic == "shop7.public.items"
-    assert found.tells_too_little  # the database knows no such column
+    assert found.of(InsufficientMetadata)  # the database knows no such column
 
 
 def test_shards_may_be_unwrapped_before_or_after() -> None:
@@ -147,7 +148,7 @@ def test_nothing_is_read_again_behind_transforms_that_touch_values(link: dict[st
     """A value of the database would not have gone through them."""
     unwrapped = [] if link is UNWRAP else [UNWRAP]
     records = [Record(0, key({"id": 1}), whole_change("c", None, ROW, 100))]
-    assert decoded(records, *unwrapped, link).tells_too_little is too_little
+    assert bool(decoded(records, *unwrapped, link).of(InsufficientMetadata)) is too_little
 
 
 def test_heartbeats_without_a_schema_stay_what_they_are() -> None:
@@ -155,7 +156,7 @@ def test_heartbeats_without_a_schema_stay_what_they_are() -> None:
     plain = EnvelopeOptions(key_schemas=False, value_schemas=False)
     beat = Record(0, b'{"serverName":"shop"}', b'{"ts_ms":1}')
     found = decoded([beat], {"type": "RegexRouter", "regex": "x", "replacement": "y"}, options=plain)
-    assert (found.skipped, found.pieces) == (1, [])
+    assert (found.skipped, found.events) == (1, [])
 
 
 def test_a_field_of_the_key_gets_into_rows_without_a_schema() -> None:
@@ -175,8 +176,8 @@ def test_topics_of_one_partition_keep_their_order() -> None:
         for place, name in enumerate(("a", "a", "b", "a"))
     ]
     found = decoded(records, route)
-    assert found.topics == ["a", "b", "a"]
-    assert [piece.version.offset.tolist() for piece in found.pieces if isinstance(piece, Changes)] == [[0, 1], [2], [3]]
+    assert [each.topic for each in found.of(RoutedEvents)] == ["a", "b", "a"]
+    assert [piece.version.offset.tolist() for piece in found.events if isinstance(piece, Changes)] == [[0, 1], [2], [3]]
 
 
 def test_bad_records_are_told_by_their_place_and_stage() -> None:
@@ -205,7 +206,7 @@ def test_bad_records_are_told_by_their_place_and_stage() -> None:
 
 def test_nothing_that_was_decoded_is_left_out() -> None:
     """Every part of what a run holds is taken over."""
-    one, other = Decoded(), Decoded(skipped=1, tells_too_little=True)
+    one, other = Decoded(), Decoded(skipped=1)
     lists = [each.name for each in fields(Decoded) if isinstance(getattr(one, each.name), list)]
     for name in lists:
         getattr(other, name).append(name)

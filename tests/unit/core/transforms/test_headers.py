@@ -44,7 +44,7 @@ def extra(header: bytes, converter: Converter | None = None) -> tuple[pa.DataTyp
     """The column that the header becomes."""
     found = decoded(header, converter)
     assert found.errant == []
-    (piece,) = found.pieces
+    (piece,) = found.events
     assert isinstance(piece, Changes)
     (column,) = (each for each in piece.columns if each.name == "extra")
     return column.values.type, column.values.to_pylist()[0]

@@ -1,0 +1,294 @@
+"""The queue of one lake table: changes wait here until the table's lane takes them as a batch.
+
+What SynchDB's batch manager does, done safely (``docs/design/merge.md`` section 10): a bounded queue, an id for every
+batch, ``complete`` the only way forward, and an unknown or repeated id an error. A plain object: the lane asks it from
+one thread and passes the time in (seconds, monotonic).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from headrace.core.batch.batch import (
+    Batch,
+    BatchPolicy,
+    Piece,
+    Trigger,
+    Unwritten,
+    newest_source_time,
+    piece_size,
+    record_count,
+)
+from headrace.core.batch.combine import combine, joined
+from headrace.core.batch.event_pairs import LastDeletes
+from headrace.core.batch.held_halves import HeldHalves, Part, changes_size
+from headrace.core.batch.offsets import Origin
+from headrace.core.model.cell_batch import CassandraBatch
+from headrace.core.model.cell_batch import joined as joined_writes
+from headrace.core.model.errors import Fatal
+from headrace.core.model.events import Barrier, Changes
+
+FAR_BEHIND = 10_000
+"""Records that wait in Kafka for a connector that is catching up, not just a moment late."""
+
+CATCH_UP_LINGERS = 10
+"""So many times its linger a batch may fill while more records wait in Kafka. A connector that is far behind gains more
+from a few large merges than from an early one: eight times the rows cost three times the CPU (``docs/design/spark.md``
+section 3)."""
+
+_FEW_HELD = 10_000
+"""So many events may be held, however small batches are."""
+
+
+@dataclass(slots=True)
+class Backlog:
+    """How far a task has read: the records of each partition that wait in Kafka, and when the last chunk came."""
+
+    behind: dict[Hashable, int] = field(default_factory=dict)
+    read_at: float = 0.0
+
+    def read(self, partition: Hashable, behind: int, now: float) -> None:
+        """Note a chunk, behind which so many records of the partition wait."""
+        self.behind[partition] = behind
+        self.read_at = now
+
+    def clear(self) -> None:
+        """Forget the partitions; a new assignment begins."""
+        self.behind.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A piece of a chunk. ``joined``: in one batch with the next piece."""
+
+    piece: Piece
+    origin: Origin
+    size: int
+    joined: bool = False
+
+
+class TableQueue:
+    """The changes of one table that are not durable yet, in order of arrival.
+
+    ``holds_halves`` is False where both halves of a key change need not be in one batch: in histories.
+    """
+
+    def __init__(self, table: str, policy: BatchPolicy, backlog: Backlog, *, holds_halves: bool = True) -> None:
+        self._table = table
+        self._policy = policy
+        self._backlog = backlog
+        self._holds_halves = holds_halves
+        self._next_id = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Discard everything that is not complete: a new assignment reads it again."""
+        self._waiting: deque[_Waiting] = deque()
+        self._held = HeldHalves()
+        self._last_deletes = LastDeletes()
+        self._open: Batch | None = None
+        self.records = 0
+        self.size = 0
+
+    def put(self, piece: Piece, origin: Origin) -> None:
+        """Take a piece of a chunk; it is a part of its origin until its batch is complete."""
+        if isinstance(piece, Changes):
+            changes = self._last_deletes.without_tombstone(origin.partition, piece)
+            if changes is not None and self._holds_halves:
+                for part in self._held.route(changes, origin):
+                    self._push(_waiting(part))
+                self._bound_held()
+            elif changes is not None:
+                origin.missing += 1
+                self._push(_Waiting(changes, origin, piece_size(changes)))
+        else:
+            origin.missing += 1
+            self._push(_Waiting(piece, origin, piece_size(piece)))
+
+    def next(self, now: float, *, flush: bool = False) -> Batch | None:
+        """Close a batch and return it, or None while it is better to wait (see ``due``).
+
+        With ``flush`` nothing is waited for but the other halves of key changes. The batch before it is complete.
+        """
+        self._expire(now)
+        if not self._is_ready:
+            return None
+        trigger = Trigger.FLUSH if flush else self._trigger(now)
+        if trigger is None:
+            return None
+        self._open = self._close(trigger)
+        self._next_id += 1
+        return self._open
+
+    def due(self) -> float | None:
+        """Return when (monotonic) a batch may be closed: a full one at once, others by age or when a half is let go.
+
+        None if there is nothing to wait for.
+        """
+        half = self._held.due()
+        if not self._is_ready:
+            return half
+        if self.is_full or any(isinstance(item.piece, Barrier) for item in self._waiting):
+            return self._waiting[0].origin.since
+        return min(self._by_age(), half) if half is not None else self._by_age()
+
+    def complete(self, batch: Batch) -> Sequence[Origin]:
+        """Note that the batch is durable. Returns the chunks of its parts.
+
+        Raises Fatal for a batch that is not open.
+        """
+        if self._open is None or self._open.id != batch.id:
+            raise Fatal(
+                f"{self._table}: batch {batch.id} was completed twice or never opened; this is a defect, report it"
+            )
+        self._open = None
+        return batch.origins
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a full batch waits already: reading more for the table would only take memory."""
+        return self.size >= self._policy.max_bytes or self.records >= self._policy.max_records
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no batch is open and nothing waits but for the other half of a key change."""
+        return self._open is None and not self._is_ready
+
+    @property
+    def memory(self) -> int:
+        """Bytes of all changes that are not durable: waiting, held, and in the open batch."""
+        return self.size + self._held.size + (self._open.size if self._open is not None else 0)
+
+    @property
+    def unwritten(self) -> Unwritten | None:
+        """What has waited longest: in the open batch, in the queue, or as half of a key change."""
+        if self._open is not None:
+            return Unwritten(self._open.opened_at, self._open.source_time)
+        half = self._held.oldest()
+        oldest = [self._waiting[0]] if self._waiting else []
+        oldest += [_waiting(half)] if half is not None else []
+        if not oldest:
+            return None
+        first = min(oldest, key=lambda item: item.origin.since)
+        return Unwritten(first.origin.since, newest_source_time(first.piece))
+
+    # -- halves of key changes ----------------------------------------------------------------------------------------
+
+    def _expire(self, now: float) -> None:
+        """Queue the halves that have waited long enough."""
+        for part in self._held.expire(now, self._backlog.read_at, self._backlog.behind):
+            self._push_held(_waiting(part))
+
+    def _bound_held(self) -> None:
+        """Queue everything that is held once it is more than a batch."""
+        limit = self._policy
+        if self._held.size >= limit.max_bytes or len(self._held) >= max(limit.max_records, _FEW_HELD):
+            for part in self._held.release_all():
+                self._push(_waiting(part))
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether a batch can be taken: what concerns the whole table waits for the halves that are held."""
+        return bool(self._waiting) and not (isinstance(self._waiting[0].piece, Barrier) and len(self._held))
+
+    # -- waiting pieces -----------------------------------------------------------------------------------------------
+
+    def _push(self, item: _Waiting, at: int | None = None) -> None:
+        self._waiting.insert(len(self._waiting) if at is None else at, item)
+        self.records += record_count(item.piece)
+        self.size += item.size
+
+    def _push_held(self, item: _Waiting) -> None:
+        """Add what came before others, behind its own key's events: before what concerns the whole table."""
+        for index, other in enumerate(self._waiting):
+            if isinstance(other.piece, Barrier) and other.origin.number > item.origin.number:
+                self._push(item, index)
+                return
+        self._push(item)
+
+    def _pop(self) -> _Waiting:
+        item = self._waiting.popleft()
+        self.records -= record_count(item.piece)
+        self.size -= item.size
+        return item
+
+    # -- closing ------------------------------------------------------------------------------------------------------
+
+    def _trigger(self, now: float) -> Trigger | None:
+        if self.records >= self._policy.max_records:
+            return Trigger.ROWS
+        if self.size >= self._policy.max_bytes:
+            return Trigger.BYTES
+        if any(isinstance(item.piece, Barrier) for item in self._waiting):
+            return Trigger.BARRIER
+        return Trigger.AGE if now >= self._by_age() else None
+
+    def _by_age(self) -> float:
+        """When the oldest event has waited long enough."""
+        behind = self._backlog.behind
+        catching_up = any(item.origin.behind >= FAR_BEHIND for item in self._waiting) and any(
+            behind.get(item.origin.partition) for item in self._waiting
+        )
+        return self._waiting[0].origin.since + self._policy.linger * (CATCH_UP_LINGERS if catching_up else 1)
+
+    def _close(self, trigger: Trigger) -> Batch:
+        items = self._take()
+        offsets: dict[object, int] = {}
+        for origin in (item.origin for item in items):
+            offsets[origin.partition] = max(origin.end, offsets.get(origin.partition, 0))
+        for partition in offsets:
+            if (offset := self._held.first_offset(partition)) is not None:
+                offsets[partition] = min(offset, offsets[partition])
+        first = items[0]
+        return Batch(
+            self._next_id,
+            self._table,
+            first.piece if len(items) == 1 else _whole([item.piece for item in items]),
+            offsets,
+            trigger,
+            first.origin.since,
+            tuple(item.origin for item in items),
+            sum(item.size for item in items),
+            newest_source_time(first.piece),
+        )
+
+    def _take(self) -> list[_Waiting]:
+        """The pieces of the next batch: a barrier stands alone, and types that do not go together are kept apart."""
+        first = self._pop()
+        if isinstance(first.piece, Barrier):
+            return [first]
+        if isinstance(first.piece, CassandraBatch):
+            return [first, *self._writes_that_follow(first.piece)]
+        items, shape = [first], joined(None, first.piece)
+        records, size = record_count(first.piece), first.size
+        while self._waiting and (
+            items[-1].joined or (records < self._policy.max_records and size < self._policy.max_bytes)
+        ):
+            head = self._waiting[0].piece
+            shape = joined(shape, head) if isinstance(head, Changes) else None
+            if shape is None:
+                break
+            items.append(self._pop())
+            records, size = records + record_count(head), size + items[-1].size
+        return items
+
+    def _writes_that_follow(self, first: CassandraBatch) -> Iterator[_Waiting]:
+        """Cassandra's writes that go into one batch with ``first``."""
+        whole = [first]
+        while self._waiting and len(whole[0]) < self._policy.max_records and whole[0].size < self._policy.max_bytes:
+            head = self._waiting[0].piece
+            if not isinstance(head, CassandraBatch) or len(whole := joined_writes([whole[0], head])) > 1:
+                return
+            yield self._pop()
+
+
+def _whole(pieces: Sequence[Piece]) -> Piece:
+    """Pieces that were taken together, as one."""
+    writes = [piece for piece in pieces if isinstance(piece, CassandraBatch)]
+    return joined_writes(writes)[0] if writes else combine([piece for piece in pieces if isinstance(piece, Changes)])
+
+
+def _waiting(part: Part) -> _Waiting:
+    return _Waiting(part.changes, part.origin, changes_size(part.changes), part.joined)

@@ -1,0 +1,194 @@
+"""Groups of options as frozen dataclasses, whose fields are the declarations of the options.
+
+    @dataclass(frozen=True, slots=True)
+    class BatchOptions:
+        linger: float = option("batch.linger.ms", Type.LONG, 1000, "Longest time ...", read=seconds)
+
+The field is what the code uses, in the code's unit. The same declaration gives the default (``BatchOptions().linger``),
+the definition that checks a configuration (``definition``), and its parsing (``parsed``). ``headrace.config`` makes the
+documentation, the answers of the REST API and the chart's schema from the definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width, parse
+from headrace.core.connect.config_validators import InvalidValue, Validator
+from headrace.core.model.errors import ConfigError
+
+Group = TypeVar("Group")
+Properties = Mapping[str, str | None]
+Read = Callable[[Any], Any]
+"""Converts a value from its type to what the code uses. None, for an option without a value, stays None."""
+
+_OPTION, _PREFIX, _GROUP = "option", "prefix", "group"
+_WIDTHS = {
+    Type.BOOLEAN: Width.SHORT,
+    Type.INT: Width.SHORT,
+    Type.SHORT: Width.SHORT,
+    Type.LIST: Width.LONG,
+    Type.CLASS: Width.LONG,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the form of a console shows an option."""
+
+    group: str | None = None
+    order: int = -1
+    width: Width = Width.NONE
+    display_name: str | None = None
+
+
+_ANYWHERE = Layout()
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    """What the field of an option carries."""
+
+    key: ConfigKey
+    read: Read | None
+
+    def converted(self, value: Any) -> Any:
+        """Return a parsed value as the code uses it."""
+        if isinstance(value, list):
+            value = tuple(value)
+        return value if value is None or self.read is None else self.read(value)
+
+    def value(self, properties: Properties) -> Any:
+        """Return the value for the code, the default if none is given. Raises ConfigError with Kafka's message."""
+        name, validator = self.key.name, self.key.validator
+        raw = properties.get(name, self.key.default_text)
+        if raw is None and self.key.required:
+            raise ConfigError(f'Missing required configuration "{name}" which has no default value.', name)
+        try:
+            value = parse(self.key, raw)
+            if value is not None and validator is not None:
+                validator(name, value)
+        except InvalidValue as error:
+            raise ConfigError(str(error), name) from error
+        return self.converted(value)
+
+
+def option(
+    name: str,
+    type: Type,
+    default: Any,
+    doc: str,
+    importance: Importance = Importance.MEDIUM,
+    validator: Validator | None = None,
+    *,
+    read: Read | None = None,
+    layout: Layout = _ANYWHERE,
+) -> Any:
+    """Declare an option as a field of a group.
+
+    ``default`` is a value of ``type``, as a configuration contains it; None is no value, and REQUIRED is no default.
+    ``read`` converts the default as it converts a given value.
+    """
+    place = (layout.group, layout.order, layout.width, layout.display_name)
+    shown = default if default is REQUIRED else _text(default)
+    declared = _Declaration(ConfigKey(name, type, shown, importance, doc, *place, validator), read)
+    metadata, visible = {_OPTION: declared}, type is not Type.PASSWORD
+    if default is REQUIRED:
+        return field(metadata=metadata, repr=visible)
+    return field(
+        default=declared.converted(parse(declared.key, declared.key.default_text)), metadata=metadata, repr=visible
+    )
+
+
+def _text(default: Any) -> str | None:
+    if default is None:
+        return None
+    if isinstance(default, bool):
+        return "true" if default else "false"
+    return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+def prefixed(*prefixes: str) -> Any:
+    """Declare a field for the keys below ``prefixes``, without the prefix; of a key below several the last counts."""
+    return field(default_factory=dict, metadata={_PREFIX: prefixes}, repr=False)
+
+
+def nested(group: type[Any]) -> Any:
+    """Declare a field that is another group."""
+    return field(default_factory=group, metadata={_GROUP: group})
+
+
+def definition(group: type[Any], title: str | None = None) -> ConfigDef:
+    """Return the options of a group, in the order of its fields.
+
+    With a ``title`` they form a section of that title in the forms of consoles: numbered from 1, with widths by type
+    and display names made from their names.
+    """
+    keys = tuple(each.key for each in _declarations(group))
+    if title is None:
+        return ConfigDef(keys)
+    return ConfigDef(
+        tuple(
+            replace(
+                key,
+                group=title,
+                order=order,
+                width=_WIDTHS.get(key.type, Width.MEDIUM),
+                display_name=key.name.replace(".", " ").capitalize(),
+            )
+            for order, key in enumerate(keys, start=1)
+        )
+    )
+
+
+def _declarations(group: type[Any]) -> Iterator[_Declaration]:
+    for each in fields(group):
+        if _GROUP in each.metadata:
+            yield from _declarations(each.metadata[_GROUP])
+        elif _OPTION in each.metadata:
+            yield each.metadata[_OPTION]
+
+
+def parsed(group: type[Group], properties: Properties) -> Group:
+    """Return a group with the values of ``properties``, and with defaults. Raises ConfigError that names the option.
+
+    Keys of other groups are ignored.
+    """
+    values = {each.name: _value(each, properties) for each in fields(group) if each.metadata}  # type: ignore[arg-type] # a dataclass
+    return group(**values)
+
+
+def _value(each: Field[Any], properties: Properties) -> Any:
+    if _GROUP in each.metadata:
+        return parsed(each.metadata[_GROUP], properties)
+    if _PREFIX in each.metadata:
+        return below(properties, *each.metadata[_PREFIX])
+    declared: _Declaration = each.metadata[_OPTION]
+    return declared.value(properties)
+
+
+def below(properties: Properties, *prefixes: str) -> dict[str, str]:
+    """Return the keys below ``prefixes`` that have a value, without the prefix."""
+    return {
+        name[len(prefix) :]: value
+        for prefix in prefixes
+        for name, value in properties.items()
+        if name.startswith(prefix) and value is not None
+    }
+
+
+def seconds(milliseconds: int) -> float:
+    """Read an option in milliseconds as seconds."""
+    return milliseconds / 1000
+
+
+def microseconds(milliseconds: int) -> int:
+    """Read an option in milliseconds as microseconds."""
+    return milliseconds * 1000
+
+
+def equal_to(word: str) -> Read:
+    """Read an option of two words as whether it is ``word``."""
+    return lambda value: bool(value == word)

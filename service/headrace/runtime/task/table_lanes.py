@@ -1,0 +1,250 @@
+"""The lanes of one task's tables: which there are, which topics are not read for their sake, and what has failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from headrace.core.batch.batch import Batch, BatchPolicy, Piece
+from headrace.core.batch.offsets import Origin
+from headrace.core.batch.table_queue import Backlog, TableQueue
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.table_status import TableStatus
+from headrace.core.model.errors import EngineFailed, remedy
+from headrace.core.reselect.unresolved import LeftOut
+from headrace.core.tables.table_topics import TableTopics
+from headrace.ports import Feed
+from headrace.runtime.observation import Observer
+from headrace.runtime.task.batch_writer import BatchWriter
+from headrace.runtime.task.resources import TaskResources
+from headrace.runtime.task.table_lane import LaneParts, TableLane
+from headrace.runtime.task.write_gate import WriteGate
+
+log = logging.getLogger(__name__)
+
+
+class LaneOwner(Protocol):
+    """The task of the lanes."""
+
+    async def written(self, batch: Batch, origins: Sequence[Origin], left_out: Sequence[LeftOut]) -> None:
+        """A batch of the current assignment is durable; ``origins`` are the chunks of its parts."""
+
+    async def maintain(self, batch: Batch) -> None:
+        """Maintain the table of a batch that is durable and complete. Raises what fails the table."""
+
+    def failed(self, error: BaseException) -> None:
+        """The task cannot continue."""
+
+
+class Addressed(NamedTuple):
+    """Changes for a table, and the topic that is not read while the table cannot take more of them."""
+
+    table: str
+    topic: str
+    piece: Piece
+
+
+class TableLanes:
+    """The lanes of one task (``table_lane.LaneListener``). All methods run on the worker's event loop.
+
+    With ``isolation`` a table that fails stops alone, until no topic of the task is left to read. ``holds_halves`` is
+    False where both halves of a key change need not be in one batch.
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        policy: BatchPolicy,
+        owner: LaneOwner,
+        feed: Feed,
+        writer: BatchWriter,
+        gate: WriteGate,
+        resources: TaskResources,
+        observer: Observer,
+        *,
+        isolation: bool,
+        holds_halves: bool,
+    ) -> None:
+        self._policy = policy
+        self._owner = owner
+        self._feed = feed
+        self._budget = resources.memory
+        self._observer = observer
+        self._isolation = isolation
+        self._holds_halves = holds_halves
+        self._parts = LaneParts(connector, isolation, writer, gate, resources.slots, resources.open_agent, self)
+        self._slots = resources.slots
+        self._connector = connector
+        self._lanes: dict[str, TableLane] = {}
+        self._topics = TableTopics()
+        self._assigned: Collection[str] = ()
+        self._backlog = Backlog()
+        self._paused = self._flushing = False
+        self._idle = asyncio.Event()
+
+    def start(self) -> None:
+        """Take part in the worker's slots and memory."""
+        self._slots.join(self._connector)
+        self._budget.subscribe(self.throttle)
+        self.moved()
+
+    async def stop(self) -> None:
+        """Stop all lanes; no write is under way."""
+        self._budget.unsubscribe(self.throttle)
+        self.clear()
+        lanes, self._lanes = self._lanes, {}
+        await asyncio.gather(*(lane.stop() for lane in lanes.values()))
+        self._slots.leave(self._connector)
+
+    async def assigned(self, topics: Collection[str]) -> None:
+        """A new assignment begins with nothing in memory; lanes of tables whose topics are another task's end."""
+        self.clear()
+        self._assigned = topics
+        left = self._topics.keep(topics)
+        self._observer.left(left)
+        await asyncio.gather(*(self._lanes.pop(table).stop() for table in left if table in self._lanes))
+        self.moved()
+        self.throttle()
+
+    def clear(self) -> None:
+        """Drop what waits in all lanes; no queue is full any more. Failed tables stay failed."""
+        for lane in self._lanes.values():
+            lane.clear()
+            self._budget.hold(lane, 0)
+        self._backlog.clear()
+        self._observer.unwritten({})
+        self.throttle()
+        self.idle()
+
+    # -- what the task reads -------------------------------------------------------------------------------------------
+
+    async def put(self, pieces: Sequence[Addressed], origin: Origin) -> None:
+        """Hand what a chunk holds to the lanes of its tables."""
+        self._backlog.read(origin.partition, origin.behind, origin.since)
+        for table, topic, piece in pieces:
+            (await self._lane(table, topic)).put(piece, origin)
+        self._report_unwritten()
+        self.throttle()
+
+    async def _lane(self, table: str, topic: str) -> TableLane:
+        """The lane of a table, which its first changes open."""
+        self._topics.add(table, topic)
+        if table not in self._lanes:
+            queue = TableQueue(table, self._policy, self._backlog, holds_halves=self._holds_halves)
+            lane = self._lanes[table] = TableLane(table, queue, self._parts)
+            if self._paused:
+                lane.pause()
+            lane.hurry(self._flushing)
+            await lane.start()
+        return self._lanes[table]
+
+    def throttle(self) -> None:
+        """Read nothing for tables that cannot take more: failed, with a full batch waiting, or above their share.
+
+        A table whose topics are not read has nothing to wait for, and writes what it has.
+        """
+        crowded = set()
+        for lane in self._lanes.values():
+            self._budget.hold(lane, lane.queue.memory)
+        for name, lane in self._lanes.items():
+            over = self._budget.is_exceeded_by(lane)
+            lane.hurry(over or self._flushing)
+            if over or lane.queue.is_full:
+                crowded.add(name)
+        self._feed.throttle(self._topics.of(crowded) | self.failed_topics)
+
+    @property
+    def failed_topics(self) -> set[str]:
+        """The topics of tables that have failed: nobody could write what they bring."""
+        return self._topics.of(name for name, lane in self._lanes.items() if lane.state is TableState.FAILED)
+
+    # -- pause and resume ----------------------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Return when everything is written that can be written now; nothing more is read."""
+        self._flushing = True
+        try:
+            while not self._is_idle:
+                self.throttle()
+                self._idle.clear()
+                await self._idle.wait()
+        finally:
+            self._flushing = False
+            self.throttle()
+
+    def pause(self) -> None:
+        """Show that the connector is paused."""
+        self._paused = True
+        for lane in self._lanes.values():
+            lane.pause()
+
+    def resume(self) -> None:
+        """Continue with what waits."""
+        self._paused = False
+        for lane in self._lanes.values():
+            lane.resume()
+
+    @property
+    def _is_idle(self) -> bool:
+        return all(lane.is_idle for lane in self._lanes.values())
+
+    # -- what a table's status says ------------------------------------------------------------------------------------
+
+    def statuses(self) -> Sequence[TableStatus]:
+        """The tables that are retried or have failed."""
+        return [lane.status for lane in self._lanes.values() if lane.status is not None]
+
+    def waiting(self, table: str) -> int:
+        """Events that wait for a table's writer."""
+        return self._lanes[table].queue.records if table in self._lanes else 0
+
+    def moved(self) -> None:
+        """A lane has another state (``LaneListener``)."""
+        self._observer.tables(self.statuses())
+
+    # -- failures ------------------------------------------------------------------------------------------------------
+
+    async def fail_topic(self, topic: str, table: str, error: Exception) -> None:
+        """Fail the tables of a topic whose records cannot be used; ``table`` if it has brought no change yet."""
+        for name in self._topics.tables(topic) or [table]:
+            self.failed(await self._lane(name, topic), error)
+
+    def failed(self, lane: TableLane, error: Exception) -> None:
+        """Fail one table, and the task once no topic is left, or at once with ``errors.isolation=task``."""
+        if not self._isolation or remedy(error).retry or isinstance(error, EngineFailed):
+            self._owner.failed(error)
+            return
+        lane.fail(error)
+        self.throttle()
+        self._report_unwritten()
+        self.idle()
+        if self.failed_topics >= set(self._assigned):
+            self._owner.failed(error)
+
+    # -- what a lane reports -------------------------------------------------------------------------------------------
+
+    def closed(self, lane: TableLane) -> None:
+        """A batch was closed (``LaneListener``)."""
+        self.throttle()
+
+    async def written(self, lane: TableLane, batch: Batch, left_out: Sequence[LeftOut]) -> None:
+        """A batch is durable (``LaneListener``). What fails before upkeep concerns the whole task."""
+        try:
+            await self._owner.written(batch, lane.queue.complete(batch), left_out)
+            self._report_unwritten()
+            self.throttle()
+        except Exception as error:
+            self._owner.failed(error)
+            return
+        await self._owner.maintain(batch)
+
+    def idle(self) -> None:
+        """A lane has nothing left to do (``LaneListener``)."""
+        if self._is_idle:
+            self._idle.set()
+
+    def _report_unwritten(self) -> None:
+        oldest = {name: lane.queue.unwritten for name, lane in self._lanes.items()}
+        self._observer.unwritten({name: each for name, each in oldest.items() if each is not None})

@@ -1,0 +1,99 @@
+"""How a worker divides the memory that it may use: Spark's JVM, Python itself, and changes that are not durable yet."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MEBIBYTE = 1024 * 1024
+
+PYTHON_BYTES = 512 * MEBIBYTE
+"""Interpreter, libraries, catalogs, and what the Kafka clients have fetched ahead."""
+
+LEAST_BYTES = 64 * MEBIBYTE
+"""The least for changes: below it batches would be too small to be worth a commit."""
+
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Bytes: ``available`` to the worker, ``engine`` for Spark, ``changes`` that are read and not durable.
+
+    A batch that is written takes its size once more while it is folded and handed to Spark, so ``working`` equals
+    ``changes``.
+    """
+
+    available: int
+    engine: int
+    changes: int
+
+    @property
+    def working(self) -> int:
+        """Bytes for copies of the changes that are being written."""
+        return self.changes
+
+    @property
+    def needed(self) -> int:
+        """The sum of all parts."""
+        return self.engine + PYTHON_BYTES + self.changes + self.working
+
+    def __str__(self) -> str:
+        parts = (
+            f"Spark {_mebibytes(self.engine)} + Python {_mebibytes(PYTHON_BYTES)} + changes (worker.memory.bytes) "
+            f"{_mebibytes(self.changes)} + their copies while they are written {_mebibytes(self.working)}"
+        )
+        return f"{parts} = {_mebibytes(self.needed)} of {_mebibytes(self.available)}"
+
+    @property
+    def fits(self) -> bool:
+        """Whether the parts do not exceed what is available."""
+        return self.needed <= self.available
+
+
+def memory_plan(changes: int | None, engine: int, available: int | None = None) -> MemoryPlan:
+    """Plan with ``worker.memory.bytes`` if it is set, else with half of what Spark and Python leave.
+
+    ``engine`` is what the lakehouse needs; ``available`` is found out if it is not given.
+    """
+    available = available_memory() if available is None else available
+    if changes is None:
+        changes = max(LEAST_BYTES, (available - engine - PYTHON_BYTES) // 2)
+    return MemoryPlan(available, engine, changes)
+
+
+def available_memory() -> int:
+    """The least of the limits of the process's cgroups (versions 1 and 2), its address space and the machine."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for file in _limit_files(Path("/proc/self/cgroup")):
+        try:
+            limits.append(int(file.read_text(encoding="ascii")))
+        except (OSError, ValueError):  # outside of what the container sees, or "max"
+            continue
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_space != resource.RLIM_INFINITY:
+        limits.append(address_space)
+    return min(limits)
+
+
+def _limit_files(own_cgroups: Path) -> Iterator[Path]:
+    """The files with the limits of the process's cgroup and of all above it; a container sees its own as the root."""
+    try:
+        lines = own_cgroups.read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):
+            root = _CGROUPS / controllers
+            group = root / path.lstrip("/")
+            for folder in (group, *group.parents):
+                if folder.is_relative_to(root):
+                    yield folder / ("memory.limit_in_bytes" if controllers else "memory.max")
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size // MEBIBYTE} MiB"

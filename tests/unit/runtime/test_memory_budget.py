@@ -1,0 +1,57 @@
+"""The memory that all tables of a worker share."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.runtime.task.memory_budget import MemoryBudget, unlimited
+
+
+def test_a_table_alone_may_take_half() -> None:
+    """The other half is for tables that come later."""
+    budget = MemoryBudget(100)
+    budget.hold("a", 50)
+    assert not budget.is_exceeded_by("a")
+    budget.hold("a", 51)
+    assert budget.is_exceeded_by("a")
+
+
+def test_a_large_table_does_not_stop_small_ones() -> None:
+    """Each of them may still fill its share."""
+    budget = MemoryBudget(100)
+    budget.hold("large", 60)
+    budget.hold("small", 10)
+    assert budget.is_exceeded_by("large")
+    assert not budget.is_exceeded_by("small")
+    budget.hold("small", 26)
+    assert budget.is_exceeded_by("small")
+
+
+def test_who_waits_for_memory_hears_when_there_is_some() -> None:
+    """Once, and not after the subscription has ended."""
+    budget, heard = MemoryBudget(100), []
+    budget.subscribe(lambda: heard.append(budget.total))
+    budget.hold("a", 80)
+    budget.hold("a", 60)
+    assert heard == []
+    budget.hold("a", 10)
+    assert heard == [10]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 400)), max_size=60))
+def test_reading_only_what_is_allowed_stays_within_the_budget(reads: list[tuple[int, int]]) -> None:
+    """Ten tables read in any order, each as long as it may: the sum exceeds the limit by a chunk each at most."""
+    budget, held = MemoryBudget(10_000), dict.fromkeys(range(10), 0)
+    for table, size in reads * 20:
+        if not budget.is_exceeded_by(table):
+            held[table] += size
+            budget.hold(table, held[table])
+    assert budget.total == sum(held.values()) <= 10_000 + 10 * 400
+
+
+def test_without_a_limit_nothing_is_exceeded() -> None:
+    """One-off runs read a few records at a time."""
+    budget = unlimited()
+    budget.hold("a", 2**60)
+    assert not budget.is_exceeded_by("a")
