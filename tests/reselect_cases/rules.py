@@ -218,8 +218,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 RESELECT_CACHE,
-                "        yield taken.take(pa.array([number])) if valid[number] else None\n",
-                "        yield values.slice(int(rows[number]), 1) if valid[number] else None\n",
+                "        yield cells.take(pa.array([index])) if valid[index] else None\n",
+                "        yield values.slice(int(rows[index]), 1) if valid[index] else None\n",
             ),
         ),
     ),
