@@ -214,8 +214,8 @@ class Verification:
         verifier = self._verifier(table, topic)
         sink = Sink(self._task.connector, topic, name, self._task.pipeline, self._arguments.wait)
         repair = TableRepair(table, verifier, sink, self._offsets, CLOCK, now, self._rest.paused)
-        for differences in _together(self._report.told(verifier.differences())):
-            if self._arguments.repair and repair.mend(differences):
+        for differences in _together(self._report.printed(verifier.differences())):
+            if self._arguments.repair and repair.repair(differences):
                 self._compare_again(topic, table, differences)
         self._report.end(verifier.rows, table.wanted.kept)
 
@@ -241,7 +241,7 @@ class Verification:
         """Against a table opened anew: the repair may have added columns."""
         table, _ = self._opened(topic, before.id, before.source)
         keys = pa.concat_tables([each.key for each in differences]).combine_chunks()
-        settled = self._verifier(table, topic).settle(keys)
+        settled = self._verifier(table, topic).compare(keys)
         left = {key for each in settled if each.verdict is not Verdict.EXPLAINED for key in key_digests(each.key)}
         for difference in differences:
             if left.isdisjoint(key_digests(difference.key)):

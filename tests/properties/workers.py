@@ -99,7 +99,7 @@ class Worker:
         """Begin from the group's offsets with nothing in memory that another worker may have made old."""
         self._batches.reset()
         for pipeline in self._pipelines.values():
-            pipeline.assigned()
+            pipeline.begin_assignment()
 
     def read(self, fetch: Sequence[Arrival], behind: int, closed: int) -> None:
         """Take a fetch, then write the batches of the tables whose bits are set in ``closed``. Raises Killed.

@@ -218,8 +218,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 RESELECT_CACHE,
-                "        yield taken.take(pa.array([number])) if valid[number] else None\n",
-                "        yield values.slice(int(rows[number]), 1) if valid[number] else None\n",
+                "        yield cells.take(pa.array([index])) if valid[index] else None\n",
+                "        yield values.slice(int(rows[index]), 1) if valid[index] else None\n",
             ),
         ),
     ),
@@ -341,8 +341,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 FOLD,
-                "folded[place] = CellState.UNKNOWN if unknown else CellState.CARRIED",
-                "folded[place] = CellState.UNKNOWN if unknown else CellState.UNCHANGED",
+                "folded[action] = CellState.UNKNOWN if unknown else CellState.CARRIED",
+                "folded[action] = CellState.UNKNOWN if unknown else CellState.UNCHANGED",
             ),
         ),
     ),

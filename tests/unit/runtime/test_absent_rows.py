@@ -98,7 +98,7 @@ async def test_message_names_what_prevents_the_read(
     assert isinstance(failure, Fatal)
     assert said in str(failure)
     assert ("configure reselect.database.*" in str(failure)) == (database is None)
-    assert str(failure).startswith("lake.shop_public_items: shop.public.items-0 at offset 0 leaves out column(s) name")
+    assert str(failure).startswith("lake.shop_public_items: shop.public.items-0 at offset 0 omits column(s) name")
 
 
 async def test_dead_letter_names_the_cause_as_well(harness: Harness) -> None:

@@ -48,7 +48,7 @@ def test_table_of_no_database_is_not_read() -> None:
     """It has no catalog entry, and asking for its rows is a mistake."""
     router = DatabaseRouter([(CRM, holding(TABLE, "of crm"))])
     assert router.catalog(TABLE) is None
-    with pytest.raises(Fatal, match="no database of"):
+    with pytest.raises(Fatal, match="none of reselect"):
         router.schema(catalog())
 
 

@@ -48,11 +48,11 @@ class ChunkSequence:
 
 @dataclass(slots=True, eq=False)
 class Origin:
-    """The chunk that changes came with.
+    """The chunk that changes belong to.
 
-    It reaches up to offset ``end``. ``since`` is when it was read (monotonic seconds), ``behind`` the number of records
-    of the partition that were still in Kafka then. ``number`` counts the chunks of a task. ``missing`` is the number of
-    parts that are not durable yet.
+    ``end`` is the offset behind it, ``since`` the time of its read (monotonic seconds), ``behind`` the number of the
+    partition's records that were still in Kafka then, and ``number`` counts the chunks of a task. ``missing`` is the
+    number of its parts that are not durable yet.
     """
 
     partition: Hashable
@@ -63,28 +63,35 @@ class Origin:
     missing: int = 0
 
     def block(self) -> None:
-        """Note that a part of the chunk cannot be written: its partition's offset stays before the chunk."""
+        """Register a part that cannot be written: its partition's offset stays before the chunk."""
         self.missing += 1
 
 
 class OffsetTracker:
+<<<<<<< HEAD
     """The chunks of one assignment, in order per partition."""
+=======
+    """The chunks of one assignment, in order per partition.
+
+    A partition's offset passes a chunk when every table that got changes of it is durable, and only in order.
+    """
+>>>>>>> reselect
 
     def __init__(self) -> None:
         self._chunks: dict[Hashable, deque[Origin]] = {}
         self._read = 0
 
     def begin(self, partition: Hashable, end: int, since: float, behind: int = 0) -> Origin:
-        """Take a chunk. Its distribution to tables counts as one part, which ends with ``done([origin])``."""
+        """Register a chunk. Its distribution to tables counts as one part, which ends with ``done([origin])``."""
         origin = Origin(partition, end, since, behind, self._read, 1)
         self._read += 1
         self._chunks.setdefault(partition, deque()).append(origin)
         return origin
 
     def done(self, origins: Iterable[Origin]) -> Mapping[Hashable, int]:
-        """Note that one part of each chunk is durable; a chunk may be named several times.
+        """Register one durable part per entry of ``origins``.
 
-        Returns the partitions whose offset moves, each with the end of its last chunk in an unbroken row.
+        Returns the partitions whose offset advances, each with the end of its last chunk without a gap before it.
         """
         for origin in origins:
             origin.missing -= 1
@@ -95,7 +102,11 @@ class OffsetTracker:
         return moved
 
     def clear(self) -> None:
+<<<<<<< HEAD
         """Forget everything: a new assignment reads again what is not committed."""
+=======
+        """Discard all chunks: a new assignment reads again what is not committed."""
+>>>>>>> reselect
         self._chunks.clear()
 
 

@@ -1,7 +1,7 @@
 """The options of the reselect post-processor, and which columns they select.
 
 Names, defaults and the pattern syntax are Debezium's ``ReselectColumnsPostProcessor``'s (``reselect.md`` section 3);
-keys come bare, as ``post.processors.<name>.…`` or in the old form ``<name>.…``. Keys of our own stand beside them.
+keys come bare, as ``post.processors.<name>.…`` or in the old form ``<name>.…``, also those that Headrace adds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DatabaseOptions:
 
     ``hostname`` may list several servers of one cluster, each with a port of its own: ``replica:5433,primary``.
     ``type`` names the row source; Oracle's ``dbname`` is a service.
-    ``source_name`` and ``source_db`` are what events of this database say in their source block; empty is any name, and
+    ``source_name`` and ``source_db`` are those in the source blocks of this database's events; empty is any name, and
     the database's own.
     """
 

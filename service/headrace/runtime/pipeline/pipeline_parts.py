@@ -1,14 +1,20 @@
-"""The options of a table's pipeline, and the measurement of its stages."""
+"""Parts that the pipelines share: options, the measurement of stages, and schema evolution."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
+
+from headrace.core.model.errors import Fatal
+from headrace.ports import LakeTable
+
 
 class Stages(Protocol):
-    """Where the time goes: ``stages("fold")`` measures what its block does."""
+    """Measures the time of stages: ``stages("fold")`` measures its block."""
 
     def __call__(self, stage: str) -> AbstractContextManager[None]:
         """Measure one stage of one batch."""
@@ -16,10 +22,10 @@ class Stages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
-    """What the connector says about applying changes. Times in microseconds.
+    """Options of the connector for applying changes. Times in microseconds.
 
-    ``shared``: the operator has named a key, so that several source tables may feed one table. ``unknown_null_mode``
-    is for histories; in other tables the post-processor applies it.
+    ``shared``: the operator has named a key, so that several source tables may share one lake table.
+    ``unknown_null_mode`` is for histories; in other tables reselect applies it.
     """
 
     unresolved_insert_mode: str = "auto"
@@ -28,3 +34,14 @@ class PipelineOptions:
     position_regression: int = 3_600_000_000
     tombstone_retention: int = 7 * 86_400_000_000
     shared: bool = False
+
+
+def evolve(name: str, table: LakeTable, wanted: pa.Schema, key_fields: Sequence[str], *, new_columns: bool) -> None:
+    """Add the columns that ``table`` lacks, or create it, by ``schema.evolution`` (``merge.md`` section 8).
+
+    Raises Fatal if the table lacks a column and ``new_columns`` is false; the message contains ``name``.
+    """
+    stored = table.schema()
+    if stored is not None and not new_columns and (new := sorted(set(wanted.names) - set(stored.names))):
+        raise Fatal(f"{name}: new column(s) {', '.join(new)}, and schema.evolution is none")
+    table.evolve(wanted, key_fields)

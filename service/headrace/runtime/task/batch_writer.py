@@ -56,7 +56,7 @@ class BatchWriter:
         After an error that passes call it again with the same batch.
         """
         started = time.monotonic()
-        table = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
+        table = await self._in_thread(self._pipelines.open_table, batch)  # the first table starts Spark
         left_out = await self._write(table, batch)
         if left_out is not None:
             self._observer.written(batch, time.monotonic() - started, time.time())

@@ -256,7 +256,11 @@ class SinkTask:
         self._assigned = Counter(partition.topic for partition in partitions)
         await self._lanes.assigned(self._assigned)
         self._reselect.cache.assign(partitions)
+<<<<<<< HEAD
         self._pipelines.assigned()
+=======
+        self._pipelines.begin_assignment()
+>>>>>>> reselect
         self._writer.assigned(self._feed.committed())
         self._observer.assigned(partitions)
         self._gate.open()
@@ -308,7 +312,7 @@ class SinkTask:
     async def maintain(self, batch: Batch) -> None:
         """Maintain a table if that is due (``table_lanes.LaneOwner``). A passing failure waits for the next batch."""
         try:
-            await run_in(self._threads.maintenance, self._pipelines.of(batch).pipeline.maintain)
+            await run_in(self._threads.maintenance, self._pipelines.open_table(batch).pipeline.maintain)
         except Exception as error:
             if not remedy(error).retry:
                 raise
@@ -341,7 +345,11 @@ class SinkTask:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _addressed(self, chunk: Chunk, topic: str, piece: Piece) -> Addressed:
+<<<<<<< HEAD
         """The table of a piece; ``topic`` is that of its rows after transforms, the chunk's the one that is read."""
+=======
+        """The table of a piece; ``topic`` is that of its rows after transforms, the chunk's is the one that is read."""
+>>>>>>> reselect
         name = self._options.naming.name(topic, piece.table)
         if isinstance(piece, ColumnDefaults):  # from the schema-change topic, which must not be throttled for the table
             return Addressed(name, topic, piece)
