@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: bool) -> int:
     """Replay the letters of the connector in this file; the exit status. Raises HeadraceError."""
     sink = checked_connector(config, connector)
-    if not sink.framework.dead_letter_topic:
+    if not sink.framework.dead_letters.topic:
         raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
     feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
     host, port = config.listener()

@@ -150,10 +150,9 @@ class Verification:
         folder: Path,
     ) -> None:
         """Make the parts; nothing is asked yet. Raises ConfigError."""
-        reselect = ReselectOptions.from_properties(connector.originals)
-        self._databases = _databases(reselect)
+        self._databases = _databases(connector.reselect)
         self._connector = connector
-        self._task = sink_task_options(connector, reselect)
+        self._task = sink_task_options(connector)
         if self._task.tables.history:
             raise ConfigError("a history has a row for every event, so it equals no table of the source", "insert.mode")
         if self._task.transforms:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.sink_options import BatchSettings, SourceSettings, TableSettings
-from headrace.core.connect.typed_options import definition
+from headrace.core.connect.typed_options import definition, section
+from headrace.core.reselect.options import ReselectOptions
 
 SINK_OPTIONS = (
-    definition(TableSettings, "Tables")
-    + definition(BatchSettings, "Batching")
-    + definition(SourceSettings, "Source")
+    section("Tables", definition(TableSettings).keys)
+    + section("Batching", definition(BatchSettings).keys)
+    + section("Source", definition(SourceSettings).keys)
     + POST_PROCESSORS
     + RESELECT_OPTIONS
 )
@@ -41,6 +42,7 @@ class SinkConnectorConfig:
     tables: TableSettings
     batches: BatchSettings
     source: SourceSettings
+    reselect: ReselectOptions
     group_id: str
     converter_classes: Mapping[str, str]
     converters: Mapping[str, Mapping[str, str]] = field(repr=False)

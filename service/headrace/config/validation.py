@@ -32,7 +32,7 @@ from headrace.config.other_sinks import called_here
 from headrace.config.overrides import OverridePolicy
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_options, version_problems
-from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
+from headrace.config.reselect import named_databases, post_processor_prefixes, reselect_options, to_bare
 from headrace.config.sink_options import TABLE_PROPERTIES, BatchSettings, SourceSettings, TableSettings
 from headrace.config.transforms import (
     check_chain,
@@ -57,7 +57,7 @@ from headrace.core.connect.regex_cost import TooCostly, check_cost
 from headrace.core.connect.suggestions import suggestion
 from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
-from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE, ReselectOptions
+from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE
 from headrace.core.tables.locations import location_problems
 
 Properties = Mapping[str, str | None]
@@ -119,6 +119,7 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
         tables=parsed(TableSettings, bare),
         batches=parsed(BatchSettings, bare),
         source=parsed(SourceSettings, bare),
+        reselect=reselect_options(bare),
         group_id=properties.get("consumer.override.group.id") or defaults.consumer_group or f"connect-{framework.name}",
         converter_classes={side: _converter_of(properties, defaults, side) for side in KNOWN_CONVERTERS},
         converters={side: converter_options(properties, defaults, side) for side in KNOWN_CONVERTERS},
@@ -303,7 +304,7 @@ def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
     tables, source = parsed(TableSettings, given), parsed(SourceSettings, given)
     readers: Sequence[Callable[[], object]] = (
-        lambda: ReselectOptions.from_properties(given),
+        lambda: reselect_options(given),
         lambda: tables.naming,
         lambda: tables.layout,
         lambda: _check_kind(tables),

@@ -8,8 +8,8 @@ import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS, LATER
 from headrace.config.overrides import OverridePolicy
+from headrace.config.reselect import reselect_options
 from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
-from headrace.core.reselect.options import ReselectOptions
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 DEFAULTS = WorkerDefaults(
@@ -306,7 +306,7 @@ def test_a_cache_on_disk_needs_a_path() -> None:
 def test_the_default_options_are_those_that_reselect_reads() -> None:
     """One list of defaults: what validation shows is what the post processor takes."""
     shown = {key.name: key.default_text for key in CONNECTOR_OPTIONS.keys if key.default_text}
-    assert ReselectOptions.from_properties(shown) == ReselectOptions.from_properties({})
+    assert reselect_options(shown) == reselect_options({})
 
 
 def test_converter_options_come_from_where_the_converter_is_named() -> None:

@@ -11,7 +11,7 @@ documentation, the answers of the REST API and the chart's schema from the defin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -120,15 +120,16 @@ def nested(group: type[Any]) -> Any:
     return field(default_factory=group, metadata={_GROUP: group})
 
 
-def definition(group: type[Any], title: str | None = None) -> ConfigDef:
-    """Return the options of a group, in the order of its fields.
+def definition(group: type[Any]) -> ConfigDef:
+    """Return the options of a group, in the order of its fields."""
+    return ConfigDef(tuple(each.key for each in _declarations(group)))
 
-    With a ``title`` they form a section of that title in the forms of consoles: numbered from 1, with widths by type
-    and display names made from their names.
+
+def section(title: str, keys: Iterable[ConfigKey]) -> ConfigDef:
+    """Return options as the section ``title`` of the forms of consoles.
+
+    They are numbered from 1, with widths by type and display names made from their names.
     """
-    keys = tuple(each.key for each in _declarations(group))
-    if title is None:
-        return ConfigDef(keys)
     return ConfigDef(
         tuple(
             replace(

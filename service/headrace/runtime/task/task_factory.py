@@ -107,7 +107,7 @@ class SinkTaskFactory:
         on_failure: Callable[[BaseException], None],
     ) -> SinkTask:
         """Make the task without starting it. Raises ConfigError for what validation could not see."""
-        reselect = ReselectOptions.from_properties(config.originals)
+        reselect = config.reselect
         if config.tables.history:  # a cached value may belong to another moment than the event
             reselect = replace(reselect, cache_enabled=False)
         for alias in registry.nulls_become_defaults(config.originals):
@@ -124,7 +124,7 @@ class SinkTaskFactory:
                 await dead_letter_queue.close()
             raise
         return SinkTask(
-            self._adjust(replace(sink_task_options(config, reselect), task=number)),
+            self._adjust(replace(sink_task_options(config), task=number)),
             feed,
             self._lakehouse,
             post_processor,
@@ -163,15 +163,15 @@ class SinkTaskFactory:
         return self._open_rows(reselect.cache_type, options)
 
 
-def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> SinkTaskOptions:
+def sink_task_options(config: SinkConnectorConfig) -> SinkTaskOptions:
     """What a task works with, from the parsed configuration."""
-    framework, tables = config.framework, config.tables
+    framework, tables, reselect = config.framework, config.tables, config.reselect
     return SinkTaskOptions(
         connector=config.name,
         group=config.group_id,
         namespace=tables.namespace,
         naming=tables.naming,
-        envelope=_envelope_options(config, reselect),
+        envelope=_envelope_options(config),
         batches=config.batches.policy,
         fields=tables.fields,
         tables=table_options(tables),
@@ -186,10 +186,10 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         fills_defaults=config.fills_defaults,
         dead_letters_unresolved=reselect.dead_letters,
         transforms=registry.chain(config.originals),
-        tolerate_errors=framework.tolerate_errors,
+        tolerate_errors=framework.errors.tolerate,
         isolate_tables=tables.isolate_tables,
-        log_errors=framework.log_errors,
-        log_messages=framework.log_messages,
+        log_errors=framework.errors.log,
+        log_messages=framework.errors.log_messages,
         converters=converter_classes(config),
     )
 
@@ -208,7 +208,7 @@ def table_options(tables: TableSettings) -> TableOptions:
     )
 
 
-def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> EnvelopeOptions:
+def _envelope_options(config: SinkConnectorConfig) -> EnvelopeOptions:
     source, tables = config.source, config.tables
     by = source.ordering
     return EnvelopeOptions(
