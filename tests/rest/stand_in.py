@@ -46,8 +46,9 @@ class FileStreamSinkConnector:
         )
 
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
-        """The typed form."""
-        return validation.sink_connector_config(properties, defaults)
+        """The typed form. Transforms stay out: Connect finds out only at the tasks' start that a predicate is unknown."""
+        used = {name: value for name, value in properties.items() if name != "transforms"}
+        return validation.sink_connector_config(used, defaults)
 
     def task_count(self, config: SinkConnectorConfig) -> int:
         """As many as are allowed, whatever the topics."""

@@ -10,6 +10,7 @@ from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.sink_options import BatchSettings, SourceSettings, TableSettings
 from headrace.core.connect.typed_options import definition, section
 from headrace.core.reselect.options import ReselectOptions
+from headrace.transforms.chain import Chain
 
 SINK_OPTIONS = (
     section("Tables", definition(TableSettings).keys)
@@ -43,6 +44,7 @@ class SinkConnectorConfig:
     batches: BatchSettings
     source: SourceSettings
     reselect: ReselectOptions
+    transforms: Chain
     group_id: str
     converter_classes: Mapping[str, str]
     converters: Mapping[str, Mapping[str, str]] = field(repr=False)

@@ -35,7 +35,6 @@ from headrace.config.plugin_versions import version_options, version_problems
 from headrace.config.reselect import named_databases, post_processor_prefixes, reselect_options, to_bare
 from headrace.config.sink_options import TABLE_PROPERTIES, BatchSettings, SourceSettings, TableSettings
 from headrace.config.transforms import (
-    check_chain,
     of_unknown_class,
     recommended_classes,
     transform_definitions,
@@ -59,6 +58,7 @@ from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
 from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE
 from headrace.core.tables.locations import location_problems
+from headrace.transforms import registry
 
 Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."
@@ -120,6 +120,7 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
         batches=parsed(BatchSettings, bare),
         source=parsed(SourceSettings, bare),
         reselect=reselect_options(bare),
+        transforms=registry.chain(properties),
         group_id=properties.get("consumer.override.group.id") or defaults.consumer_group or f"connect-{framework.name}",
         converter_classes={side: _converter_of(properties, defaults, side) for side in KNOWN_CONVERTERS},
         converters={side: converter_options(properties, defaults, side) for side in KNOWN_CONVERTERS},
@@ -310,7 +311,7 @@ def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         lambda: _check_kind(tables),
         lambda: tables.fields,
         lambda: source.ordering,
-        lambda: check_chain(given),
+        lambda: registry.chain(given),
     )
     for read in readers:
         try:

@@ -28,7 +28,6 @@ from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
-from headrace.transforms import registry
 
 
 class Feeds(Protocol):
@@ -110,7 +109,7 @@ class SinkTaskFactory:
         reselect = config.reselect
         if config.tables.history:  # a cached value may belong to another moment than the event
             reselect = replace(reselect, cache_enabled=False)
-        for alias in registry.nulls_become_defaults(config.originals):
+        for alias in config.transforms.defaulting:
             log.warning(_DEFAULTS, connector, alias, alias)
         conversion = open_conversion(config, self._open_registry)
         values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
@@ -185,7 +184,7 @@ def sink_task_options(config: SinkConnectorConfig) -> SinkTaskOptions:
         ),
         fills_defaults=config.fills_defaults,
         dead_letters_unresolved=reselect.dead_letters,
-        transforms=registry.chain(config.originals),
+        transforms=config.transforms,
         tolerate_errors=framework.errors.tolerate,
         isolate_tables=tables.isolate_tables,
         log_errors=framework.errors.log,
@@ -227,6 +226,6 @@ def _envelope_options(config: SinkConnectorConfig) -> EnvelopeOptions:
 
 def _metadata_names(config: SinkConnectorConfig, ordering: str | None) -> MetadataNames:
     """What flattened records call their metadata: as the source says, or as the connector's own transform does."""
-    own = registry.chain(config.originals).prefixes
+    own = config.transforms.prefixes
     fields, headers = own or (config.source.fields_prefix, config.source.headers_prefix)
     return MetadataNames(fields, headers, ordering)
