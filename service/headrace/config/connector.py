@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headrace.config.converter import SchemasEnabled
 from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.sink_options import BatchSettings, SourceSettings, TableSettings
-from headrace.core.connect.typed_options import definition, section
+from headrace.core.connect.typed_options import definition, parsed, section
 from headrace.core.reselect.options import ReselectOptions
 from headrace.transforms.chain import Chain
 
@@ -65,4 +66,4 @@ class SinkConnectorConfig:
 
     def schemas_enabled(self, side: str) -> bool:
         """Whether documents of ``side`` (``key`` or ``value``) carry their schema."""
-        return self.converters[side].get("schemas.enable", "true").strip().lower() != "false"
+        return parsed(SchemasEnabled, self.converters[side]).enabled
