@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
+from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.dead_letters import DeadLetter
 from headrace.core.model.errors import ConfigError
 from headrace.ports import ErrantRecord, Lakehouse, Record
@@ -52,7 +53,7 @@ _NAMED = 20
 class ReplayFeeds(Protocol):
     """What is asked of the feeds of a worker."""
 
-    def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
+    def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
         """What stands in the connector's dead letter topic now, some at a time."""
 
 
@@ -145,7 +146,7 @@ def oldest(sink: SinkConnectorConfig, now: float) -> int:
 async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, said: Said) -> Letters:
     """Read the queue and say what is there."""
     letters, reasons = Letters(since), dict[tuple[str, str], int]()
-    async for records in feeds.dead_letters(sink.name, sink.originals):
+    async for records in feeds.dead_letters(sink.name, sink.kafka):
         for letter in letters.mine(sink.name, records):
             place = letter.topic, letter.reason
             reasons[place] = reasons.get(place, 0) + 1
@@ -164,7 +165,7 @@ async def write(
 
     async def mine() -> AsyncIterator[list[DeadLetter]]:
         letters = Letters(since)
-        async for records in feeds.dead_letters(sink.name, sink.originals):
+        async for records in feeds.dead_letters(sink.name, sink.kafka):
             if found := letters.mine(sink.name, records):
                 yield found
 

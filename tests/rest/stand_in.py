@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headrace.config import SinkConnectorConfig, validation
-from headrace.config.connector import CLIENT_OVERRIDES
 from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.config.kafka import CLIENT_OVERRIDES
 from headrace.config.validation import Properties, WorkerDefaults
 from headrace.core.connect.config_def import (
     ConfigDef,
@@ -46,7 +46,7 @@ class FileStreamSinkConnector:
         )
 
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
-        """The typed form. Transforms stay out: Connect finds out only at the tasks' start that a predicate is unknown."""
+        """The typed form, without transforms: Connect accepts a predicate that is unknown until the tasks start."""
         used = {name: value for name, value in properties.items() if name != "transforms"}
         return validation.sink_connector_config(used, defaults)
 

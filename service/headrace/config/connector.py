@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headrace.config.converter import SchemasEnabled
 from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
+from headrace.config.kafka import KafkaSettings
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.sink_options import BatchSettings, SourceSettings, TableSettings
 from headrace.core.connect.typed_options import definition, parsed, section
@@ -29,8 +30,6 @@ LATER = {
 }
 """Keys that a later release brings: refused with that reason, never silently accepted."""
 
-CLIENT_OVERRIDES = ("consumer.override.", "producer.override.", "admin.override.")
-
 
 @dataclass(frozen=True, slots=True)
 class SinkConnectorConfig:
@@ -46,10 +45,10 @@ class SinkConnectorConfig:
     source: SourceSettings
     reselect: ReselectOptions
     transforms: Chain
+    kafka: KafkaSettings
     group_id: str
     converter_classes: Mapping[str, str]
     converters: Mapping[str, Mapping[str, str]] = field(repr=False)
-    originals: Mapping[str, str] = field(repr=False)
 
     @property
     def name(self) -> str:

@@ -100,6 +100,35 @@ class ErrorSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """The topics of a connector: names, or a regular expression."""
+
+    names: tuple[str, ...] = option(
+        "topics",
+        Type.LIST,
+        (),
+        "Topics to read, one table each. Set either this or topics.regex.",
+        _HIGH,
+        unique_entries,
+        layout=Layout(_COMMON, 4, Width.LONG, "Topics"),
+    )
+    regex: str = option(
+        "topics.regex",
+        Type.STRING,
+        "",
+        "Regular expression that must match a topic's whole name. New topics are found at a metadata refresh.",
+        _HIGH,
+        regex,
+        layout=Layout(_COMMON, 4, Width.LONG, "Topics regex"),
+    )
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression for whole names of topics, in Python's syntax; empty where topics are named."""
+        return python_pattern(self.regex)
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetterSettings:
     """The dead letter queue; there is none without a ``topic``."""
 
@@ -211,30 +240,8 @@ class FrameworkSettings:
         layout=Layout(_COMMON, 14, Width.MEDIUM, "Reload Action"),
     )
     errors: ErrorSettings = nested(ErrorSettings)
-    topics: tuple[str, ...] = option(
-        "topics",
-        Type.LIST,
-        (),
-        "Topics to read, one table each. Set either this or topics.regex.",
-        _HIGH,
-        unique_entries,
-        layout=Layout(_COMMON, 4, Width.LONG, "Topics"),
-    )
-    topics_regex: str = option(
-        "topics.regex",
-        Type.STRING,
-        "",
-        "Regular expression that must match a topic's whole name. New topics are found at a metadata refresh.",
-        _HIGH,
-        regex,
-        layout=Layout(_COMMON, 4, Width.LONG, "Topics regex"),
-    )
+    topics: TopicSettings = nested(TopicSettings)
     dead_letters: DeadLetterSettings = nested(DeadLetterSettings)
-
-    @property
-    def topic_pattern(self) -> str:
-        """The regular expression for whole names of topics, in Python's syntax; empty where topics are named."""
-        return python_pattern(self.topics_regex)
 
 
 FRAMEWORK_OPTIONS = definition(FrameworkSettings)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from headrace.config.connector import (
-    CLIENT_OVERRIDES,
     CONNECTOR_OPTIONS,
     LATER,
     SINK_OPTIONS,
@@ -28,6 +27,7 @@ from headrace.config.converter import (
     with_types,
 )
 from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
+from headrace.config.kafka import CLIENT_OVERRIDES, KafkaSettings
 from headrace.config.other_sinks import called_here
 from headrace.config.overrides import OverridePolicy
 from headrace.config.plugin_classes import converter_problems
@@ -113,7 +113,7 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
     """
     properties = trimmed(properties)
     bare, _ = to_bare(properties)
-    framework = parsed(FrameworkSettings, bare)
+    framework, kafka = parsed(FrameworkSettings, bare), parsed(KafkaSettings, bare)
     return SinkConnectorConfig(
         framework=framework,
         tables=parsed(TableSettings, bare),
@@ -121,10 +121,10 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
         source=parsed(SourceSettings, bare),
         reselect=reselect_options(bare),
         transforms=registry.chain(properties),
-        group_id=properties.get("consumer.override.group.id") or defaults.consumer_group or f"connect-{framework.name}",
+        kafka=kafka,
+        group_id=kafka.consumer.get("group.id") or defaults.consumer_group or f"connect-{framework.name}",
         converter_classes={side: _converter_of(properties, defaults, side) for side in KNOWN_CONVERTERS},
         converters={side: converter_options(properties, defaults, side) for side in KNOWN_CONVERTERS},
-        originals=properties,
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
+from headrace.config.kafka import KafkaSettings
 from headrace.config.sink_options import TableSettings
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
@@ -36,22 +37,22 @@ class Feeds(Protocol):
     async def start(self) -> None:
         """Start what all feeds share, on the worker's loop."""
 
-    def check(self, connector: str, config: Mapping[str, str]) -> None:
+    def check(self, connector: str, settings: KafkaSettings) -> None:
         """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
 
-    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
         """A feed for one task; it joins the connector's group when it is started. ``divide`` makes the values."""
 
     def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> Agent:
         """The agent of one table of a task (``ports.OpenAgent``)."""
 
-    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
+    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
         """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
 
         Called in the tables' threads; may block. Raises ConfigError for client properties that no task could use.
         """
 
-    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
         """The queue that the connector names, ready to write, or None."""
 
     async def close(self) -> None:
@@ -114,8 +115,8 @@ class SinkTaskFactory:
         conversion = open_conversion(config, self._open_registry)
         values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
         divide = values.divide if conversion.value is None else None
-        feed = self._feeds.open(connector, number, config.originals, divide)
-        dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
+        feed = self._feeds.open(connector, number, config.kafka, divide)
+        dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.kafka)
         try:
             post_processor = self._post_processor(connector, number, config, reselect)
         except BaseException:  # it is tried again, with a queue of its own
@@ -137,7 +138,7 @@ class SinkTaskFactory:
     def _post_processor(
         self, connector: str, number: int, config: SinkConnectorConfig, reselect: ReselectOptions
     ) -> ReselectColumnsPostProcessor:
-        compacted = self._feeds.compacted(connector, number, config.originals)
+        compacted = self._feeds.compacted(connector, number, config.kafka)
         return ReselectColumnsPostProcessor(
             reselect,
             self._row_source(reselect),
