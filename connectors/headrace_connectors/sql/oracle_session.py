@@ -46,7 +46,7 @@ def connect_parameters(database: DatabaseOptions, address: tuple[str, int]) -> d
     """Return arguments of ``oracledb.connect``. Raises ConfigError for certificates that cannot be read."""
     parameters: dict[str, Any] = {
         "user": database.user,
-        "password": database.password,
+        "password": database.password or "",
         "host": address[0],
         "port": address[1],
         "service_name": database.dbname,
@@ -87,7 +87,7 @@ def prepare_session(connection: Any) -> None:
 
 
 def _ssl_context(database: DatabaseOptions) -> ssl.SSLContext:
-    """By libpq's modes: ``require`` trusts any certificate, ``verify-ca`` checks authorities, ``verify-full`` also names."""
+    """As libpq: ``require`` trusts any certificate, ``verify-ca`` checks authorities, ``verify-full`` also names."""
     try:
         context = ssl.create_default_context(cafile=database.sslrootcert or None)
         if database.sslcert:
