@@ -10,6 +10,7 @@ from typing import Any
 
 from envelopes import change, key
 
+from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
@@ -101,6 +102,7 @@ class Harness:
             self.failures.append,
             observer,
             conversion,
+            {"cassandra": CassandraDecoder},
         )
 
     def rows(self, table: str = "shop_public_items") -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from unit.runtime.sink_task_harness import (
 )
 
 from headrace.converters.conversion import Conversion, Headers
-from headrace.converters.json_data import JsonData
+from headrace.core.decode.json_data import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Retriable, Stage
 from headrace.runtime import retry

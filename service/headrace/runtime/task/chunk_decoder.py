@@ -10,11 +10,12 @@ from functools import partial
 import numpy as np
 from tenacity import stop_after_delay
 
-from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.conversion import Conversion
+from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.messages import Message, RecordsLost, RoutedEvents
+from headrace.core.decode.record_decoder import Decoder, Sources
 from headrace.core.model.events import Changes
 from headrace.core.tables.field_selection import FieldSelection
 from headrace.ports import Chunk, TopicPartition
@@ -41,6 +42,7 @@ class ChunkDecoder:
         transforms: Chain,
         fields: FieldSelection,
         conversion: Conversion | None,
+        sources: Sources,
         catalog: ReselectColumnsPostProcessor,
         observer: Observer,
         in_thread: InThread,
@@ -50,11 +52,12 @@ class ChunkDecoder:
         self._transforms = transforms
         self._fields = fields
         self._conversion = conversion
+        self._sources = sources
         self._catalog = catalog
         self._observer = observer
         self._in_thread = in_thread
         self._lost: Counter[TopicPartition] = Counter()
-        self._decoders: dict[str, RecordDecoder | TransformingDecoder] = {}
+        self._decoders: dict[str, Decoder] = {}
 
     async def decode(self, chunk: Chunk) -> Decoded:
         """Decode a chunk. Raises Retriable when the attempts of ``PATIENCE`` seconds have failed."""
@@ -96,12 +99,12 @@ class ChunkDecoder:
             messages.append(message)
         return messages
 
-    def _decoder(self, topic: str) -> RecordDecoder | TransformingDecoder:
+    def _decoder(self, topic: str) -> Decoder:
         if topic not in self._decoders:
             conversion = self._conversion and self._conversion.of_topic(topic)
             self._decoders[topic] = (
-                TransformingDecoder(topic, self._envelope, self._transforms, self._catalog, conversion)
+                TransformingDecoder(topic, self._envelope, self._transforms, self._catalog, conversion, self._sources)
                 if self._transforms
-                else RecordDecoder(topic, self._envelope, self._catalog, conversion)
+                else converting_decoder(topic, self._envelope, self._catalog, conversion, self._sources)
             )
         return self._decoders[topic]

@@ -19,7 +19,6 @@ from headrace.config.registry_converters import (
 )
 from headrace.converters.avro import AvroReader
 from headrace.converters.conversion import Conversion, Converter
-from headrace.converters.json_data import FixedSchema, JsonData
 from headrace.converters.json_schema import connect_json_reader, json_schema_reader
 from headrace.converters.registered import (
     Framing,
@@ -33,6 +32,7 @@ from headrace.converters.registered import (
     wrapped_framing,
 )
 from headrace.converters.simple import SIMPLE_CONVERTERS
+from headrace.core.decode.json_data import FixedSchema, JsonData
 from headrace.core.model.errors import ConfigError, Stage
 
 Compile = Callable[[RegisteredSchema], Read]

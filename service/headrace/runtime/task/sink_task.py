@@ -24,6 +24,7 @@ from headrace.core.batch.offsets import OffsetTracker, Origin
 from headrace.core.batch.sequence import ChunkSequence
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.envelope_events import Errant
+from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.errors import ConfigError, Stage, remedy
 from headrace.core.model.events import TableId, Truncate
@@ -72,6 +73,7 @@ class SinkTask:
         on_failure: Callable[[BaseException], None],
         observer: Observer = NO_OBSERVER,
         conversion: Conversion | None = None,
+        sources: Sources | None = None,
     ) -> None:
         self._options = options
         self._feed = feed
@@ -96,6 +98,7 @@ class SinkTask:
             options.transforms,
             options.fields,
             conversion,
+            sources or {},
             post_processor,
             observer,
             partial(run_in, self._threads.decoding),

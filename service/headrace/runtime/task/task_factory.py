@@ -12,6 +12,7 @@ from headrace.config.sink_options import TableSettings
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
 from headrace.core.decode.json_types import JsonConverter
+from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.cache.rows import MemoryRowStore, RowStore
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
@@ -28,6 +29,7 @@ from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
+from headrace.runtime.worker import plugins
 from headrace.transforms import registry
 
 
@@ -98,6 +100,7 @@ class SinkTaskFactory:
         self._count_reselects = count_reselects
         self._open_registry = open_registry
         self._adjust = adjust
+        self._sources: Sources = plugins.load_all("sources")
 
     async def __call__(
         self,
@@ -133,6 +136,7 @@ class SinkTaskFactory:
             on_failure,
             self._observe(connector, number),
             conversion,
+            self._sources,
         )
 
     def _post_processor(
