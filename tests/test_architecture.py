@@ -7,6 +7,9 @@ import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import _get_protocol_attrs  # type: ignore[attr-defined] # typing.get_protocol_members begins with 3.13
 
 import headrace
 import headrace_connectors
@@ -30,6 +33,18 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.partition(".")[0])
     return found
+
+
+def classes(package: ModuleType) -> Iterator[type]:
+    """All classes of a package, where they are declared."""
+    for found in walk_packages(package.__path__, f"{package.__name__}."):
+        if not found.name.endswith("__main__"):
+            declared = vars(import_module(found.name)).values()
+            yield from (each for each in declared if isinstance(each, type) and each.__module__ == found.name)
+
+
+def is_protocol(kind: type) -> bool:
+    return bool(getattr(kind, "_is_protocol", False))
 
 
 def importers(package: str) -> set[str]:
@@ -62,6 +77,23 @@ def test_every_plug_in_is_where_its_entry_point_says() -> None:
     for name, place in [entry for group in groups.values() for entry in group.items()]:
         module, _, attribute = place.partition(":")
         assert callable(getattr(import_module(module), attribute)), name
+
+
+CALLED_BELOW = {"Decoder", "KafkaRecord", "RowStore", "SchemaRegistry"}
+"""Protocols that core or a pack calls, which import nothing above them; ``headrace.ports`` names these as well."""
+
+
+def test_what_connector_packages_implement_is_a_port() -> None:
+    """Declare the protocol in headrace/ports. It is found by its methods, which some connector class has all of."""
+    implementers = [kind for kind in classes(headrace_connectors) if not is_protocol(kind)]
+    found = {
+        kind.__name__: implementer.__name__
+        for kind in classes(headrace)
+        if is_protocol(kind) and not kind.__module__.startswith("headrace.ports.")
+        for implementer in implementers
+        if (methods := set(_get_protocol_attrs(kind))) != {"__call__"} and methods <= set(dir(implementer))
+    }
+    assert found.keys() <= CALLED_BELOW, found
 
 
 def test_every_error_has_a_remedy() -> None:

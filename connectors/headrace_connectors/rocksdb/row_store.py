@@ -1,4 +1,4 @@
-"""The rows of the reselect cache in RocksDB (``reselect.md`` section 5): a ``core.cache_rows.RowStore`` on disk.
+"""The rows of the reselect cache in RocksDB (``reselect.md`` section 5): a ``ports.RowStore`` on disk.
 
     r <table> <key>    a row: its place in the order of use, then the row as ``core/reselect/cache/codec.py`` writes it
     o <table> <place>  the key of the row that has this place
