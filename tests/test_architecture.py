@@ -79,7 +79,7 @@ def test_every_plug_in_is_where_its_entry_point_says() -> None:
         assert callable(getattr(import_module(module), attribute)), name
 
 
-CALLED_BELOW = {"Decoder", "KafkaRecord", "RowStore", "SchemaRegistry"}
+CALLED_BELOW = {"Decoder", "KafkaRecord", "RowStore"}
 """Protocols that core or a pack calls, which import nothing above them; ``headrace.ports`` names these as well."""
 
 

@@ -229,7 +229,7 @@ def narrow(number: int, v: int, schema_id: int = 1) -> RecordedRecord:
 
 def of_narrow(registry: OneSchema) -> Decoder:
     """Values in Avro, keys in JSON."""
-    values = RegistryConverter(registry, confluent_framing("value"), AvroReader)
+    values = RegistryConverter(registry.fetch, confluent_framing("value"), AvroReader)
     return converting_decoder("t", EnvelopeOptions(key_schemas=False), None, Conversion(None, values))
 
 

@@ -9,7 +9,7 @@ from headrace.core.model.errors import BadRecord, Retriable
 
 
 class MemorySchemaRegistry:
-    """A ``core.registered.SchemaRegistry``. One number serves for all kinds of ids."""
+    """A ``ports.SchemaRegistry``. One number serves for all kinds of ids."""
 
     def __init__(self) -> None:
         self.down = False

@@ -11,7 +11,6 @@ from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_events import KafkaRecord
 from headrace.core.decode.record_decoder import Decoder, RecordDecoder, Sources
 from headrace.core.model.catalog import Catalog
-from headrace.core.model.errors import Retriable
 
 _SMALLEST_BLOCK = 100
 """The smallest number of records that is decoded as a block: fewer cost less when they are decoded one by one."""
@@ -41,7 +40,7 @@ class ConvertingDecoder:
         out = Decoded()
         try:
             self._decode_part(records, 0, out)
-        except Retriable:
+        except Exception:  # the caller passes the same records again: their notes would be missing
             if self._decoder.envelopes is not None:
                 self._decoder.envelopes.discard_notes(out.notes)
             raise

@@ -39,6 +39,7 @@ from headrace.ports.row_store import OpenRowStore as OpenRowStore
 from headrace.ports.row_store import RowStore as RowStore
 from headrace.ports.row_store import RowStoreOptions as RowStoreOptions
 from headrace.ports.row_store import StoreFailed as StoreFailed
+from headrace.ports.schema_registry import SchemaRegistry as SchemaRegistry
 from headrace.ports.source import Connections as Connections
 from headrace.ports.source import LogPosition as LogPosition
 from headrace.ports.source import RowSource as RowSource

@@ -27,8 +27,8 @@ class Decoder(Protocol):
     def decode(self, records: Sequence[KafkaRecord]) -> Decoded:
         """Decode records of one partition, in order of arrival. The result lists bad records; none raises an error.
 
-        Raises Retriable if a schema registry or the source database does not answer. The caller may then pass the same
-        records again.
+        Raises Retriable if the source database does not answer, and what converters raise for a schema that has to be
+        fetched first. The caller may then pass the same records again.
         """
 
 

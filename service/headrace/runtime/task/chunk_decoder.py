@@ -1,7 +1,8 @@
-"""Decode the chunks of a task in a thread; retry while a schema registry or the source database does not answer."""
+"""Decode the chunks of a task in a thread, and fetch the schemas that this needs from registries."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
@@ -23,13 +24,14 @@ from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.committed_offsets import InThread
+from headrace.runtime.task.fetched_schemas import FetchedSchemas, SchemaMissing
 from headrace.transforms.chain import Chain
 from headrace.transforms.decoder import TransformingDecoder
 
 log = logging.getLogger(__name__)
 
 PATIENCE = 15.0
-"""Seconds for which a chunk is decoded again where a converter's schema registry does not answer."""
+"""Seconds for which decoding, or the fetch of a schema, is repeated while the database or the registry is away."""
 
 
 class ChunkDecoder:
@@ -62,7 +64,18 @@ class ChunkDecoder:
     async def decode(self, chunk: Chunk) -> Decoded:
         """Decode a chunk. Raises Retriable when the attempts of ``PATIENCE`` seconds have failed."""
         retry = retrying(PATIENCE / 3, partial(self._failed, chunk.partition)).copy(stop=stop_after_delay(PATIENCE))
-        decoded: Decoded = await retry(self._in_thread, self._decode, chunk)
+        fetched: set[FetchedSchemas] = set()
+        decoded: Decoded | None = None
+        try:
+            while decoded is None:
+                try:
+                    decoded = await retry(self._in_thread, self._decode, chunk)
+                except SchemaMissing as missing:
+                    fetched.add(missing.schemas)
+                    await retry(asyncio.to_thread, missing.fetch)
+        finally:
+            for schemas in fetched:
+                schemas.clear()
         self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped)
         self._observer.lost(chunk.partition.topic, decoded.losses)
         return decoded

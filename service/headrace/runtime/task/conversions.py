@@ -26,7 +26,6 @@ from headrace.converters.registered import (
     Read,
     RegisteredSchema,
     RegistryConverter,
-    SchemaRegistry,
     apicurio_framing,
     confluent_framing,
     wrapped_framing,
@@ -34,6 +33,8 @@ from headrace.converters.registered import (
 from headrace.converters.simple import SIMPLE_CONVERTERS
 from headrace.core.decode.json_data import FixedSchema, JsonData
 from headrace.core.model.errors import ConfigError, Stage
+from headrace.ports import SchemaRegistry
+from headrace.runtime.task.fetched_schemas import FetchedSchemas
 
 Compile = Callable[[RegisteredSchema], Read]
 
@@ -86,9 +87,9 @@ def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegist
         return _fixed_schema(config, side)
     if name in SIMPLE_CONVERTERS:
         return SIMPLE_CONVERTERS[name](options)
-    registry = open_registry("apicurio" if name in _APICURIO else "confluent", options)
+    schemas = FetchedSchemas(open_registry("apicurio" if name in _APICURIO else "confluent", options))
     remembered = int(options.get("schemas.cache.config") or 1000)
-    return RegistryConverter(registry, _framing(name, side, options), _compile(name, options), remembered)
+    return RegistryConverter(schemas.get, _framing(name, side, options), _compile(name, options), remembered)
 
 
 def _compile(name: str, options: Mapping[str, str]) -> Compile:
