@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import walk_packages
 from types import ModuleType
@@ -13,6 +15,7 @@ from typing import _get_protocol_attrs  # type: ignore[attr-defined] # typing.ge
 
 import headrace
 import headrace_connectors
+from headrace import ports
 from headrace.core.model import errors
 
 SERVICE = Path(headrace.__file__).parent
@@ -94,6 +97,70 @@ def test_what_connector_packages_implement_is_a_port() -> None:
         if (methods := set(_get_protocol_attrs(kind))) != {"__call__"} and methods <= set(dir(implementer))
     }
     assert found.keys() <= CALLED_BELOW, found
+
+
+def test_every_port_has_a_memory_version_and_a_real_one() -> None:
+    """Write the memory version in headrace_connectors/memory, which unit tests use, and a suite that both pass."""
+    implemented_by_the_service = {"FeedListener"}
+    implementers = [kind for kind in classes(headrace_connectors) if not is_protocol(kind)]
+    for port in classes(ports):
+        if not is_protocol(port) or port.__name__ in implemented_by_the_service:
+            continue
+        methods = {name for name in _get_protocol_attrs(port) if hasattr(port, name)}
+        having = [kind.__module__ for kind in implementers if methods <= set(dir(kind))]
+        assert {".memory" in module for module in having} == {True, False}, port.__name__
+
+
+PURE = [SERVICE / name for name in ("core", "converters", "transforms", "cassandra")]
+
+
+def test_pure_packages_read_no_clock_and_no_url() -> None:
+    """Take the time as an argument, and content as a value."""
+    clocks = {"now", "utcnow", "today", "time_ns", "monotonic", "perf_counter"}
+    for path in modules(*PURE):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert not (node.value.id in {"datetime", "date", "time"} and node.attr in clocks), path
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                names = {node.module} if isinstance(node, ast.ImportFrom) else {each.name for each in node.names}
+                assert "urllib.request" not in names, path
+
+
+_STATEMENT = re.compile(
+    r"(SELECT|MERGE INTO|INSERT INTO|UPDATE|DELETE FROM|ALTER|CREATE|DROP|CALL|TRUNCATE|WITH|SHOW|DESCRIBE)\s"
+)
+
+
+def texts(path: Path) -> Iterator[ast.JoinedStr | ast.Constant]:
+    """Text literals of a module, without docstrings."""
+    tree = ast.parse(path.read_text())
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in documentation:
+            yield node
+
+
+def test_only_the_package_of_a_system_builds_its_sql() -> None:
+    """Move the statement to lakehouse/ (Spark) or to sql/ (source databases)."""
+    for path in modules(SERVICE, CONNECTORS):
+        if path.parent.name in {"lakehouse", "sql"}:
+            continue
+        found = [node.value for node in texts(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        assert not [text for text in found if _STATEMENT.match(text)], path
+
+
+def test_sql_quotes_names_and_texts_by_function() -> None:
+    """Use quoted() for a name and text_literal() for a text; between written quotes only constants are allowed."""
+    for path in modules(CONNECTORS / "lakehouse", CONNECTORS / "sql"):
+        for node in texts(path):
+            if not isinstance(node, ast.JoinedStr):
+                continue
+            for before, value in pairwise(node.values):
+                if isinstance(before, ast.Constant) and str(before.value)[-1:] in ("'", "`"):
+                    assert isinstance(value, ast.FormattedValue)
+                    name = value.value.value if isinstance(value.value, ast.Subscript) else value.value
+                    assert isinstance(name, ast.Name), ast.unparse(node)
+                    assert name.id.isupper(), ast.unparse(node)
 
 
 def test_every_error_has_a_remedy() -> None:
