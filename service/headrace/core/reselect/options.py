@@ -74,7 +74,9 @@ def _server(text: str, default_port: int) -> tuple[str, int]:
     if not colon or (":" in host and not host.endswith("]")):
         return text.strip("[]"), default_port
     if not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ConfigError(f"reselect.database.hostname: {port!r} in {text!r} is no port", "reselect.database.hostname")
+        raise ConfigError(
+            f"reselect.database.hostname: {port!r} in {text!r} is not a port", "reselect.database.hostname"
+        )
     return host.strip("[]"), int(port)
 
 
@@ -319,7 +321,7 @@ class _Properties:
             source_db=self.text(prefix + "source.db"),
         )
         if not database.servers:
-            raise ConfigError(f"{prefix}hostname names no server", prefix + "hostname")
+            raise ConfigError(f"{prefix}hostname contains no server", prefix + "hostname")
         return database
 
     def modes(self) -> HandlingModes:
