@@ -76,11 +76,7 @@ def is_tombstone_of(changes: Changes, index: int, delete: int) -> bool:
 
 
 class LastDeletes:
-<<<<<<< HEAD
-    """The key of each partition's last event of a table if that is a delete: its tombstone may be in the next fetch."""
-=======
     """The key of each partition's last event in a table if that is a delete: its tombstone may be in the next fetch."""
->>>>>>> reselect
 
     def __init__(self) -> None:
         self._keys: dict[Hashable, str] = {}

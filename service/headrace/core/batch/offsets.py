@@ -68,14 +68,10 @@ class Origin:
 
 
 class OffsetTracker:
-<<<<<<< HEAD
-    """The chunks of one assignment, in order per partition."""
-=======
     """The chunks of one assignment, in order per partition.
 
     A partition's offset passes a chunk when every table that got changes of it is durable, and only in order.
     """
->>>>>>> reselect
 
     def __init__(self) -> None:
         self._chunks: dict[Hashable, deque[Origin]] = {}
@@ -102,11 +98,7 @@ class OffsetTracker:
         return moved
 
     def clear(self) -> None:
-<<<<<<< HEAD
-        """Forget everything: a new assignment reads again what is not committed."""
-=======
         """Discard all chunks: a new assignment reads again what is not committed."""
->>>>>>> reselect
         self._chunks.clear()
 
 

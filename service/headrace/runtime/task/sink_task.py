@@ -256,11 +256,7 @@ class SinkTask:
         self._assigned = Counter(partition.topic for partition in partitions)
         await self._lanes.assigned(self._assigned)
         self._reselect.cache.assign(partitions)
-<<<<<<< HEAD
-        self._pipelines.assigned()
-=======
         self._pipelines.begin_assignment()
->>>>>>> reselect
         self._writer.assigned(self._feed.committed())
         self._observer.assigned(partitions)
         self._gate.open()
@@ -345,11 +341,7 @@ class SinkTask:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _addressed(self, chunk: Chunk, topic: str, piece: Piece) -> Addressed:
-<<<<<<< HEAD
-        """The table of a piece; ``topic`` is that of its rows after transforms, the chunk's the one that is read."""
-=======
         """The table of a piece; ``topic`` is that of its rows after transforms, the chunk's is the one that is read."""
->>>>>>> reselect
         name = self._options.naming.name(topic, piece.table)
         if isinstance(piece, ColumnDefaults):  # from the schema-change topic, which must not be throttled for the table
             return Addressed(name, topic, piece)
