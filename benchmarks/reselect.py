@@ -26,7 +26,7 @@ from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
 from headrace.core.merge.fold import fold
 from headrace.core.model.events import Changes
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.worker.cycles import look_for_cycles_seldom
 from headrace_connectors.sql import PostgresRowSource
 from headrace_dev.connect import debezium_postgres
@@ -213,31 +213,31 @@ class Benchmark:
         self, records: Sequence[Record], options: ReselectOptions, *, check: bool = True, warm: bool = False
     ) -> list[Cost]:
         runs = []
-        post = self._post_processor(options)
+        post = self._reselect(options)
         for number in range(1 + self._short_rounds):
             if not warm:
                 post.close()
-                post = self._post_processor(options)
+                post = self._reselect(options)
             shifted = [replace(record, offset=record.offset + number * len(records)) for record in records]
             runs.append(self._run(shifted, post, check))
         post.close()
         return runs[1:]
 
     @staticmethod
-    def _post_processor(options: ReselectOptions) -> ReselectColumnsPostProcessor:
-        post = ReselectColumnsPostProcessor(options, PostgresRowSource(options))
-        post.assigned([(f"{PLAIN}.{TABLE}", 0)])
+    def _reselect(options: ReselectOptions) -> Reselect:
+        post = Reselect(options, PostgresRowSource(options))
+        post.cache.assign([(f"{PLAIN}.{TABLE}", 0)])
         post.check()
         return post
 
-    def _run(self, records: Sequence[Record], post: ReselectColumnsPostProcessor, check: bool) -> Cost:
-        decoder = TopicDecoder(f"{PLAIN}.{TABLE}", EnvelopeOptions(), post)
+    def _run(self, records: Sequence[Record], post: Reselect, check: bool) -> Cost:
+        decoder = TopicDecoder(f"{PLAIN}.{TABLE}", EnvelopeOptions(), post.catalog)
         before, values = self._cost(None), []
         for begin in range(0, len(records), BATCH):
             [changes] = decoder.decode(records[begin : begin + BATCH]).events
             assert isinstance(changes, Changes)
-            actions = post.resolve(fold(changes))
-            post.committed(actions.table)
+            actions = post.resolve(fold(changes)).actions
+            post.cache.commit(actions.table)
             values.append(next(column.values for column in actions.columns if column.name == "big"))
         cost = self._cost(None).since(before)
         read = sum(int(pc.sum(pc.binary_length(column)).as_py() or 0) for column in values)

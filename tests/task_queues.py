@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from headrace.core.batch.batch import Batch, BatchPolicy, Piece, Unwritten
-from headrace.core.batch.echoes import resumable
+from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.offsets import OffsetTracker
 from headrace.core.batch.table_queue import Backlog, TableQueue
 

@@ -182,7 +182,7 @@ class World:
         return list(self.verifier(folder, **how).differences())
 
     def repair(self, folder: Path, differences: Sequence[Difference]) -> int:
-        return self.repairing(folder).mend(differences)
+        return self.repairing(folder).repair(differences)
 
     def repairing(self, folder: Path, paused: Callable[[], AbstractContextManager[None]] = nullcontext) -> TableRepair:
         sink = Sink("sink", TOPIC, "shop.item", PipelineOptions(), patience=60.0)

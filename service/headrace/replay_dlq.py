@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: bool) -> int:
     """Replay the letters of the connector in this file; the exit status. Raises HeadraceError."""
     sink = checked_connector(config, connector)
-    if not sink.framework.dead_letter_topic:
+    if not sink.framework.dead_letters.topic:
         raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
     feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
     host, port = config.listener()
@@ -138,7 +138,7 @@ def oldest(sink: SinkConnectorConfig, now: float) -> int:
 async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, said: Said) -> Letters:
     """Read the queue and say what is there."""
     letters, reasons = Letters(since), dict[tuple[str, str], int]()
-    async for records in feeds.dead_letters(sink.name, sink.originals):
+    async for records in feeds.dead_letters(sink.name, sink.kafka):
         for letter in letters.mine(sink.name, records):
             place = letter.topic, letter.reason
             reasons[place] = reasons.get(place, 0) + 1
@@ -157,7 +157,7 @@ async def write(
 
     async def mine() -> AsyncIterator[list[DeadLetter]]:
         letters = Letters(since)
-        async for records in feeds.dead_letters(sink.name, sink.originals):
+        async for records in feeds.dead_letters(sink.name, sink.kafka):
             if found := letters.mine(sink.name, records):
                 yield found
 

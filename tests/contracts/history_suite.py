@@ -24,7 +24,7 @@ from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import TopicPartition
 from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 
 Row = tuple[Any, ...]
 Write = Callable[..., None]
@@ -68,7 +68,7 @@ class HistorySuite:
             pipeline = HistoryPipeline(
                 name,
                 lake.open(name, history=True),
-                ReselectColumnsPostProcessor(ReselectOptions()),
+                Reselect(ReselectOptions()),
                 PipelineOptions(),
                 now=lambda: NOW,
                 stages=lambda stage: nullcontext(),

@@ -23,7 +23,7 @@ from headrace.core.model.events import CellState, Changes, Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import LakeTable
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 
 RETENTION = 7 * DAY
@@ -50,7 +50,7 @@ def opened(name: str, table: LakeTable, now: Callable[[], int] = lambda: NOW) ->
     return TablePipeline(
         name,
         table,
-        ReselectColumnsPostProcessor(ReselectOptions()),
+        Reselect(ReselectOptions()),
         PipelineOptions(tombstone_retention=RETENTION),
         now=now,
         stages=lambda stage: nullcontext(),
@@ -284,8 +284,8 @@ class LeftOutSuite:
         """Of a batch with a row that stands, one that is not there, and one that is deleted and made anew."""
         table = lake.open(name)
         options = PipelineOptions(unresolved_insert_mode="dlq")
-        post_processor = ReselectColumnsPostProcessor(ReselectOptions())
-        pipeline = TablePipeline(name, table, post_processor, options, lambda: NOW, lambda stage: nullcontext())
+        reselect = Reselect(ReselectOptions())
+        pipeline = TablePipeline(name, table, reselect, options, lambda: NOW, lambda stage: nullcontext())
         both = changes_of([change_of(key, Operation.CREATE, key, a=key, b=1) for key in (1, 2)])
         assert not pipeline.write(both, commit())
         events = [

@@ -21,7 +21,7 @@ from headrace.core.model.events import Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import LakeTable
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 
 Rows = Callable[[], dict[int, tuple[Any, ...]]]
@@ -119,7 +119,7 @@ class SoftDeleteSuite:
             pipeline = TablePipeline(
                 name,
                 lake.open(name, soft_delete=True),
-                ReselectColumnsPostProcessor(ReselectOptions()),
+                Reselect(ReselectOptions()),
                 PipelineOptions(),
                 now=lambda: NOW,
                 stages=lambda stage: nullcontext(),

@@ -56,7 +56,7 @@ def process(tmp_path: Path) -> Process:
     """A process that has cached A from offset 10 and has settled everything before 11."""
     process = Process(tmp_path / "rows")
     put(process.cache, "1", 10, big="A")
-    process.cache.settled({P0: 11})
+    process.cache.mark_durable({P0: 11})
     return process
 
 
@@ -71,7 +71,7 @@ def test_s09_other_position_voids_them(process: Process, position: int | None) -
     """S9: offsets were reset, or another worker went on meanwhile; before the first event nothing is known."""
     cache = process.restart(position)
     assert get(cache, "1", 12) is None
-    cache.settled({P0: 13})
+    cache.mark_durable({P0: 13})
     assert get(process.restart(13), "1", 13) is None
 
 
@@ -92,7 +92,7 @@ def test_failed_write_voids_them(process: Process, monkeypatch: pytest.MonkeyPat
         broken.setattr(process.store, "drop", fail)
         drop(process.cache, "1", 11)
     assert get(process.cache, "1", 12) is None
-    process.cache.settled({P0: 12})
+    process.cache.mark_durable({P0: 12})
     assert get(process.restart(12), "1", 12) is None
 
 
@@ -141,7 +141,7 @@ def test_other_fingerprint_yields_miss(tmp_path: Path) -> None:
     process = Process(tmp_path / "rows")
     batch = begin(process.cache, big="text 3")
     put_cells(batch, 10)
-    process.cache.settled({P0: 11})
+    process.cache.mark_durable({P0: 11})
     cache = process.restart(11)
     assert read(cache, big="text 3") == Hit("A")
     assert read(cache, big="text 4") is None
@@ -164,7 +164,7 @@ def test_age_counts_across_restarts(tmp_path: Path, away: int, hit: bool) -> Non
     """The time between two processes counts, as far as the wall clock tells; a step back makes nobody younger (S30)."""
     process = Process(tmp_path / "rows", CacheLimits(ttl=100))
     put(process.cache, "1", 10, big="A")
-    process.cache.settled({P0: 11})
+    process.cache.mark_durable({P0: 11})
     process.clock.now += 49
     assert (get(process.restart(11, away=away), "1", 11) is not None) is hit
 
@@ -173,7 +173,7 @@ def test_step_back_makes_nobody_younger(tmp_path: Path) -> None:
     """S30: an hour that the wall clock took back is not given to what is cached."""
     process = Process(tmp_path / "rows", CacheLimits(ttl=100))
     put(process.cache, "1", 10, big="A")
-    process.cache.settled({P0: 11})
+    process.cache.mark_durable({P0: 11})
     process.clock.now += 49
     cache = process.restart(11, away=-3_600_000)
     process.clock.now += 51
@@ -206,7 +206,7 @@ def test_operators_flush_holds(process: Process) -> None:
 def test_lost_event_holds(process: Process) -> None:
     """N9: entries from before a record that could not be applied stay void."""
     process.cache.lose(P0, 11)
-    process.cache.settled({P0: 12})
+    process.cache.mark_durable({P0: 12})
     assert get(process.restart(12), "1", 12) is None
 
 
@@ -265,7 +265,7 @@ def test_no_history_serves_a_stale_value(
             process.cache.resume(P0, offset + 1)
         else:
             process.restart(offset + 1, crash=step == "crash")
-        process.cache.settled({P0: offset + 1})
+        process.cache.mark_durable({P0: offset + 1})
         for each in "ab":
             hit = get(process.cache, each, offset + 1)
             assert hit is None or hit.value == truth.get(each)

@@ -37,27 +37,27 @@ RANKING = _of(
 )
 
 GATE = _of(
-    f"{CORE}/merge/gate.py",
+    f"{CORE}/merge/applicable_events.py",
     (
         "a tombstone after its delete is a delete of its own",
-        "echo &= ~grouped.starts()",
-        "echo &= grouped.starts()",
+        "repeats &= ~grouped.starts()",
+        "repeats &= grouped.starts()",
     ),
     ("equal positions are in order", "version.position[1:] > version.position[:-1]", "version.position[1:] >= b''"),
     ("offsets may fall", "(version.offset[1:] > version.offset[:-1])", "(version.offset[1:] > -1)"),
     (
         "the floor blocks deletes",
-        "applies &= deletes | _above_floor(version, ledger[FLOOR_KEY])",
-        "applies &= _above_floor(version, ledger[FLOOR_KEY])",
+        "applies &= deletes | above",
+        "applies &= above",
     ),
     (
         "the floor blocks nothing",
-        "applies &= deletes | _above_floor(version, ledger[FLOOR_KEY])",
+        "applies &= deletes | above",
         "applies &= deletes | True",
     ),
     (
         "a tombstone of this batch's own delete blocks",
-        "exempt = deletes | _ended_here(version, grouped, deletes, tombstones)",
+        "exempt = deletes | _deleted_later(version, grouped, deletes, tombstones)",
         "exempt = deletes",
     ),
     (
@@ -88,8 +88,8 @@ FOLD = _of(
     ),
     (
         "a new image keeps cells of the row before it",
-        "(place >= rows.begin for place in (known, doubted, omitted))",
-        "(place >= rows.alive for place in (known, doubted, omitted))",
+        "(latest >= rows.begin for latest in (known, doubted, omitted))",
+        "(latest >= rows.alive for latest in (known, doubted, omitted))",
     ),
     (
         "a column that a new image lacks keeps its cell",
@@ -120,7 +120,7 @@ FOLD = _of(
 
 TOMBSTONES = _of(
     f"{CORE}/merge/tombstones.py",
-    ("tombstones that lie ahead block", "self._set_aside(place, offset)\n", "pass\n"),
+    ("tombstones that lie ahead block", "self._set_aside(partition, offset)\n", "pass\n"),
     ("the floor is set aside", "            and key != FLOOR_KEY\n", ""),
     ("tombstones ahead are forgotten", "self.known[key] = succeed(version, self.known.get(key))", "pass"),
     ("tombstones of others are not learned", "        self.learned |= added\n", ""),
@@ -154,12 +154,12 @@ COMBINE = _of(
     ),
 )
 
-ECHOES = _of(
-    f"{CORE}/batch/echoes.py",
+TOMBSTONES_OF_FETCHES = _of(
+    f"{CORE}/batch/event_pairs.py",
     (
         "a tombstone in a later fetch is a delete of its own",
-        "return split(piece, 1)[1] if len(piece) > 1 else None",
-        "return piece",
+        "return split(changes, 1)[1] if len(changes) > 1 else None",
+        "return changes",
     ),
     (
         "an offset may be committed between a delete and its tombstone",
@@ -184,12 +184,12 @@ PIPELINE = _of(
     ),
     (
         "a failed batch leaves the ledger as it is",
-        "            self._ledger.forget()\n            raise",
+        "            self._ledger.reset()\n            raise",
         "            raise",
     ),
     (
         "a row that another worker removed is missed",
-        "            self._ledger.heed_others()\n            self._regression.refuse(changes, stored)",
+        "            self._ledger.refresh()\n            self._regression.refuse(changes, stored)",
         "            self._regression.refuse(changes, stored)",
     ),
 )
@@ -223,12 +223,12 @@ DECODER = _of(
 )
 
 DIVISION = _of(
-    f"{CORE}/batch/division.py",
+    f"{CORE}/batch/event_pairs.py",
     ("a batch is divided within a key change", "within[min(halves) + 1] += 1", "within[max(halves) + 1] += 1"),
 )
 
 KEY_CHANGES = _of(
-    f"{CORE}/batch/key_changes.py",
+    f"{CORE}/batch/event_pairs.py",
     (
         "any delete of the old key is the other half",
         "[first for first in deletes[old_key] if _belong_together(changes, first, second)]",
@@ -244,7 +244,7 @@ CARRY = _of(
         "if life is None or not self._precedes(key, events[:end], first):",
         "if life is None:",
     ),
-    ("the last cell of a life is its first", "for event in reversed(life):", "for event in life:"),
+    ("the last cell of a life is its first", "for e in reversed(life.events)", "for e in life.events"),
     ("a life goes on behind its beginning", "            if operation in _IMAGES:", "            if False:"),
 )
 
@@ -359,7 +359,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *ACTIONS,
     *OFFSETS,
     *COMBINE,
-    *ECHOES,
+    *TOMBSTONES_OF_FETCHES,
     *LEDGER,
     *PIPELINE,
     *CACHE,

@@ -18,7 +18,7 @@ from headrace.core.model.events import CellState, Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, LakeTable, TableOptions
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
@@ -85,8 +85,8 @@ def history(choose: Random) -> Database:
 
 def pipeline(table: LakeTable) -> TablePipeline:
     """A worker that has just started."""
-    post_processor = ReselectColumnsPostProcessor(ReselectOptions())
-    return TablePipeline("n.t", table, post_processor, PipelineOptions(), lambda: 0, lambda stage: nullcontext())
+    reselect = Reselect(ReselectOptions())
+    return TablePipeline("n.t", table, reselect, PipelineOptions(), lambda: 0, lambda stage: nullcontext())
 
 
 @examples(80)

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from properties.columns import changes_of
 from properties.reference_model import Event
 
+from headrace.config.reselect import reselect_options
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.events import CellState, Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.task_factory import sink_task_options
 from headrace_connectors.memory import MemoryLakehouse
 
@@ -56,8 +57,8 @@ def test_operator_decides_what_doubted_nulls_are(mode: str, marked: list[str] | 
     """``reselect.unknown.null.mode`` as the connector's configuration says it."""
     config = {"reselect.unknown.null.mode": mode, "insert.mode": "insert"}
     properties = {"name": "shop", "connector.class": "LakehouseSink", "topics": "t", **config}
-    options = ReselectOptions.from_properties(properties)
-    task = sink_task_options(sink_connector_config(properties, DEFAULTS), options)
+    options = reselect_options(properties)
+    task = sink_task_options(sink_connector_config(properties, DEFAULTS))
     lakehouse, source = MemoryLakehouse(), Source({}, [], [])
     source.change(0, "insert", 0, (1, 1))
     source.change(1, "update", 0, (0, None))
@@ -76,7 +77,7 @@ def started(
     return HistoryPipeline(
         "n.t",
         lakehouse.table("n", "t", TableOptions(history=True)),
-        ReselectColumnsPostProcessor(reselect or ReselectOptions()),
+        Reselect(reselect or ReselectOptions()),
         options or PipelineOptions(),
         now=lambda: 0,
         stages=lambda stage: nullcontext(),

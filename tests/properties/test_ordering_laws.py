@@ -18,7 +18,7 @@ from headrace.core.model.ordering import ordering
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
@@ -80,7 +80,7 @@ def written(records: list[Record], reads: list[tuple[int, int, bool]], by: str) 
             pipeline = TablePipeline(
                 "n.t",
                 table,
-                ReselectColumnsPostProcessor(ReselectOptions()),
+                Reselect(ReselectOptions()),
                 PipelineOptions(),
                 now=lambda: 0,
                 stages=lambda stage: nullcontext(),

@@ -108,7 +108,7 @@ def _deliver(lake: Lake, batch: Sequence[Event], assignment_lost: bool) -> None:
     if assignment_lost:
         lake.resolve(*batch)
         lake.offset -= len(batch)
-        lake.post.failed(TABLE)
-        lake.post.revoked([(lake.topic, 0)])
-        lake.post.assigned([(lake.topic, 0)])
+        lake.post.cache.discard(TABLE)
+        lake.post.cache.revoke([(lake.topic, 0)])
+        lake.post.cache.assign([(lake.topic, 0)])
     lake.batch(*batch)

@@ -18,7 +18,7 @@ from headrace.core.model.events import Actions, RowVersion
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, Lakehouse, LakeTable, MergeCounts, TableOptions, TopicPartition
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 
 COLUMNS = tuple(dict(BEGIN[1:] + NEW))
@@ -89,7 +89,7 @@ class Worker:
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
-        self._post_processor = ReselectColumnsPostProcessor(ReselectOptions())
+        self._reselect = Reselect(ReselectOptions())
         self._batches = TaskQueues(BatchPolicy())
         self._pipelines: dict[str, TablePipeline] = {}
         self._clock = 0.0
@@ -99,7 +99,7 @@ class Worker:
         """Begin from the group's offsets with nothing in memory that another worker may have made old."""
         self._batches.reset()
         for pipeline in self._pipelines.values():
-            pipeline.assigned()
+            pipeline.begin_assignment()
 
     def read(self, fetch: Sequence[Arrival], behind: int, closed: int) -> None:
         """Take a fetch, then write the batches of the tables whose bits are set in ``closed``. Raises Killed.
@@ -135,7 +135,7 @@ class Worker:
             self._pipelines[name] = TablePipeline(
                 f"n.{name}",
                 self._warehouse.open(int(name)),
-                self._post_processor,
+                self._reselect,
                 PipelineOptions(unresolved_insert_mode=self._warehouse.insert_mode),
                 now=lambda: 0,
                 stages=lambda stage: nullcontext(),

@@ -15,17 +15,17 @@ from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic_of
 from task_queues import TaskQueues
 
+from headrace.config import reselect
 from headrace.converters.decoder import converting_decoder
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.record_decoder import Decoder
-from headrace.core.model.catalog import HandlingModes
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Commit, RowSource, TableOptions, TopicPartition
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse
 
@@ -80,22 +80,22 @@ class Replay:
         self.dies_at = 0 if self._alive else self.dies_at
         self._alive = True
         options = reselect_options(self.of, {"reselect.cache.enabled": str(self.cached).lower()})
-        post_processor = ReselectColumnsPostProcessor(options, self.source)
+        reselect = Reselect(options, self.source)
         envelopes = EnvelopeOptions(
             key_schemas=self.of.key_schemas,
             value_schemas=not self.of.bare,
             placeholder=Placeholder(self.of.placeholder),
-            modes=HandlingModes.from_properties(connector_properties(self.of)),
+            modes=options.modes,
         )
         topic = topic_of(self.table, self.of)
-        post_processor.assigned([(topic, number) for number in range(self.partitions)])
+        reselect.cache.assign([(topic, number) for number in range(self.partitions)])
         avro = conversion(self.of.recording_file.parent) if self.of.name == AVRO else None
-        self._decoder = converting_decoder(topic, envelopes, post_processor, avro)
+        self._decoder = converting_decoder(topic, envelopes, reselect.catalog, avro)
         self._batches = TaskQueues(BatchPolicy(linger=0))
         self._pipeline = TablePipeline(
             self.table.name,
             self.lakehouse.table("recordings", _TABLE, TableOptions()),
-            post_processor,
+            reselect,
             PipelineOptions(unresolved_insert_mode="null"),
             lambda: _NOW,
             self._stage,
@@ -149,7 +149,7 @@ class Replay:
 
 def reselect_options(of: Variant, more: Mapping[str, str]) -> ReselectOptions:
     """The reselect options of a connector that reads ``of``."""
-    return ReselectOptions.from_properties(connector_properties(of) | dict(more))
+    return reselect.reselect_options(connector_properties(of) | dict(more))
 
 
 def connector_properties(of: Variant) -> dict[str, str]:

@@ -21,7 +21,8 @@ PLAN = "service/headrace/core/reselect/plan.py"
 COMPLETION = "service/headrace/core/reselect/completion.py"
 READ_ROWS = "service/headrace/core/reselect/rows.py"
 PLACEHOLDER = "service/headrace/core/model/unavailable.py"
-POST_PROCESSOR = "service/headrace/runtime/pipeline/post_processor.py"
+RESELECT = "service/headrace/runtime/pipeline/reselect.py"
+CACHE_SERVICE = "service/headrace/runtime/pipeline/column_cache_service.py"
 RULES = "service/headrace/core/reselect/rules.py"
 MESSAGE_ROUTER = "service/headrace/runtime/task/message_router.py"
 STATES = "service/headrace/core/decode/envelope_columns.py"
@@ -78,7 +79,7 @@ RULES_OF_CASES = (
     Rule(
         "S3",
         "a truncate drops the table from the cache",
-        (Edit(POST_PROCESSOR, 'self._cache.drop_table(table, "truncate")', "pass"),),
+        (Edit(CACHE_SERVICE, 'self._cache.drop_table(table, "truncate")', "pass"),),
     ),
     Rule("S4", "deletes and new incarnations drop the row", (_NO_DROP,)),
     Rule("S5", "a new incarnation drops the row", (_NO_DROP_OF_NEW_ROWS,)),
@@ -105,7 +106,7 @@ RULES_OF_CASES = (
     Rule(
         "S10",
         "topics that hide events are not cached",
-        (Edit(POST_PROCESSOR, " and self._may_cache(topic),", ","),),
+        (Edit(RESELECT, " and self._may_cache(topic),", ","),),
     ),
     Rule(
         "S11",
@@ -149,8 +150,8 @@ RULES_OF_CASES = (
         "S17",
         "a snapshot that begins voids what was cached",
         (
-            Edit(POST_PROCESSOR, 'self._cache.drop_table(table, "snapshot")', "pass"),
-            Edit(POST_PROCESSOR, 'self._cache.clear("snapshot")', "pass"),
+            Edit(CACHE_SERVICE, 'self._cache.drop_table(table, "snapshot")', "pass"),
+            Edit(CACHE_SERVICE, 'self._cache.clear("snapshot")', "pass"),
         ),
     ),
     Rule(
@@ -180,7 +181,11 @@ RULES_OF_CASES = (
         "a value of another column type is a miss",
         (Edit(CACHE, "if cell.fingerprint != fingerprint:", "if False:"),),
     ),
-    Rule("S23", "an operator can void the cache", (Edit(POST_PROCESSOR, 'self._cache.clear("operator")', "pass"),)),
+    Rule(
+        "S23",
+        "the time to live ends a value that changed without an event",
+        (Edit(CACHE, "if self.limits.ttl and self._now()", "if False and self._now()"),),
+    ),
     Rule(
         "S24",
         "a declared filter turns the cache off",
@@ -213,8 +218,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 RESELECT_CACHE,
-                "        yield taken.take(pa.array([number])) if valid[number] else None\n",
-                "        yield values.slice(int(rows[number]), 1) if valid[number] else None\n",
+                "        yield cells.take(pa.array([index])) if valid[index] else None\n",
+                "        yield values.slice(int(rows[index]), 1) if valid[index] else None\n",
             ),
         ),
     ),
@@ -228,7 +233,7 @@ RULES_OF_CASES = (
         "time is monotonic",
         (
             Edit(
-                POST_PROCESSOR,
+                RESELECT,
                 "clock: Callable[[], float] = time.monotonic,",
                 "clock: Callable[[], float] = time.time,",
             ),
@@ -336,8 +341,8 @@ RULES_OF_CASES = (
         (
             Edit(
                 FOLD,
-                "folded[place] = CellState.UNKNOWN if unknown else CellState.CARRIED",
-                "folded[place] = CellState.UNKNOWN if unknown else CellState.UNCHANGED",
+                "folded[action] = CellState.UNKNOWN if unknown else CellState.CARRIED",
+                "folded[action] = CellState.UNKNOWN if unknown else CellState.UNCHANGED",
             ),
         ),
     ),
@@ -358,7 +363,7 @@ RULES_OF_CASES = (
         (
             Edit(
                 MESSAGE_ROUTER,
-                "                    self._post_processor.lost(message.topic, message.partition, message.offset)\n",
+                "                    self._reselect.cache.lose(message.topic, message.partition, message.offset)\n",
                 "                    pass\n",
             ),
         ),

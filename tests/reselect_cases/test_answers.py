@@ -25,8 +25,8 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
+from headrace.config.reselect import reselect_options
 from headrace.core.model.schema import Field, Schema
-from headrace.core.reselect.options import ReselectOptions
 
 
 def test_s12_newer_answer_converges() -> None:
@@ -43,7 +43,7 @@ def test_s13_row_gone_keeps_the_stored_value() -> None:
     """S13: the row is gone from the source: keep what stands, cache nothing; the delete follows."""
     lake = Lake(database(row(1, "A")), CACHE)
     lake.batch(c(1, big="A"))
-    lake.post.truncated(TABLE)
+    lake.post.cache.truncate(TABLE)
     assert lake.source is not None
     lake.source.set_rows(TABLE)
     lake.each(u(1, big=P), u(1, big=P))
@@ -64,7 +64,7 @@ def test_s14_a_new_row_under_the_old_key_answers() -> None:
 
 def test_s14_a_table_that_keeps_history_takes_no_later_value() -> None:
     """S14: in a history the row of another time would stay for ever, so the database is not asked, nothing cached."""
-    options = ReselectOptions.from_properties({"insert.mode": "insert", "reselect.cache.enabled": "true"})
+    options = reselect_options({"insert.mode": "insert", "reselect.cache.enabled": "true"})
     lake = Lake(database(row(2, "new")), options)
     lake.rows[2] = {"big": "old", "doc": None}
     lake.each(u(2, big="A"), u(2, big=P))
@@ -84,7 +84,7 @@ def test_s17_begin_of_a_snapshot_voids_the_cache(table: Any) -> None:
     """S17: rows that a snapshot has not reached yet may have changed unseen; ``table`` None is a snapshot of all."""
     lake = Lake(database(row(1, "B")), CACHE)
     lake.batch(u(1, big="A"))
-    lake.post.snapshot_began(table)
+    lake.post.cache.begin_snapshot(table)
     lake.batch(u(1, big=P))
     assert lake.big() == "B"
 

@@ -26,7 +26,7 @@ from headrace.core.reselect.cache.rows import CacheLimits, Hit, MemoryRowStore, 
 from headrace.core.reselect.cached_cells import from_cache, put_answers
 from headrace.core.reselect.options import ReselectOptions
 from headrace.core.reselect.rules import table_rules
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 
 pytestmark = pytest.mark.usefixtures("cache_rows")
 
@@ -203,7 +203,7 @@ def test_s29_row_whose_drop_failed_is_poisoned() -> None:
 
 def test_s30_the_clock_is_monotonic() -> None:
     """S30: a wall clock that steps back would keep values beyond their time; the default clock cannot."""
-    clock = inspect.signature(ReselectColumnsPostProcessor).parameters["clock"].default
+    clock = inspect.signature(Reselect).parameters["clock"].default
     assert clock is time.monotonic
     assert time.get_clock_info("monotonic").monotonic
 

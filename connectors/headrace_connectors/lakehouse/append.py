@@ -1,7 +1,7 @@
-"""Rows for a history: how they are staged and appended. Pure.
+"""The rows of a history: how they are staged and appended. Pure.
 
-An event is known by its coordinate. Offsets already keep out what is in the table; the coordinate also keeps out what
-another worker, which does not know yet that its assignment has ended, has appended since.
+The coordinate identifies an event. Offsets already exclude the events that the table contains; the coordinate also
+excludes those that another worker has appended since without knowing that its assignment has ended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace_connectors.lakehouse.schema import HISTORY_COLUMNS, quoted
 
 
 def history_rows(rows: History, stored: pa.Schema) -> pa.Table:
-    """The rows with all own columns; ``stored`` holds the table's data columns in lake types."""
+    """Return the rows with all own columns; ``stored`` contains the table's data columns in lake types."""
     columns = {column.name: _in_lake_type(column.name, column.values, stored) for column in rows.columns}
     version = rows.version
     own = [
@@ -31,7 +31,7 @@ def history_rows(rows: History, stored: pa.Schema) -> pa.Table:
 
 
 def append_history_sql(table: str, view: str, rows: History, names: list[str]) -> str:
-    """Insert the rows of ``view`` whose coordinate is not in ``table`` (both names quoted)."""
+    """Return the INSERT of the rows of ``view`` whose coordinate is not in ``table`` (both names quoted)."""
     low, high = int(rows.version.offset.min()), int(rows.version.offset.max())
     columns, values = ", ".join(map(quoted, names)), ", ".join(f"s.{quoted(name)}" for name in names)
     return (
@@ -42,7 +42,7 @@ def append_history_sql(table: str, view: str, rows: History, names: list[str]) -
 
 
 def row_offsets_sql(table: str) -> str:
-    """The next offset by topic and partition, from the coordinates of the rows."""
+    """Return the next offset by topic and partition, from the coordinates of the rows."""
     return (
         f"SELECT {TOPIC} AS topic, {PARTITION} AS number, max({OFFSET}) + 1 AS next FROM {table} "
         f"WHERE {OFFSET} IS NOT NULL GROUP BY {TOPIC}, {PARTITION}"

@@ -1,10 +1,10 @@
-"""Delta Lake: tables by path below the warehouse, with deletion vectors. What only this format needs.
+"""Delta Lake: tables by path below the warehouse, with deletion vectors. The parts that only this format needs.
 
-Tables have no entry in a catalog: ``<warehouse>/<namespace>/<name>`` is all that a reader needs, and what the format's
-own log makes safe. A commit's properties are JSON in ``userMetadata``, where ``DESCRIBE HISTORY`` shows them.
+Tables have no entry in a catalog: readers need only the path ``<warehouse>/<namespace>/<name>``, and the format's own
+log makes commits safe. The properties of a commit are JSON in ``userMetadata``, which ``DESCRIBE HISTORY`` shows.
 
-Column mapping lets a column have any name. Type widening is switched on with the first column that needs it, because
-fewer readers know it than the rest.
+Column mapping allows any column name. Type widening is enabled with the first column that needs it, because fewer
+readers support it than the other features.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _COMMITS_LOOKED_AT = 50
 _DEFAULTS = {
     "delta.enableDeletionVectors": "true",
     "delta.columnMapping.mode": "name",
-    "delta.feature.timestampNtz": "supported",  # a column of that type may come later
-    # A commit every few seconds: old log entries and files would soon weigh more than the data.
+    "delta.feature.timestampNtz": "supported",  # a column of that type may be added later
+    # A commit every few seconds: old log entries and files would soon be larger than the data.
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
     "delta.checkpointInterval": "50",
@@ -45,20 +45,20 @@ class DeltaFormat:
         self._properties = {**_DEFAULTS, **options.properties, "headrace.format-version": FORMAT_VERSION}
 
     def sql_name(self, path: TablePath) -> str:
-        """By path."""
+        """Return the table's path, quoted."""
         return f"delta.{quoted(self._location(path))}"
 
     def _location(self, path: TablePath) -> str:
-        """Without links on a local path: listed, a link is its own content, and VACUUM would descend without end."""
+        """Return the path without links, if it is local: VACUUM would descend into a link forever."""
         location = f"{self._warehouse}/{path.namespace}/{path.name}"
         return str(Path(location).resolve()) if location.startswith("/") else location
 
     def create_namespace(self, namespace: str) -> Sequence[str]:
-        """Nothing: a namespace is a folder."""
+        """Return no statements: a namespace is a folder."""
         return []
 
     def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
-        """With deletion vectors, the connector's properties and layout; what is to be sorted is clustered."""
+        """Create it with deletion vectors and the connector's properties; sorted columns become clustering columns."""
         properties = property_list({**self._properties, **key_property(key_fields)})
         create = f"CREATE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta"
         if self._layout.partition:
@@ -68,9 +68,9 @@ class DeltaFormat:
         return [f"{create} TBLPROPERTIES ({properties})"]
 
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
-        """In the order of time as it comes: the files' statistics let what has expired go by whole files.
+        """Create it in the order of time: by the files' statistics, expired entries are removed with complete files.
 
-        Of a table by path CREATE OR REPLACE leaves the rows where they are if its definition is the same.
+        CREATE OR REPLACE of a table by path keeps the rows if its definition is the same.
         """
         return [
             f"CREATE OR REPLACE TABLE {self.sql_name(path)} ({column_list(schema)}) USING delta "
@@ -79,14 +79,14 @@ class DeltaFormat:
         ]
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
-        """By a statement."""
+        """Run an INSERT."""
         with session.staged(rows) as view:
             names = ", ".join(map(quoted, rows.column_names))
             session.run(f"INSERT INTO {self.sql_name(path)} ({names}) SELECT {names} FROM {view}")
         return self.commits(session, path)
 
     def commits(self, session: TableSession, path: TablePath) -> int:
-        """The version in the log, which Delta's own class finds without a job where Spark's JVM is at hand."""
+        """Return the version in the log. With Spark's JVM, Delta's own class reads it without a job."""
         name = self.sql_name(path)
         if session.java is None:
             return int(session.rows(f"DESCRIBE HISTORY {name} LIMIT 1")[0].version)
@@ -100,7 +100,7 @@ class DeltaFormat:
         return version
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
-        """Type widening has to be enabled first."""
+        """Enable type widening first."""
         alter = f"ALTER TABLE {self.sql_name(path)}"
         return [
             f"{alter} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
@@ -108,7 +108,7 @@ class DeltaFormat:
         ]
 
     def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """All of them in one text, in which no ``${…}`` is left, which Spark would take for a variable."""
+        """Put all of them into one text without ``${…}``, which Spark would replace as a variable."""
         return {_USER_METADATA: json.dumps(dict(properties)).replace("$", "\\u0024")}
 
     def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
@@ -129,10 +129,10 @@ class DeltaFormat:
         return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0), made=False)
 
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
-        """From the newest entries of the table's history."""
+        """Read it from the newest entries of the table's history."""
         for row in session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}"):
             if write_id in (row.userMetadata or ""):
-                # Version 0 has made the table.
+                # Version 0 created the table.
                 return Committed(_recorded_counts(row.operation, row.operationMetrics), first=row.version == 1)
         return None
 
@@ -141,16 +141,16 @@ class DeltaFormat:
         return False
 
     def version(self, session: TableSession, path: TablePath) -> str:
-        """The number of its log's newest entry; another table of this name has another id, but that is no commit."""
+        """Return the number of the log's newest entry. Another table of this name has another id."""
         return str(self.commits(session, path))
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
-        """From the newest entries of the table's history."""
+        """Read them from the newest entries of the table's history."""
         rows = session.rows(f"DESCRIBE HISTORY {self.sql_name(path)} LIMIT {_COMMITS_LOOKED_AT}")
         yield from (_properties(row.userMetadata) for row in _standing(rows))
 
     def compact(self, path: TablePath) -> Sequence[str]:
-        """Small files together; rows that a deletion vector hides go with the files that are rewritten."""
+        """Compact small files; rows that a deletion vector hides are removed from the files that are rewritten."""
         return [f"OPTIMIZE {self.sql_name(path)}"]
 
     def clean(self, path: TablePath) -> Sequence[str]:
@@ -168,7 +168,7 @@ def _standing(rows: Sequence[Any]) -> Iterator[Any]:
         if row.operation == "RESTORE":
             restored = (row.operationParameters or {}).get("version")
             if restored is None:
-                return  # to a time: the restored version is unknown
+                return  # to a point in time: the restored version is unknown
             newest = int(restored)
 
 

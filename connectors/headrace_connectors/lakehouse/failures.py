@@ -1,7 +1,7 @@
-"""Errors of Spark and the table format, translated: what can be tried again, what needs an operator.
+"""Translates errors of Spark and the table format: which can be retried, and which need an operator.
 
-Spark's messages may quote a statement, and so a key. Only the error's class and condition get through, and for errors
-of the storage the operating system's own words.
+Spark's messages may quote a statement, and so a key. Messages contain only the error's class and condition, and for
+errors of the storage the text of the operating system.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from headrace.core.model.errors import EngineFailed, Fatal, HeadraceError, Retri
 
 
 class NotThere(Retriable):
-    """The table of a statement does not exist, or the storage does not show it now."""
+    """The table of a statement does not exist, or the storage does not show it at present."""
 
 
 class Conflict(Retriable):
-    """Somebody else committed to the table in between: the statement has to run again."""
+    """Another writer committed to the table in between: run the statement again."""
 
 
 _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
@@ -54,7 +54,7 @@ _JAVA_CLASS = re.compile(r"\b(?:[a-z_]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
 
 @contextmanager
 def translated(table: str) -> Iterator[None]:
-    """Raise what Spark raises within as one of ``core/model/errors.py``, naming ``table``."""
+    """Raise errors of Spark in the block as those of ``core/model/errors.py``, with the name of ``table``."""
     try:
         yield
     except HeadraceError:
@@ -64,7 +64,7 @@ def translated(table: str) -> Iterator[None]:
 
 
 def translate(table: str, error: BaseException) -> HeadraceError:
-    """The error to raise for ``error``. Anything unknown is Fatal: going on would be a guess."""
+    """Return the error to raise for ``error``. An unknown error is Fatal, because it is unsafe to continue."""
     text = str(error)
     for pattern, kind, meaning in _KNOWN:
         if re.search(pattern, text):
@@ -73,13 +73,13 @@ def translate(table: str, error: BaseException) -> HeadraceError:
 
 
 def condition(error: BaseException) -> str | None:
-    """Spark's error condition; None where it has none."""
+    """Spark's error condition, or None."""
     name: str | None = getattr(error, "getCondition", lambda: None)()
     return name
 
 
 def _cause(error: BaseException, text: str) -> str:
-    """The innermost cause by name: Spark's error condition, or the last Java exception of the trace."""
+    """The innermost cause: Spark's error condition, or the last Java exception of the trace."""
     name = condition(error)
     if name:
         return name

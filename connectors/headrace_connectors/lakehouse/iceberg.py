@@ -1,4 +1,4 @@
-"""Iceberg: what only this format needs. Version 3 with deletion vectors, or version 2 (``spark.md`` section 2)."""
+"""The parts that only Iceberg needs: version 3 with deletion vectors, or version 2 (``spark.md`` section 2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MERGED = "spark.merge-into.num-target-rows-"
 _MERGE_ON_READ = {f"write.{operation}.mode": "merge-on-read" for operation in ("merge", "update", "delete")}
 _DEFAULTS = {
     **_MERGE_ON_READ,
-    # A commit every few seconds: old metadata and snapshots would soon weigh more than the data.
+    # A commit every few seconds: old metadata and snapshots would soon be larger than the data.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "history.expire.max-snapshot-age-ms": "3600000",
@@ -43,29 +43,29 @@ class IcebergFormat:
         }
 
     def sql_name(self, path: TablePath) -> str:
-        """``catalog.namespace.name``."""
+        """Return ``catalog.namespace.name``, quoted."""
         return f"{quoted(self._catalog)}.{_within_catalog(path)}"
 
     def create_namespace(self, namespace: str) -> Sequence[str]:
-        """In the catalog."""
+        """Create it in the catalog."""
         return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self._catalog)}.{quoted(namespace)}"]
 
     def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
-        """Merge-on-read, with the connector's properties and layout."""
+        """Create it with merge-on-read, the connector's properties and layout."""
         table, properties = self.sql_name(path), property_list({**self._properties, **key_property(key_fields)})
         create = f"CREATE TABLE {table} ({column_list(schema)}) USING iceberg"
         if self._layout.partition:
             create += f" PARTITIONED BY ({', '.join(map(_partition, self._layout.partition))})"
         statements = [f"{create} TBLPROPERTIES ({properties})"]
         if self._layout.sort:
-            # Within each file that a task writes: sorting the whole table would shuffle every batch.
+            # Within each file of a task: sorting the complete table would shuffle every batch.
             order = ", ".join(f"{quoted(by.column)} {'DESC' if by.descending else 'ASC'}" for by in self._layout.sort)
             distribution = "DISTRIBUTED BY PARTITION " if self._layout.partition else ""
             statements.append(f"ALTER TABLE {table} WRITE {distribution}LOCALLY ORDERED BY {order}")
         return statements
 
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
-        """By days, so that what has expired goes by whole files."""
+        """Create it with partitions by day, so that expired entries are removed with complete files."""
         properties = property_list(self._properties)
         return [
             f"DROP TABLE IF EXISTS {self.sql_name(path)}",
@@ -74,22 +74,22 @@ class IcebergFormat:
         ]
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
-        """What is recorded at once is of one day."""
+        """Append the rows, which belong to one day because they are recorded at the same time."""
         day = pc.strftime(rows["recorded_at"][0], "%Y-%m-%d").as_py()
         ledger = iceberg_table(session, self.sql_name(path))
         ledger.append(rows, f"recorded_at_day={day}")
         return ledger.sequence()
 
     def commits(self, session: TableSession, path: TablePath) -> int:
-        """The sequence number."""
+        """Return the sequence number."""
         return iceberg_table(session, self.sql_name(path)).sequence()
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
-        """The format's own type promotion."""
+        """Use the format's own type promotion."""
         return [f"ALTER TABLE {self.sql_name(path)} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}"]
 
     def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """Each becomes a property of the snapshot."""
+        """Return settings that make each property one of the snapshot."""
         return {_SNAPSHOT_PROPERTY + name: value for name, value in properties.items()}
 
     def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
@@ -99,14 +99,14 @@ class IcebergFormat:
         return self.committed(session, path, write_id) or Committed(MergeCounts(0, 0), made=False)
 
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
-        """From the table's snapshots; nearly always it is the newest."""
+        """Read it from the table's snapshots; nearly always from the newest."""
         for summary, parent in iceberg_table(session, self.sql_name(path)).snapshots():
             if summary.get(WRITE_ID) == write_id:
                 return _committed(summary, parent)
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
-        """By an empty append: compactions and deletes of whole files do not store the session's properties."""
+        """Make an empty append: compactions and deletes of complete files do not store the session's properties."""
         table = iceberg_table(session, self.sql_name(path))
         newest = next(table.snapshots(), None)
         if properties and newest is not None and GROUP not in newest[0]:
@@ -114,11 +114,11 @@ class IcebergFormat:
         return bool(properties)
 
     def version(self, session: TableSession, path: TablePath) -> str:
-        """The snapshot's id."""
+        """Return the snapshot's id."""
         return iceberg_table(session, self.sql_name(path)).version()
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
-        """From the table's snapshots."""
+        """Read them from the table's snapshots."""
         yield from (summary for summary, _ in iceberg_table(session, self.sql_name(path)).snapshots())
 
     def compact(self, path: TablePath) -> Sequence[str]:
@@ -149,7 +149,7 @@ def _within_catalog(path: TablePath) -> str:
 
 
 def _committed(summary: Mapping[str, str], parent: int | None) -> Committed:
-    """A MERGE counts rows; of an append the summary has ``added-records``."""
+    """The counts of a MERGE are rows; the summary of an append contains ``added-records``."""
     merged = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
     appended = 0 if any(name.startswith(_MERGED) for name in summary) else int(summary.get("added-records", 0))
     return Committed(

@@ -1,8 +1,8 @@
-"""An Iceberg table's snapshots, and rows that are appended to it: what every batch does beside its MERGE.
+"""An Iceberg table's snapshots, and appends of rows: the operations of every batch beside its MERGE.
 
-Through Iceberg's own Java API where Spark's JVM is at hand, since a query over a table's metadata and an INSERT of a
-few rows cost Spark as much as planning any other job: with a warm JVM a tenth and a quarter of a second of CPU. Reading
-the snapshot takes a fiftieth this way. Under Spark Connect, which has no JVM to talk to, by statements.
+They use Iceberg's Java API if Spark's JVM is available. A query over a table's metadata or an INSERT of a few rows
+costs Spark as much planning as any other job: with a warm JVM a tenth and a quarter of a second of CPU. Reading the
+snapshot by the API takes a fiftieth of a second. Spark Connect has no JVM for this process, and uses statements.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ class IcebergTable(Protocol):
     """The current state of a table. All calls raise the errors of ``failures``."""
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """The ancestors of the current snapshot, newest first, without snapshots that a rollback has undone."""
+        """Return the ancestors of the current snapshot, newest first, without snapshots that a rollback has undone."""
 
     def version(self) -> str:
-        """The id of the newest snapshot, which no other table has; "" without one."""
+        """Return the id of the newest snapshot, which no other table has; "" without one."""
 
     def append_nothing(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
-        """Make a snapshot with ``properties``, for which a statement needs ``settings``, that changes nothing."""
+        """Create a snapshot with ``properties`` and without changes; a statement for it runs under ``settings``."""
 
     def sequence(self) -> int:
-        """The number of the newest snapshot; each has the next one."""
+        """Return the sequence number of the newest snapshot; each has the next one."""
 
     def append(self, rows: pa.Table, partition: str) -> None:
-        """Add rows, all of one ``partition`` (as in a path, ``day=2026-11-21``), durably."""
+        """Add rows of one ``partition`` (as in a path, ``day=2026-11-21``) in a durable commit."""
 
 
 def iceberg_table(session: TableSession, name: str) -> IcebergTable:
-    """The table called ``name`` (quoted, with its catalog)."""
+    """Return the table called ``name`` (quoted, with its catalog)."""
     java = session.java
     return ByStatements(session, name) if java is None else ByApi(java, name)
 
@@ -57,7 +57,7 @@ class ByStatements:
         self._name = name
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """From the metadata table."""
+        """Read them from the metadata table."""
         standing = f"SELECT snapshot_id FROM {self._name}.history WHERE is_current_ancestor"
         query = (
             f"SELECT summary, parent_id FROM {self._name}.snapshots WHERE snapshot_id IN ({standing}) "
@@ -66,22 +66,22 @@ class ByStatements:
         yield from ((row.summary, row.parent_id) for row in self._session.rows(query))
 
     def version(self) -> str:
-        """From the metadata table that has the branches."""
+        """Read it from the metadata table of branches."""
         rows = self._session.rows(f"SELECT snapshot_id FROM {self._name}.refs WHERE name = 'main'")
         return str(rows[0].snapshot_id) if rows else ""
 
     def append_nothing(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
-        """By an INSERT of no row."""
+        """Make it by an INSERT without rows."""
         with self._session.configured(settings):
             self._session.run(f"INSERT INTO {self._name} SELECT * FROM {self._name} WHERE false")
 
     def sequence(self) -> int:
-        """From the metadata table that has it."""
+        """Read it from the metadata table."""
         query = f"SELECT max(latest_sequence_number) AS newest FROM {self._name}.metadata_log_entries"
         return self._session.rows(query)[0].newest or 0
 
     def append(self, rows: pa.Table, partition: str) -> None:
-        """By an INSERT, which finds the partition itself."""
+        """Add them by an INSERT, which determines the partition."""
         names = ", ".join(map(quoted, rows.column_names))
         with self._session.staged(rows) as view:
             self._session.run(f"INSERT INTO {self._name} ({names}) SELECT {names} FROM {view}")
@@ -106,13 +106,13 @@ class ByApi:
                 snapshot = None if parent is None else self._table.snapshot(parent)
 
     def version(self) -> str:
-        """In the newest snapshot."""
+        """Return the id of the newest snapshot."""
         with translated(self._name):
             snapshot = self._table.currentSnapshot()
             return "" if snapshot is None else str(snapshot.snapshotId())
 
     def append_nothing(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> None:
-        """By an append without a file."""
+        """Make it by an append without a file."""
         with translated(self._name):
             append = self._table.newFastAppend()
             for name, value in properties.items():
@@ -120,7 +120,7 @@ class ByApi:
             append.commit()
 
     def sequence(self) -> int:
-        """In the newest snapshot."""
+        """Return the sequence number of the newest snapshot."""
         with translated(self._name):
             snapshot = self._table.currentSnapshot()
             return 0 if snapshot is None else int(snapshot.sequenceNumber())
@@ -144,7 +144,7 @@ class ByApi:
             self._table.newAppend().appendFile(file).commit()
 
     def _with_field_ids(self, rows: pa.Table) -> pa.Table:
-        """Iceberg finds a file's columns by these, not by their names."""
+        """Iceberg identifies a file's columns by these ids, not by their names."""
         schema = self._table.schema()
         ids = [str(schema.findField(name).fieldId()).encode() for name in rows.column_names]
         fields = [

@@ -1,11 +1,11 @@
 """The ledger of tombstones beside a table: deletes that later events of the same key must not undo.
 
-An append-only table of its own, ``<name>__headrace_tombstones`` (``merge.md`` section 3). Several entries of a key
-are merged when they are read, by the rules of ranks.
+An append-only table, ``<name>__headrace_tombstones`` (``merge.md`` section 3). Several entries of a key are merged when
+they are read, by the rules of ranks.
 
 Every table has a ledger, which is created before it. A ledger with the property ``EARLY`` was begun before its table,
-for what is read before the table's first batch; the table that is created next gets it. Any other ledger without a
-table is what a dropped table has left, and does not count.
+for events that are read before the table's first batch; the table that is created next adopts it. Any other ledger
+without a table belongs to a dropped table, and is ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def ledger_path(path: TablePath) -> TablePath:
 
 
 class TombstoneLedger:
-    """``path`` is the ledger's own, see ``ledger_path``. With ``recreate`` one that is gone begins empty."""
+    """``path`` is that of the ledger (``ledger_path``). ``recreate`` replaces a missing ledger by an empty one."""
 
     def __init__(
         self, session: TableSession, table_format: TableFormat, path: TablePath, *, recreate: bool = False
@@ -52,8 +52,8 @@ class TombstoneLedger:
         self._recreate = recreate
         self._table = table_format.sql_name(path)
         self._attached = False
-        self._seen: int | None = None  # the format's number of commits when all of the ledger's were known
-        self._oldest = 0  # no tombstone was recorded earlier; 0 while that is not known
+        self._seen: int | None = None  # the format's number of commits when all entries of the ledger were known
+        self._oldest = 0  # no tombstone was recorded earlier; 0 while that is unknown
 
     def create(self) -> None:
         """Create an empty ledger; the ledger of an earlier table of the same name is invalid."""
@@ -63,30 +63,30 @@ class TombstoneLedger:
         self._seen = self._commits()
 
     def is_early(self) -> bool:
-        """Whether there is a ledger that was begun before its table. Asked while the table does not exist."""
+        """Return whether a ledger was begun before its table. Call it while the table does not exist."""
         return self._session.schema(self._table) is not None and EARLY in self._session.properties(self._table)
 
     def begin_early(self) -> None:
-        """Make sure that there is a ledger for a table that does not exist yet."""
+        """Create a ledger for a table that does not exist yet, if there is none."""
         if not self.is_early():
             self.create()
             self._session.run(set_properties(self._table, {EARLY: "true"}))
             self._seen = self._commits()
 
     def prepare(self) -> None:
-        """Make sure that the table which is created next has a ledger: its early one, or else an empty one."""
+        """Provide the ledger of the table that is created next: its early one, or else an empty one."""
         if not self.is_early():
             self.create()
 
     def attach(self) -> None:
-        """The table exists now, or did already where a worker died before this."""
+        """Attach the ledger to the table, which exists now, also if a worker failed before this."""
         if not self._attached:
             if EARLY in self._session.properties(self._table):
                 self._session.run(f"ALTER TABLE {self._table} UNSET TBLPROPERTIES ('{EARLY}')")
             self._attached = True
 
     def load(self) -> dict[str, RowVersion]:
-        """All tombstones of a table that exists, by canonical key. Raises TableMissing, and Retriable in an outage."""
+        """Return the tombstones of an existing table by canonical key. Raises TableMissing, Retriable in an outage."""
         try:
             self.attach()
             return self.read()
@@ -102,8 +102,8 @@ class TombstoneLedger:
             return {}
 
     def read(self) -> dict[str, RowVersion]:
-        """All tombstones by canonical key."""
-        seen = self._commits()  # before the entries are read: later entries are read again
+        """Return all tombstones by canonical key."""
+        seen = self._commits()  # before the entries are read, so that later entries are read again
         rows = self._session.arrow(f"SELECT {_NAMES} FROM {self._table}")
         ledger: dict[str, RowVersion] = {}
         for key, version in zip(rows["key"].to_pylist(), versions(rows), strict=True):
@@ -112,23 +112,23 @@ class TombstoneLedger:
         return ledger
 
     def moved(self) -> bool:
-        """Whether there are commits that are neither loaded nor our own. Retention and compaction count as well."""
+        """Return whether there are commits of other writers since the last load; maintenance counts as well."""
         return self._seen != self._commits()
 
     def _commits(self) -> int:
         return self._format.commits(self._session, self._path)
 
     def append(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
-        """Add tombstones, durably; ``now`` in microseconds."""
+        """Add tombstones in a durable commit; ``now`` in microseconds."""
         self._oldest = min(self._oldest, now)
         commits = self._format.append_to_ledger(self._session, self._path, _rows(tombstones, now))
         if self._seen is not None and commits == self._seen + 1:
             self._seen = commits
 
     def expire(self, before: int) -> None:
-        """Forget what was recorded before a time in microseconds; the floor of a truncate stays.
+        """Remove the entries before a time in microseconds, except the floor of a truncate.
 
-        Without a Spark job if ``load`` has shown that no entry is that old.
+        Starts no Spark job if ``load`` has shown that no entry is that old.
         """
         if self._oldest >= before:
             return
@@ -139,7 +139,7 @@ class TombstoneLedger:
 
 
 def _oldest(rows: pa.Table) -> int:
-    """When the first of the rows was recorded, in microseconds; the floor of a truncate, which never expires, aside."""
+    """The time in microseconds of the first row, without the floor of a truncate, which never expires."""
     recorded = rows["recorded_at"].filter(pc.not_equal(rows["key"], FLOOR_KEY))
     earliest = pc.min(recorded).cast(pa.int64()).as_py()
     return _NEVER if earliest is None else earliest
@@ -166,7 +166,7 @@ def _rows(tombstones: Mapping[str, RowVersion], now: int) -> pa.Table:
 
 
 def versions(rows: pa.Table) -> list[RowVersion]:
-    """The versions of a result's rows; rows that Headrace has not written are UNVERSIONED."""
+    """The versions of a result's rows; rows of other writers are UNVERSIONED."""
     times = rows[VERSION_COLUMNS.names[-1]].combine_chunks().view(pa.int64()).to_pylist()
     columns = [rows[name].to_pylist() for name in VERSION_COLUMNS.names[:-1]]
     return [

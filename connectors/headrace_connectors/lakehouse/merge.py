@@ -22,7 +22,7 @@ _BELOW_EVERY_OFFSET = -9
 
 
 def staged(name: str) -> str:
-    """The name of a column that only the staged rows have."""
+    """Return the name of a column that only the staged rows have."""
     return f"{OWN_PREFIX}{name}"
 
 
@@ -56,12 +56,12 @@ class MergeColumns:
 
 
 def text_literal(text: str) -> str:
-    """A Spark SQL string literal."""
+    """Return a Spark SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def merge_sql(table: str, view: str, shape: MergeColumns) -> str:
-    """The MERGE that applies the staged rows of ``view`` to ``table`` (both quoted)."""
+    """Return the MERGE that applies the staged rows of ``view`` to ``table`` (both quoted)."""
     clauses = [f"MERGE INTO {table} AS t USING {_source(table, view, shape)} AS s ON {on_key(shape)}"]
     gate = _gate(shape)
     if shape.deletes:
@@ -76,7 +76,7 @@ def merge_sql(table: str, view: str, shape: MergeColumns) -> str:
 
 
 def append_sql(table: str, view: str, shape: MergeColumns) -> str:
-    """Append the upserts of a batch in which no row keeps anything, to a table that has no rows."""
+    """Return the INSERT of a batch's upserts, in which no row keeps a cell, into a table without rows."""
     names = [*map(quoted, shape.columns), *map(quoted, _own_names(shape))]
     values = [*(f"s.{quoted(name)}" for name in shape.columns), *_own_values(shape)]
     condition = f" WHERE NOT {_staged('delete')}" if shape.deletes else ""
@@ -84,7 +84,7 @@ def append_sql(table: str, view: str, shape: MergeColumns) -> str:
 
 
 def stored_sql(table: str, view: str, shape: MergeColumns) -> str:
-    """Select the versions of the stored rows with the staged keys, with the keys' canonical text."""
+    """Return the SELECT of the versions of the stored rows with the staged keys, with the keys' canonical text."""
     versions = ", ".join(f"t.{column}" for column in (POSITION, TOPIC, PARTITION, OFFSET, SOURCE_TIME))
     return (
         f"SELECT /*+ BROADCAST(s) */ {_staged('key')} AS key, {versions} "
@@ -93,14 +93,14 @@ def stored_sql(table: str, view: str, shape: MergeColumns) -> str:
 
 
 def truncate_sql(table: str, floor: RowVersion, *, soft: bool = False) -> str:
-    """Delete (or mark) the rows that ``floor`` outranks (``merge.md`` section 2)."""
+    """Return the DELETE (or UPDATE of the mark) of the rows that ``floor`` outranks (``merge.md`` section 2)."""
     if soft:
         return f"UPDATE {table} SET {_DELETED} = true WHERE NOT {_DELETED} <=> true AND ({_below(floor)})"
     return f"DELETE FROM {table} WHERE {_below(floor)}"
 
 
 def fill_sql(table: str, column: pa.Field, value: pa.Scalar, before: RowVersion, *, soft: bool = False) -> str:
-    """Give the rows from before a version ``value`` where they have a null."""
+    """Return the UPDATE that writes ``value`` into rows from before a version where they have a null."""
     name, kind = quoted(column.name), sql_type(column.type)
     conditions = [
         f"{name} IS NULL",
@@ -112,7 +112,7 @@ def fill_sql(table: str, column: pa.Field, value: pa.Scalar, before: RowVersion,
 
 
 def live_sql(table: str) -> str:
-    """The rows of ``table`` (quoted) that are not marked as deleted, as a table expression."""
+    """Return a table expression with the rows of ``table`` (quoted) that are not marked as deleted."""
     return f"(SELECT * FROM {table} WHERE NOT {_DELETED} <=> true)"
 
 
@@ -127,7 +127,7 @@ def _below(floor: RowVersion) -> str:
 
 
 def on_key(shape: MergeColumns) -> str:
-    """The key columns of ``t`` and ``s`` are equal, within the batch's range."""
+    """The condition that the key columns of ``t`` and ``s`` are equal, within the batch's range."""
     return _all(*(f"t.{quoted(name)} = s.{quoted(name)}" for name in shape.key_fields), shape.key_range)
 
 
@@ -160,7 +160,7 @@ def _standing(shape: MergeColumns, alias: str) -> str:
 
 
 def _onto(shape: MergeColumns, gate: str) -> str:
-    """The gate, where deleted rows are marked: past it, or onto such a row, which has no cells to keep."""
+    """The gate of a table that marks deleted rows: it is open, or the row is deleted and has no cells to keep."""
     if not shape.soft:
         return gate
     complete = f" AND NOT {_staged('keeps')}" if shape.kept else ""
@@ -191,7 +191,7 @@ def _assignments(shape: MergeColumns) -> str:
         name = quoted(column)
         new_or_kept = f"IF({_staged(f'keep_{number}')}, t.{name}, s.{name})" if number in shape.kept else f"s.{name}"
         cells.append((column, new_or_kept))
-    # A new incarnation has nothing of the old row, also in columns that its event does not know.
+    # A new incarnation keeps no cell of the old row, also in columns that its event lacks.
     forgets = f"{_staged('fresh')} OR t.{_DELETED} <=> true" if shape.soft else _staged("fresh")
     cells += [(name, f"IF({forgets}, NULL, t.{quoted(name)})") for name in shape.absent]
     own = zip(_own_names(shape), _own_values(shape, stored=True), strict=True)
@@ -229,8 +229,8 @@ def _versions(shape: MergeColumns, stored: bool) -> list[str]:
 def _source(table: str, view: str, shape: MergeColumns) -> str:
     """The staged rows, joined with the carried cells of other rows, as stored before this statement.
 
-    The condition holds for every row. It makes Spark pass a Bloom filter of the keys to the target's scan, so that rows
-    which no change meets are neither shuffled nor sorted: a fifth less CPU with 100,000 keys in 1,000,000 rows.
+    The condition is true for every row. It makes Spark pass a Bloom filter of the keys to the target's scan, so that
+    rows without a change are neither shuffled nor sorted: a fifth less CPU with 100,000 keys in 1,000,000 rows.
     """
     if not shape.carried:
         return f"(SELECT * FROM {view} AS s WHERE s.{OFFSET} > {_BELOW_EVERY_OFFSET})"
@@ -267,7 +267,7 @@ def _listed(alias: str, names: Iterable[str]) -> str:
 
 
 def staged_names(shape: MergeColumns) -> list[str]:
-    """The staged columns beside the data columns, in order: versions first, then what the gates and masks read."""
+    """The staged columns beside the data columns, in order: versions first, then the columns of the gates and masks."""
     names = [name for name in VERSION_COLUMNS.names if name != VERSION_COLUMNS.names[1]]
     names += [staged("delete"), staged("first_position")]
     if shape.by_arrival:

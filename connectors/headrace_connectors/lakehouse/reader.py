@@ -1,4 +1,4 @@
-"""Reading a lake table's rows back, for `headrace verify`: all of them, those under some keys, and whence they come."""
+"""Reads a lake table for `headrace verify`: all rows, the rows under some keys, and the topics of the rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from headrace_connectors.lakehouse.schema import quoted
 from headrace_connectors.lakehouse.table_session import TableSession
 
 ROWS_AT_ONCE = 500_000
-"""Rows that Spark hands over in one go where it cannot hand them over as a file."""
+"""Rows per result if Spark cannot write results to a shared file."""
 
 
 def scan(session: TableSession, table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """These columns of every row of ``table`` (quoted).
+    """Yield these columns of every row of ``table`` (quoted).
 
-    Without a folder that Spark can write for us, the rows are read in slices, each of them a scan of the table.
+    Without a folder that Spark shares with this process, each slice of the rows is a scan of the table.
     """
     query = f"SELECT {', '.join(map(quoted, columns))} FROM {table}"
     if session.hands_over:
@@ -31,13 +31,13 @@ def scan(session: TableSession, table: str, columns: Sequence[str]) -> Iterator[
 
 
 def topics(session: TableSession, table: str) -> list[str]:
-    """The topics of the rows of ``table`` (quoted)."""
+    """Return the topics of the rows of ``table`` (quoted)."""
     rows = session.rows(f"SELECT DISTINCT {TOPIC} AS topic FROM {table} WHERE {TOPIC} IS NOT NULL")
     return [row.topic for row in rows]
 
 
 def read(session: TableSession, table: str, columns: Sequence[str], keys: pa.Table) -> pa.Table:
-    """``columns`` of the rows of ``table`` (quoted) under ``keys``. Also finds rows whose key has a null in it."""
+    """Return ``columns`` of the rows of ``table`` (quoted) under ``keys``, also of rows whose key contains a null."""
     matches = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in keys.column_names]
     names = ", ".join(f"t.{quoted(name)}" for name in columns)
     with session.staged(keys) as view:

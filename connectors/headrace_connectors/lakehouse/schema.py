@@ -1,6 +1,6 @@
-"""Column types of lake tables: Arrow, Spark SQL, and which type may become which (``merge.md`` section 8). Pure.
+"""Column types of lake tables: Arrow, Spark SQL, and the allowed changes of types (``merge.md`` section 8). Pure.
 
-A table's own types are the *lake types*: Iceberg has no integers below 32 bits, so int8 and int16 become int32.
+The types in a table are the *lake types*: Iceberg has no integers below 32 bits, so int8 and int16 become int32.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VERSION_COLUMNS = pa.schema(
 
 DELETED = f"{OWN_PREFIX}deleted"
 SOFT_COLUMNS = pa.schema([*VERSION_COLUMNS, (DELETED, pa.bool_())])
-"""Those of a table whose deleted rows stay: whether the row is one."""
+"""The additional own column of a table that keeps deleted rows: whether the row is deleted."""
 
 HISTORY_COLUMNS = pa.schema(
     [
@@ -70,10 +70,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What has to be altered so that a schema fits a table.
+    """The alterations after which a table accepts a schema.
 
-    ``added`` are new columns, ``widened`` columns whose type gets wider; ``grown`` are struct columns that get
-    ``members``.
+    ``added`` are new columns, ``widened`` columns with a wider type; ``grown`` are struct columns that get ``members``.
     """
 
     added: tuple[pa.Field, ...] = ()
@@ -86,7 +85,7 @@ class Evolution:
 
     @property
     def additions(self) -> str:
-        """New columns and new members of structs as DDL, for ADD COLUMNS; empty if there are none."""
+        """Return new columns and new members of structs as DDL for ADD COLUMNS; empty if there are none."""
         members = (f"{'.'.join(map(quoted, member.path))} {sql_type(member.type)}" for member in self.members)
         return ", ".join(filter(None, (column_list(self.added), *members)))
 
@@ -97,7 +96,7 @@ def quoted(name: str) -> str:
 
 
 def lake_type(kind: pa.DataType) -> pa.DataType:
-    """The type that a lake column for ``kind`` has. Raises TypeError where there is none."""
+    """Return the type of a lake column for ``kind``. Raises TypeError if there is none."""
     if kind in _LAKE_TYPES:
         return _LAKE_TYPES[kind]
     if pa.types.is_decimal128(kind):
@@ -112,7 +111,7 @@ def lake_type(kind: pa.DataType) -> pa.DataType:
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """The Spark SQL name of a lake type."""
+    """Return the Spark SQL name of a lake type."""
     if pa.types.is_decimal128(kind):
         return f"DECIMAL({kind.precision}, {kind.scale})"
     if pa.types.is_list(kind):
@@ -125,12 +124,12 @@ def sql_type(kind: pa.DataType) -> str:
 
 
 def column_list(schema: Iterable[pa.Field]) -> str:
-    """The columns of a schema as DDL."""
+    """Return the columns of a schema as DDL."""
     return ", ".join(f"{quoted(column.name)} {sql_type(column.type)}" for column in schema)
 
 
 def lake_schema(table: str, schema: pa.Schema, key_fields: Sequence[str] = ()) -> pa.Schema:
-    """``schema`` in lake types, every column nullable. Raises Fatal for a name or type that a table cannot have."""
+    """Return ``schema`` in lake types, with nullable columns. Raises Fatal for a name or type that is not supported."""
     _refuse_names(table, schema.names)
     for name in key_fields:
         if name not in schema.names:
@@ -139,7 +138,7 @@ def lake_schema(table: str, schema: pa.Schema, key_fields: Sequence[str] = ()) -
 
 
 def data_schema(table: str, stored: pa.Schema) -> pa.Schema:
-    """The data columns of a table in lake types. Raises Fatal for a type that Headrace does not write."""
+    """Return the data columns of a table in lake types. Raises Fatal for a type that Headrace does not write."""
     return pa.schema([_lake_field(table, column) for column in stored if not column.name.startswith(OWN_PREFIX)])
 
 
@@ -163,7 +162,7 @@ def _refuse_alike(table: str, what: str, names: Sequence[str]) -> None:
 
 
 def _refuse_members(table: str, column: str, kind: pa.DataType) -> None:
-    """Members of structs have the same rules for their names, however deep these are."""
+    """Members of structs at any depth have the same rules for their names."""
     if pa.types.is_struct(kind):
         _refuse_alike(table, f"column {column!r}: member", [member.name for member in kind])
     for index in range(kind.num_fields):
@@ -179,9 +178,9 @@ def _lake_field(table: str, column: pa.Field) -> pa.Field:
 
 
 def evolution(table: str, stored: pa.Schema, wanted: pa.Schema) -> Evolution:
-    """What makes ``stored`` take values of ``wanted`` (both in lake types).
+    """Return the alterations after which ``stored`` accepts values of ``wanted`` (both in lake types).
 
-    Raises Fatal, naming table, column and both types, for anything but new columns, wider types and new members.
+    Raises Fatal, with table, column and both types, for anything except new columns, wider types and new members.
     """
     _refuse_names(table, [*stored.names, *(name for name in wanted.names if name not in stored.names)])
     added, widened, grown, members = [], [], [], []
@@ -202,9 +201,9 @@ def evolution(table: str, stored: pa.Schema, wanted: pa.Schema) -> Evolution:
 
 
 def _with_new_members(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
-    """``stored`` with what structs of ``wanted`` have besides; None if values of ``wanted`` do not fit into that.
+    """``stored`` with the additional members of structs in ``wanted``; None if it does not accept values of ``wanted``.
 
-    Members are identified by their names. Members that ``wanted`` lacks are null: its schema may be older.
+    Names identify members. Members that ``wanted`` lacks are null: its schema may be older.
     """
     if fits(wanted, stored):
         return stored
@@ -222,7 +221,7 @@ def _with_new_members(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType |
 
 
 def _new_members(path: tuple[str, ...], stored: pa.DataType, whole: pa.DataType) -> list[Member]:
-    """What ``whole``, which is ``stored`` with new members, has besides."""
+    """The members that ``whole``, which is ``stored`` with new members, has in addition."""
     found: list[Member] = []
     for place, member in enumerate(whole if stored != whole else ()):
         inner = (*path, member.name)
@@ -243,7 +242,7 @@ def _widened(table: str, wanted: pa.Field, stored: pa.DataType) -> pa.Field:
 
 
 def fits(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Whether every value of ``narrow`` is one of ``wide`` without loss, as the formats' own type promotion has it."""
+    """Whether the formats' type promotion converts every value of ``narrow`` to ``wide`` without loss."""
     if narrow == wide or (narrow, wide) in _WIDER:
         return True
     if pa.types.is_decimal128(narrow) and pa.types.is_decimal128(wide):
@@ -252,6 +251,6 @@ def fits(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def evolved(stored: pa.Schema, change: Evolution) -> pa.Schema:
-    """``stored`` after ``change``."""
+    """Return ``stored`` after ``change``."""
     wider = {column.name: column for column in (*change.widened, *change.grown)}
     return pa.schema([*(wider.get(column.name, column) for column in stored), *change.added])

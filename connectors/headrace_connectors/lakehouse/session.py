@@ -1,7 +1,7 @@
 """The worker's one Spark session: its settings, its jars, its start. Tables get child sessions of it.
 
-Spark is started with the first table, not with the worker. pyspark is imported then as well: half a second and 60 MB
-that a worker without tables, or a test with memory tables, need not pay.
+Spark starts with the first table, not with the worker. pyspark is also imported then: it takes half a second and 60 MB,
+which a worker without tables, or a test with memory tables, does not need.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PACKAGES = (
     "io.delta:delta-spark_4.1_2.13:4.4.0",
     "io.delta:delta-storage:4.4.0",
 )
-"""The formats for the Spark that ``pyproject.toml`` pins; nothing else of what their POMs name is needed."""
+"""The formats for the Spark that ``pyproject.toml`` pins; their POMs name other artifacts that are not needed."""
 
 LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
 """A local file system that sets permissions through Java. Hadoop's own runs ``chmod`` for each file that it creates."""
@@ -66,7 +66,7 @@ _DEFAULTS = {
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "4m",
     "spark.sql.optimizer.runtime.bloomFilter.creationSideThreshold": "1g",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-    # Dates and times are not converted to another calendar.
+    # Spark does not convert dates and times to another calendar.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # in Delta's files; INT96 ends in 2262
@@ -78,7 +78,7 @@ _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.
 def settings(warehouse: str, spark: Mapping[str, str], jars: Sequence[Path] | None = None) -> dict[str, str]:
     """Return all settings of the session; ``spark`` takes precedence. Raises ConfigError for an unsafe catalog."""
     master = spark.get("spark.master", _DEFAULTS["spark.master"])
-    # Delta makes Spark look at its own warehouse, which would be a folder in the current one.
+    # Delta makes Spark check its default warehouse, which would be a folder in the current one.
     own = {"spark.sql.warehouse.dir": warehouse} if urlsplit(warehouse).scheme in ("", "file") else {}
     chosen = {**_DEFAULTS, **own, **_catalog(warehouse), **_local(master), **_jars(spark, jars), **spark}
     if f"spark.sql.catalog.{CATALOG}.catalog-impl" in spark:
@@ -123,7 +123,7 @@ def local_cores(master: str) -> int:
 
 
 def _jars(spark: Mapping[str, str], jars: Sequence[Path] | None) -> dict[str, str]:
-    """Where the table formats come from: the worker's settings, a folder of jars, or Maven Central through Ivy."""
+    """The source of the table formats: the worker's settings, a folder of jars, or Maven Central through Ivy."""
     if "spark.jars" in spark or "spark.jars.packages" in spark:
         return {}
     folder = Path(os.environ.get("HEADRACE_JARS", str(Path(__file__).parent / "jars")))
@@ -134,11 +134,11 @@ def _jars(spark: Mapping[str, str], jars: Sequence[Path] | None) -> dict[str, st
 
 
 def _local_files(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Let a local master create files of the scheme ``file`` without a process for each, if the jar is there.
+    """Let a local master create files of the scheme ``file`` without a process for each, if the jar is available.
 
-    Spark uses local files before it loads ``spark.jars``, so the jar also has to be on the driver's class path. Ivy
+    Spark uses local files before it loads ``spark.jars``, so the jar must also be on the driver's class path. Ivy
     fetches it too late for that, and the executors of a cluster start without it: they keep Hadoop's class. Delta's log
-    is written through another interface (docs/why.md), which this leaves as it is.
+    is written through another interface (docs/why.md), which does not change.
     """
     name = "-".join(LOCAL_FILES.split(":")[1:]) + ".jar"
     places = map(urlsplit, chosen.get("spark.jars", "").split(","))
@@ -166,7 +166,7 @@ def _refuse_unsafe(chosen: Mapping[str, str]) -> None:
 class SparkLakehouse:
     """``ports.Lakehouse`` on Spark: Iceberg and Delta tables. Safe to call from several threads.
 
-    ``warehouse`` is a path or URL, ``spark`` the worker's ``spark.*`` settings, ``jars`` what ``spark.jars`` shall be.
+    ``warehouse`` is a path or URL, ``spark`` the worker's ``spark.*`` settings, ``jars`` the value for ``spark.jars``.
     """
 
     def __init__(self, warehouse: str, spark: Mapping[str, str], jars: Sequence[Path] | None = None) -> None:
@@ -207,7 +207,7 @@ class SparkLakehouse:
         raise ConfigError(f"table.format {options.format!r} is not known; use iceberg or delta", key="table.format")
 
     def _refuse_other_format(self, path: TablePath, wanted: str) -> None:
-        """Two formats in one folder would delete each other's files."""
+        """Refuse two formats in one folder: each would delete the other's files."""
         if self._path is None:
             return
         folder = self._path / path.namespace / path.name
@@ -220,12 +220,12 @@ class SparkLakehouse:
                 )
 
     def memory(self) -> int:
-        """The heap of the driver, and what a JVM takes besides: a tenth, as Spark adds for executors."""
+        """Return the bytes of the driver's heap and of the JVM's overhead: a tenth, as Spark adds for executors."""
         heap = java_bytes(self._settings["spark.driver.memory"])
         return heap + max(heap // 10, _LEAST_OVERHEAD)
 
     def check(self) -> None:
-        """Raise ConfigError or Retriable with the cause when the warehouse cannot be written."""
+        """Raise ConfigError or Retriable with the cause if the warehouse cannot be written."""
         if self._path is not None:
             _check_folder(self._path)
             return
@@ -233,7 +233,7 @@ class SparkLakehouse:
             self._started().sql(f"SHOW NAMESPACES IN {quoted(CATALOG)}").collect()
 
     def close(self) -> None:
-        """Stop Spark and remove what was handed over. Idempotent."""
+        """Stop Spark and remove the shared files. Idempotent."""
         with self._starting:
             if self._spark is not None:
                 self._spark.stop()
@@ -251,7 +251,7 @@ class SparkLakehouse:
 
 
 def _start(chosen: Mapping[str, str]) -> Any:
-    from pyspark.sql import SparkSession  # late, see the head of this file
+    from pyspark.sql import SparkSession  # imported late, see the head of this file
 
     _keep_statements_out_of_the_log()
     builder = SparkSession.builder

@@ -1,4 +1,4 @@
-"""What a table commit says about itself, as properties of its snapshot (``merge.md`` section 9). Pure."""
+"""The properties of a table commit: batch, offsets and watermark (``merge.md`` section 9). Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from headrace.ports import Commit, TopicPartition
 
 FORMAT_VERSION = "1"
-"""Of what Headrace itself stores in a table: its columns, its ledger, its snapshot properties."""
+"""The prefix of everything that Headrace stores in a table: its columns, its ledger, its snapshot properties."""
 
 
 GROUP = "headrace.group"
@@ -20,13 +20,13 @@ _COMMITS_COMPARED = 10
 
 
 class Progress(NamedTuple):
-    """How far the commits of a table have the records of a consumer group."""
+    """The offsets of a consumer group that the commits of a table contain."""
 
     group: str
     offsets: Mapping[TopicPartition, int]
 
     def with_commit(self, commit: Commit) -> Progress:
-        """After ``commit``: the highest offsets of a group, but nothing of another group's."""
+        """Return the progress after ``commit``: the highest offsets of its group, without those of another group."""
         if not commit.group:
             return self
         known = self.offsets if commit.group == self.group else {}
@@ -55,7 +55,7 @@ def progress(commits: Iterable[Mapping[str, str]], group: str = "") -> Progress 
 
 
 def commit_properties(commit: Commit, before: Progress = NO_PROGRESS) -> dict[str, str]:
-    """Batch, connector, group, offsets and, where it is known, watermark as snapshot properties.
+    """Return batch, connector, group, offsets and, if known, watermark as snapshot properties.
 
     ``headrace.offsets`` is JSON, ``{topic: {"id": null, "offsets": {"0": 123}}}``, with next offsets by partition:
     those of ``commit`` and of the commits ``before`` it.
@@ -70,7 +70,7 @@ def commit_properties(commit: Commit, before: Progress = NO_PROGRESS) -> dict[st
 
 
 def carried_properties(before: Progress) -> dict[str, str]:
-    """The properties of a commit that brings no records: those of the commits before it that have to go on."""
+    """Return the properties of a commit without records: it repeats those of the commits before it."""
     if not before.group:
         return {}
     topics: dict[str, dict[str, int]] = {}
@@ -81,7 +81,7 @@ def carried_properties(before: Progress) -> dict[str, str]:
 
 
 def stored_offsets(properties: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """The next offsets that ``commit_properties`` wrote."""
+    """Return the next offsets that ``commit_properties`` wrote."""
     topics = json.loads(properties.get(_OFFSETS, "{}"))
     return {
         TopicPartition(topic, int(partition)): offset

@@ -1,8 +1,8 @@
-"""Spark's JVM as a child process: the name of the user that runs it, and what it prints while it starts.
+"""Spark's JVM as a child process: the name of the user that runs it, and its output while it starts.
 
 Hadoop's login needs a user name from the operating system, and neither ``user.name`` nor ``HADOOP_USER_NAME`` replaces
-it. Where the platform assigns any uid (OpenShift), ``/etc/passwd`` has no entry for it and the root file system is
-read-only, so nss_wrapper answers the JVM's question from another file.
+it. If the platform assigns any uid (OpenShift), ``/etc/passwd`` has no entry for it and the root file system is
+read-only. Then nss_wrapper supplies the name from another file.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _DRAIN_SECONDS = 5.0
 
 
 def user_environment(uid: int, wrapper: str = _WRAPPER) -> Mapping[str, str]:
-    """The variables with which child processes find a user name for ``uid``; none if the system has one.
+    """Return the variables with which child processes find a user name for ``uid``; none if the system has one.
 
-    Raises ConfigError where nss_wrapper is not installed.
+    Raises ConfigError if nss_wrapper is not installed.
     """
     try:
         pwd.getpwuid(uid)
@@ -52,7 +52,7 @@ def user_environment(uid: int, wrapper: str = _WRAPPER) -> Mapping[str, str]:
 
 
 def _wrapped(uid: int, folder: Path, wrapper: str) -> Mapping[str, str]:
-    """Variables that make nss_wrapper answer from a file in ``folder``."""
+    """Variables with which nss_wrapper reads a file in ``folder``."""
     home = os.environ.get("HOME") or str(folder)
     passwd = folder / "passwd"
     passwd.write_text(f"headrace:x:{uid}:{os.getgid()}::{home}:/usr/sbin/nologin\n{_PASSWD.read_text()}")
@@ -65,10 +65,9 @@ def _wrapped(uid: int, folder: Path, wrapper: str) -> Mapping[str, str]:
 
 @contextmanager
 def held_standard_error() -> Iterator[int]:
-    """A file descriptor for the standard error of a child that starts within the block.
+    """Provide a file descriptor for the standard error of a child that starts within the block.
 
-    What the child prints until the end of the block appears only if the block raises. What it prints afterwards
-    appears at once.
+    The output of the child until the end of the block appears only if the block raises; later output appears at once.
     """
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
@@ -86,7 +85,7 @@ def held_standard_error() -> Iterator[int]:
 
 
 class _HeldOutput(threading.Thread):
-    """Copies a pipe to standard error, and keeps back what comes before ``release``."""
+    """Copies a pipe to standard error, and holds the output before ``release`` back."""
 
     def __init__(self, source: int) -> None:
         super().__init__(name="spark-stderr", daemon=True)
@@ -95,7 +94,7 @@ class _HeldOutput(threading.Thread):
         self._held: list[bytes] | None = []
 
     def run(self) -> None:
-        """Until the child has closed its end."""
+        """Copy until the child has closed its end."""
         while True:
             select.select([self._source], [], [])
             with self._lock:
@@ -103,7 +102,7 @@ class _HeldOutput(threading.Thread):
                     return
 
     def release(self, *, show: bool) -> None:
-        """Print what was kept back, or drop it, with what is in the pipe by now; pass on what follows."""
+        """Print or drop the output that was held back and that is in the pipe now; then pass output on."""
         with self._lock:
             while select.select([self._source], [], [], 0)[0] and self._read():
                 pass
@@ -113,7 +112,7 @@ class _HeldOutput(threading.Thread):
         log.debug("Spark's JVM printed while it started:\n%s", held.decode(errors="replace"))
 
     def _read(self) -> bool:
-        """Take what the pipe has; False at its end."""
+        """Read the available output of the pipe; False at its end."""
         try:
             data = os.read(self._source, 65536)
         except BlockingIOError:  # the other thread was faster

@@ -1,7 +1,7 @@
-"""Actions as rows for Spark: what goes into one MERGE, in which columns. Pure.
+"""Actions as rows for Spark: which rows go into one MERGE, in which columns. Pure.
 
-A batch in which only some rows keep stored cells is staged in two parts, because a MERGE that refers to the target's
-columns reads them for every row. Small batches are not split: a second commit costs more than it saves.
+If only some rows of a batch keep stored cells, the batch is staged in two parts, because a MERGE that refers to the
+target's columns reads them for every row. Small batches are not divided: a second commit costs more than it saves.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class StagedActions:
-    """Rows for one statement, and what its text depends on."""
+    """Rows for one statement, and the properties that its text depends on."""
 
     rows: pa.Table
     shape: MergeColumns
 
 
 def stages(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> list[StagedActions]:
-    """The statements that a batch takes, in order. ``schema`` holds the table's data columns in lake types.
+    """Return the statements for a batch, in order. ``schema`` contains the table's data columns in lake types.
 
     ``soft`` is whether deleted rows stay, see ``MergeColumns``.
     """
@@ -52,7 +52,7 @@ def stages(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> list[S
 
 
 def stage(actions: Actions, schema: pa.Schema, index: Ints | None = None, *, soft: bool = False) -> StagedActions:
-    """The rows at ``index`` (all by default)."""
+    """Return the rows at ``index`` (all by default)."""
     picked = _Picked(actions, np.arange(len(actions)) if index is None else index)
     shape = _shape(picked, schema, soft)
     arrays = [_in_lake_type(picked.values(column), column.name, schema) for column in actions.columns]
@@ -61,7 +61,7 @@ def stage(actions: Actions, schema: pa.Schema, index: Ints | None = None, *, sof
 
 
 def stage_keys(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> StagedActions:
-    """Only the keys of a batch, each with its canonical text."""
+    """Return the keys of a batch, each with its canonical text."""
     whole = _Picked(actions, np.arange(len(actions)))
     fields = actions.key_fields
     arrays = [_in_lake_type(whole.values(column), column.name, schema) for column in whole.key_columns()]
@@ -70,7 +70,7 @@ def stage_keys(actions: Actions, schema: pa.Schema, *, soft: bool = False) -> St
 
 
 class _Picked:
-    """Some rows of a batch; nothing is copied when they are all."""
+    """Return some rows of a batch; if they are all rows, without a copy."""
 
     def __init__(self, actions: Actions, index: Ints) -> None:
         self.actions = actions
@@ -192,7 +192,7 @@ def _version_array(versions: Versions, index: Ints, name: str) -> pa.Array:
 
 
 def _positions(positions: npt.NDArray[np.bytes_]) -> pa.Array:
-    """Positions as text, null for none."""
+    """Positions as text, with null for no position."""
     return pa.array(positions, pa.binary(), mask=positions == b"").cast(pa.string())
 
 
@@ -204,7 +204,7 @@ def _old_key(picked: _Picked, place: int, schema: pa.Schema) -> pa.Array:
 
 
 def _old_versions(picked: _Picked) -> pa.Array:
-    """The versions of the stored rows that cells come from, as ``merge.py`` writes them; null where any will do."""
+    """The versions of the stored rows that supply carried cells, in the form of ``merge.py``; null for any version."""
     actions = picked.actions
     source = actions.carry_from[picked.index]
     keys = actions.key.take(pa.array(source, pa.int64(), mask=source < 0)).to_pylist()
@@ -217,7 +217,7 @@ def _old_versions(picked: _Picked) -> pa.Array:
 
 
 def _key_range(name: str, keys: pa.Array) -> str:
-    """A condition that lets the scan skip files outside the batch's range of keys, or "" if the type allows none."""
+    """Return a condition by which the scan skips files outside the batch's key range, or "" if the type allows none."""
     kind = keys.type
     if len(keys) == 0 or not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)):
         return ""

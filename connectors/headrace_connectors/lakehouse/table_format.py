@@ -33,11 +33,11 @@ class TablePath(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit did.
+    """The result of a commit.
 
-    ``counts`` are the rows that it changed; appended rows are upserted. ``first`` is whether nothing was written to the
-    table before. ``files`` is how many the table consists of now, None if the commit does not contain it.
-    ``made`` is False where there is no commit with the statement's properties.
+    ``counts`` are the rows that it changed; appended rows are upserted. ``first`` is whether the table was empty
+    before. ``files`` is the number of the table's files, None if the commit does not contain it. ``made`` is False if
+    no commit has the statement's properties.
     """
 
     counts: MergeCounts
@@ -50,16 +50,16 @@ class TableFormat(Protocol):
     """The tables of one format in one warehouse, as one connector wants them."""
 
     def sql_name(self, path: TablePath) -> str:
-        """The table in a statement, quoted."""
+        """Return the table's quoted name in statements."""
 
     def create_namespace(self, namespace: str) -> Sequence[str]:
-        """Statements that make sure that the namespace is there."""
+        """Return statements that create the namespace if it does not exist."""
 
     def create(self, path: TablePath, schema: pa.Schema, key_fields: Sequence[str]) -> Sequence[str]:
-        """Statements that make an empty table; ``schema`` in lake types, with all of its columns."""
+        """Return statements that create an empty table; ``schema`` contains all of its columns in lake types."""
 
     def create_ledger(self, path: TablePath, schema: pa.Schema) -> Sequence[str]:
-        """Statements that create an empty ledger and remove another of this name."""
+        """Return statements that create an empty ledger and remove another of this name."""
 
     def append_to_ledger(self, session: TableSession, path: TablePath, rows: pa.Table) -> int:
         """Add ``rows``, recorded at one time, to the ledger in one durable commit. Returns its ``commits`` since."""
@@ -68,43 +68,43 @@ class TableFormat(Protocol):
         """Return a number that every commit to a table increases by one, also commits of other writers. It is cheap."""
 
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
-        """Statements after which a column has the wider type of ``column``."""
+        """Return statements after which a column has the wider type of ``column``."""
 
     def commit_settings(self, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """The session settings under which a commit carries ``properties``."""
+        """Return the session settings for a commit with ``properties``."""
 
     def commit(self, session: TableSession, path: TablePath, statement: str) -> Committed:
         """Run a statement that changes rows, under the settings of its commit."""
 
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
-        """What the commit did that carries ``write_id``; None if there is no such commit."""
+        """Return the result of the commit with ``write_id``; None if there is no such commit."""
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
         """Make a commit with ``properties`` if the newest has none; return whether there is such a commit now."""
 
     def version(self, session: TableSession, path: TablePath) -> str:
-        """What names the table's newest commit, and no commit of another table. Costs next to nothing."""
+        """Return the id of the table's newest commit, which no commit of another table has. It is cheap."""
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
-        """The properties of the table's commits that were not undone, newest first, as far as they are kept."""
+        """Return the properties of the stored commits that were not undone, newest first."""
 
     def compact(self, path: TablePath) -> Sequence[str]:
-        """Statements that rewrite small files, and those with deletes."""
+        """Return statements that rewrite small files and files with deletes."""
 
     def clean(self, path: TablePath) -> Sequence[str]:
-        """Statements that let go of what no reader needs any more, due once a day at most."""
+        """Return statements that remove files which no reader needs any more, due once a day at most."""
 
 
 def property_list(properties: Mapping[str, str]) -> str:
-    """Table properties as DDL."""
+    """Return table properties as DDL."""
     return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
 
 
 def set_properties(table: str, properties: Mapping[str, str]) -> str:
-    """The statement that gives a table (quoted) more properties."""
+    """Return the statement that adds properties to a table (quoted)."""
     return f"ALTER TABLE {table} SET TBLPROPERTIES ({property_list(properties)})"
 
 
 def key_property(key_fields: Sequence[str]) -> Mapping[str, str]:
-    """``KEY_FIELDS`` with its value."""
+    """Return the value of ``KEY_FIELDS`` as a property."""
     return {KEY_FIELDS: json.dumps(list(key_fields))}

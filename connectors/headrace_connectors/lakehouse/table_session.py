@@ -26,7 +26,7 @@ _ROWS_PER_BATCH = 10_000
 
 
 class TableSession:
-    """One child session. ``scratch`` is a directory that Spark reads as well, or None where there is no such place."""
+    """One child session. ``scratch`` is a directory that Spark also reads, or None if there is none."""
 
     def __init__(self, spark: Any, table: str, scratch: Path | None, tasks: int) -> None:
         self._spark = spark
@@ -40,23 +40,23 @@ class TableSession:
             self._spark.sql(statement)
 
     def rows(self, query: str) -> list[Any]:
-        """A small result, as Spark rows."""
+        """Return a small result as Spark rows."""
         with translated(self._table):
             rows: list[Any] = self._spark.sql(query).collect()
             return rows
 
     def arrow(self, query: str) -> pa.Table:
-        """A result that may be large, in columns."""
+        """Return a result that may be large, in columns."""
         with translated(self._table):
             return self._spark.sql(query).toArrow()
 
     @property
     def hands_over(self) -> bool:
-        """Whether there is a folder that Spark and this process share."""
+        """Return whether Spark and this process share a folder."""
         return self._scratch is not None
 
     def batches(self, query: str) -> Iterator[pa.Table]:
-        """A result of any size, through a file that both sides share, a few rows at a time. Needs ``hands_over``."""
+        """Yield a result of any size, through a shared file, a few rows at a time. Requires ``hands_over``."""
         if self._scratch is None:
             raise ValueError("Spark and this process share no folder")
         folder = self._scratch / f"headrace_scan_{uuid.uuid4().hex}"
@@ -72,17 +72,17 @@ class TableSession:
 
     @property
     def java(self) -> tuple[Any, Any] | None:
-        """Spark's JVM, and this session in it; None under Spark Connect, which has neither."""
+        """Return Spark's JVM and this session in it; None under Spark Connect, which has neither."""
         jvm = getattr(self._spark, "_jvm", None)
         return None if jvm is None else (jvm, self._spark._jsparkSession)
 
     def properties(self, table: str) -> Mapping[str, str]:
-        """The properties of a table (quoted name)."""
+        """Return the properties of a table (quoted name)."""
         return {row.key: row.value for row in self.rows(f"SHOW TBLPROPERTIES {table}")}
 
     def schema(self, table: str) -> pa.Schema | None:
-        """The Arrow schema of a table (quoted name), or None if there is none."""
-        from pyspark.sql.pandas.types import to_arrow_schema  # late, see session.py
+        """Return the Arrow schema of a table (quoted name), or None if it does not exist."""
+        from pyspark.sql.pandas.types import to_arrow_schema  # imported late, see session.py
 
         with translated(self._table):
             try:
@@ -94,7 +94,7 @@ class TableSession:
 
     @contextmanager
     def staged(self, rows: pa.Table) -> Iterator[str]:
-        """A temporary view (quoted) over ``rows``, for the time of the block."""
+        """Provide a temporary view (quoted) over ``rows`` during the block."""
         name = f"headrace_stage_{uuid.uuid4().hex}"
         with translated(self._table):
             path = self._hand_over(name, rows)
@@ -112,16 +112,15 @@ class TableSession:
             return None
         path = self._scratch / f"{view}.parquet"
         self._write(path, rows)
-        # The schema is given, so that Spark starts no job to find it.
+        # With a given schema Spark starts no job to read it.
         self._spark.read.schema(column_list(rows.schema)).parquet(str(path)).createOrReplaceTempView(view)
         return path
 
     def _write(self, path: Path, rows: pa.Table) -> None:
-        """Read once, then deleted: no compression, no dictionaries, no statistics. A row group per task, so that all
-        take part.
+        """Write a file for one read: without compression, dictionaries and statistics, with a row group for each task.
 
-        Not lz4 in any case: where a condition is pushed down to the file, Spark 4.1.4 fails on the dictionary pages
-        that Arrow compressed ("all input must be consumed").
+        Never use lz4: if a condition is pushed down to the file, Spark 4.1.4 fails on the dictionary pages that Arrow
+        compressed ("all input must be consumed").
         """
         tasks = max(1, min(self._tasks, rows.num_rows // _ROWS_PER_TASK))
         pq.write_table(
@@ -136,7 +135,7 @@ class TableSession:
 
     @contextmanager
     def configured(self, settings: Mapping[str, str]) -> Iterator[None]:
-        """Let the statements of the block run under ``settings``; others must not, so they are taken back."""
+        """Run the statements of the block under ``settings``, and reset these for other statements afterwards."""
         try:
             for name, value in settings.items():
                 self._spark.conf.set(name, value)
@@ -146,5 +145,5 @@ class TableSession:
                 self._spark.conf.unset(name)
 
     def setting(self, name: str) -> str:
-        """A setting of ``configured``."""
+        """Return a setting of ``configured``."""
         return str(self._spark.conf.get(name))

@@ -1,7 +1,7 @@
-"""Keeping a table small and fast: compaction, expiry of old files and of tombstones, decided by counts.
+"""Maintenance of a table: compaction, expiry of old files and of tombstones, when counts make them due.
 
-Every commit leaves a few small files and deletes. The commit's summary contains their number where the
-format writes that there, so that deciding costs nothing; otherwise commits are counted.
+Every commit adds a few small files and deletes. If the commit's summary contains their number, the decision costs
+nothing; otherwise commits are counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace_connectors.lakehouse.table_session import TableSession
 log = logging.getLogger(__name__)
 
 FILES_UNTIL_COMPACTION = 24
-"""Files and delete files that may come up since the last compaction."""
+"""Files and delete files that may be added after a compaction before the next one."""
 
 FILES_OF_A_COMMIT = 2
 """The assumed files of a commit, a file and a deletion vector, if the commit does not contain their number."""
@@ -27,7 +27,7 @@ _DAY = 24 * 3600 * 1_000_000
 
 
 class Upkeep:
-    """What is due for one table and its ledger."""
+    """The maintenance that is due for one table and its ledger."""
 
     def __init__(
         self,
@@ -50,18 +50,19 @@ class Upkeep:
         self._cleaned: int | None = None
 
     def committed(self, files: int | None) -> None:
-        """A commit has left the table with these files; None where that is not known."""
+        """Register a commit after which the table has these files; None if that is unknown."""
         self._files = self._files + FILES_OF_A_COMMIT if files is None else files
         self._compacted = min(self._compacted, self._files)
 
     def ledger_grew(self) -> None:
-        """Tombstones were added."""
+        """Register that tombstones were added."""
         self._ledger_commits += 1
 
     def run(self, now: int, tombstone_retention: int) -> None:
-        """Do what is due. Times in microseconds.
+        """Do the maintenance that is due. Times in microseconds.
 
-        What another writer's commit has thwarted is left until it is due again: it must not stop anybody.
+        If the commit of another writer conflicts with it, the maintenance waits until it is due again, without an
+        error.
         """
         try:
             self._compact(now // _DAY)
@@ -84,7 +85,7 @@ class Upkeep:
             self._run(self._format.compact(ledger_path(self._path)))
 
     def _clean(self, day: int) -> None:
-        """Once a day at most, and not before there was something to compact: it lists all of the table's files."""
+        """Once a day at most, and only after a compaction: it lists all of the table's files."""
         if self._cleaned != day:
             for path in (self._path, ledger_path(self._path)):
                 self._run(self._format.clean(path))

@@ -1,4 +1,4 @@
-"""One table of any format: created from the events' schema, merged, truncated, compacted (``merge.md`` section 5)."""
+"""One lake table of any format: creation from schemas of events, merge, truncate, upkeep (``merge.md`` section 5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from headrace.core.merge.actions import applying, take_actions
+from headrace.core.merge.actions import outranking, take_actions
 from headrace.core.merge.history import History
 from headrace.core.model.errors import Fatal, HeadraceError, TableMissing
 from headrace.core.model.events import OWN_PREFIX, Actions, RowVersion
@@ -82,10 +82,10 @@ class SparkTable:
         self._soft = options.soft_delete and not options.history
         self._own = HISTORY_COLUMNS if options.history else SOFT_COLUMNS if self._soft else VERSION_COLUMNS
 
-    # -- what the table is --------------------------------------------------------------------------------------------
+    # -- schema and key -----------------------------------------------------------------------------------------------
 
     def schema(self) -> pa.Schema | None:
-        """The data columns in lake types, or None while the table does not exist. Raises TableMissing."""
+        """Return the data columns in lake types, or None while the table does not exist. Raises TableMissing."""
         if self._schema is None:
             found = self._session.schema(self._table)
             if found is not None:
@@ -113,23 +113,23 @@ class SparkTable:
         return data_schema(self._label, found)
 
     def _take_over(self, found: pa.Schema) -> None:
-        """Its rows stay and have no version, so that every change outranks them."""
+        """Adopt a table of another writer. Its rows stay without a version, so that every change outranks them."""
         for column in data_schema(self._label, found):
             if found.field(column.name).type in (pa.int8(), pa.int16()):
                 self._run(self._format.widen(self._path, column))
-        self._ledger.create()  # before the columns: an old ledger must never meet a table that is ours
+        self._ledger.create()  # before the columns: an old ledger must never be used for a table of Headrace
         self._session.run(f"ALTER TABLE {self._table} ADD COLUMNS ({column_list(self._own)})")
         self._session.run(set_properties(self._table, {"headrace.format-version": FORMAT_VERSION}))
 
     def key_fields(self) -> tuple[str, ...]:
-        """The columns of the row key in their order, from the table's properties."""
+        """Return the columns of the row key in their order, from the table's properties."""
         if not self._key_fields and self.schema() is not None:
             stored = self._session.properties(self._table)
             self._key_fields = tuple(json.loads(stored.get(KEY_FIELDS, "[]")))
         return self._key_fields
 
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
-        """Create the table, or add and widen columns so that ``schema`` fits. Raises Fatal when it cannot be done."""
+        """Create the table, or add and widen columns so that ``schema`` fits. Raises Fatal if that is impossible."""
         wanted = lake_schema(self._label, schema, key_fields)
         stored = self.schema()
         if stored is None:
@@ -146,7 +146,7 @@ class SparkTable:
 
     def _create(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
         self._run(self._format.create_namespace(self._path.namespace))
-        self._ledger.prepare()  # before the table: an old ledger must never meet a new table
+        self._ledger.prepare()  # before the table: an old ledger must never be used for a new table
         self._run(self._format.create(self._path, pa.schema([*schema, *self._own]), key_fields))
         self._ledger.attach()
         self._schema, self._key_fields, self._fresh, self._seen = schema, tuple(key_fields), True, True
@@ -171,17 +171,17 @@ class SparkTable:
     # -- the ledger ---------------------------------------------------------------------------------------------------
 
     def ledger(self) -> Mapping[str, RowVersion]:
-        """The tombstones by canonical key, the floor of the last truncate under ``""``."""
+        """Return the tombstones by canonical key, the floor of the last truncate under ``""``."""
         if self.schema() is not None:
             return self._ledger.load()
         return self._ledger.read() if self._ledger.is_early() else {}
 
     def ledger_moved(self) -> bool:
-        """Whether another writer may have added entries to the ledger since this handle has read it."""
+        """Return whether another writer may have added entries to the ledger since this handle has read it."""
         return (self.schema() is not None or self._ledger.is_early()) and self._ledger.moved()
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
-        """Add to the ledger, durably; nothing happens where there is nothing to add."""
+        """Add entries to the ledger in a durable commit, if there are any."""
         if tombstones:
             if self.schema() is None:
                 self._run(self._format.create_namespace(self._path.namespace))
@@ -189,13 +189,13 @@ class SparkTable:
             self._ledger.append(tombstones, now)
             self._upkeep.ledger_grew()
 
-    # -- what changes the table ---------------------------------------------------------------------------------------
+    # -- changes of the table -----------------------------------------------------------------------------------------
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         """Apply the actions that rank above the stored rows; in two commits if some rows keep stored cells.
 
-        Offsets and batch id stand only in the last commit, so that they never promise what is not there yet. Without an
-        action (all of the batch's events are stale) there is no commit.
+        Only the last commit contains offsets and batch id, so that they never include missing rows. Without an action
+        (all events of the batch are stale) there is no commit.
         """
         if not len(actions):
             return MergeCounts(0, 0)
@@ -208,16 +208,16 @@ class SparkTable:
         return MergeCounts(counts.upserted - marked, counts.deleted + marked)
 
     def _to_be_marked(self, actions: Actions) -> int:
-        """How many deletes will mark a row, which a commit counts as updates."""
+        """The number of deletes that mark a row; a commit counts them as updates."""
         deletes = np.flatnonzero(actions.delete)
         if self._fresh or not len(deletes):
             return 0
         taken = take_actions(actions, deletes)
-        return int(applying(taken, self.stored(taken)).sum())
+        return int(outranking(taken, self.stored(taken)).sum())
 
     def _write(self, part: StagedActions, commit: Commit) -> MergeCounts:
         with self._session.staged(part.rows) as view:
-            # The worker that created the table may have been overtaken by one that found the table empty.
+            # The worker that created the table may have been overtaken by another one that found the table empty.
             self._fresh = self._fresh and not self._format.commits(self._session, self._path)
             if self._fresh and not (part.shape.kept or part.shape.carried):
                 return self._append(append_sql(self._table, view, part.shape), commit)
@@ -232,18 +232,18 @@ class SparkTable:
         return done.counts
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
-        """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
+        """Remove every row that ``floor`` outranks; the caller has recorded the floor in the ledger."""
         if not self._fresh:
             self._commit(truncate_sql(self._table, floor, soft=self._soft), commit)
 
     def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
-        """Give rows from before a version a value where they have a null."""
+        """Write a value into rows from before a version where they have a null."""
         if not self._fresh:
             field = self._existing_schema().field(column)
             self._commit(fill_sql(self._table, field, value, before, soft=self._soft), commit)
 
     def append(self, rows: History, commit: Commit) -> None:
-        """Add rows to a history; see ``append.py`` for what keeps them from standing there twice."""
+        """Add rows to a history, without those that it contains; see ``append.py``."""
         staged = history_rows(rows, self._existing_schema())
         with self._session.staged(staged) as view:
             statement = append_history_sql(self._table, view, rows, staged.column_names)
@@ -252,7 +252,8 @@ class SparkTable:
     def _commit(self, statement: str, commit: Commit) -> Committed:
         """Run a statement whose commit has the properties of ``commit``, and those of the last commit.
 
-        A conflict with another writer's commit (a compaction) is tried again, unless the commit did go in.
+        After a conflict with another writer's commit (a compaction) the statement runs again, unless its commit
+        succeeded.
         """
         write_id = uuid.uuid4().hex
         with self._forgetting_on_error():
@@ -289,10 +290,10 @@ class SparkTable:
             self._schema, self._key_fields, self._fresh, self._known = None, (), False, None
             raise
 
-    # -- how far the table is -----------------------------------------------------------------------------------------
+    # -- progress -----------------------------------------------------------------------------------------------------
 
     def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
-        """From the newest commits that carry it; nothing is read again while the table's version is the known one."""
+        """Return the progress in the newest commits with it; read again only after the table's version has changed."""
         if self.schema() is None:
             return None
         try:
@@ -310,7 +311,7 @@ class SparkTable:
         return self._known[1].offsets
 
     def _progress_before(self, commit: Commit) -> Progress:
-        """What a commit carries on: of its group, or without one of the newest group that there is."""
+        """The properties that a commit repeats: those of its group, or without a group those of the newest one."""
         if self._fresh:
             return NO_PROGRESS
         if not commit.group:
@@ -325,8 +326,10 @@ class SparkTable:
         return progress(self._format.history(self._session, self._path)) or NO_PROGRESS
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """Return ``reached``, or the offsets in the rows if no commit with them is left (expired, or log cleaned while
-        no events arrived)."""
+        """Return ``reached``, or the offsets in the rows if no stored commit contains any.
+
+        The commits with offsets may have expired, or the log was cleaned while no events arrived.
+        """
         if self.schema() is None or self._fresh:
             return {}
         reached = self.reached(group)
@@ -335,10 +338,10 @@ class SparkTable:
         rows = self._session.rows(row_offsets_sql(self._table))
         return {TopicPartition(row.topic, row.number): row.next for row in rows}
 
-    # -- reading and upkeep -------------------------------------------------------------------------------------------
+    # -- reading and maintenance --------------------------------------------------------------------------------------
 
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
-        """The versions of the rows under the actions' keys; rows written by other means have UNVERSIONED."""
+        """Return the versions of the rows under the actions' keys; rows of other writers have UNVERSIONED."""
         part = stage_keys(actions, self._existing_schema(), soft=self._soft)
         with self._session.staged(part.rows) as view:
             rows = self._session.arrow(stored_sql(self._table, view, part.shape))
@@ -349,12 +352,12 @@ class SparkTable:
         return [] if self.schema() is None else reader.topics(self._session, self._live())
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of every row."""
+        """Yield these columns of every row."""
         if self.schema() is not None:
             yield from reader.scan(self._session, self._live(), columns)
 
     def read(self, keys: pa.Table) -> pa.Table:
-        """The rows under the keys, Headrace's own columns included."""
+        """Return the rows under the keys, with Headrace's own columns."""
         schema = self.schema()
         if schema is None:
             return pa.schema([*keys.schema, *VERSION_COLUMNS]).empty_table()
@@ -364,6 +367,6 @@ class SparkTable:
         return live_sql(self._table) if self._soft else self._table
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
-        """Compact, expire snapshots and old tombstones if that is due; otherwise without a Spark job."""
+        """Compact, expire snapshots and old tombstones, if due; otherwise without a Spark job."""
         if self.schema() is not None:
             self._upkeep.run(now, tombstone_retention)

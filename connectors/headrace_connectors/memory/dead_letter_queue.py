@@ -1,4 +1,4 @@
-"""A dead letter queue that keeps what it is given."""
+"""A dead letter queue in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace_connectors.errant_headers import Headers, context_headers
 
 @dataclass(frozen=True, slots=True)
 class QueuedLetter:
-    """A record as the queue holds it."""
+    """A record in the queue."""
 
     key: bytes | None
     value: bytes | None
@@ -21,7 +21,7 @@ class QueuedLetter:
 
 
 class MemoryDeadLetterQueue:
-    """``headrace.ports.DeadLetterQueue`` in a list, with context headers unless they are switched off."""
+    """A ``headrace.ports.DeadLetterQueue`` in a list, with context headers unless they are disabled."""
 
     def __init__(self, connector: str, task: int, *, with_context: bool = True) -> None:
         self._connector = connector
@@ -37,4 +37,4 @@ class MemoryDeadLetterQueue:
             self.letters.append(QueuedLetter(each.record.key, whole(each.record.value), each.record.timestamp, headers))
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""

@@ -1,8 +1,8 @@
-"""Feeds without Kafka: topics, groups and rebalances in memory, for tests of everything behind a feed.
+"""Feeds without Kafka: topics, groups and rebalances in memory, for tests of the code behind a feed.
 
-One ``MemoryBroker`` represents the cluster. Its feeds keep the contract of ``headrace.ports.Feed``: chunks are numbered
-per assignment, a topic belongs to one member, a rebalance lets the batch in flight finish, and whatever was not
-committed comes again.
+One ``MemoryBroker`` represents the cluster. Its feeds implement ``headrace.ports.Feed``: chunks are numbered per
+assignment, a topic belongs to one member, a rebalance waits for the batch in flight, and uncommitted records are read
+again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.assignment import assign_topics
-from headrace.core.connect.java_patterns import python_pattern
 from headrace.core.decode.json_types import Document, whole
 from headrace.core.model.errors import ConfigError, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, OffsetNote, Record, TopicPartition
@@ -26,7 +26,7 @@ CHUNK_RECORDS = 1_000
 
 @dataclass(slots=True)
 class MemoryRecord:
-    """A record of a ``MemoryBroker``. Not frozen only because the ``Record`` protocol declares plain attributes."""
+    """A record of a ``MemoryBroker``. It is mutable only because the ``Record`` protocol declares plain attributes."""
 
     topic: str
     partition: int
@@ -46,13 +46,13 @@ class _Group:
     notes: dict[TopicPartition, OffsetNote] = field(default_factory=dict)
 
     def noted(self, partition: TopicPartition) -> OffsetNote:
-        """What was committed; an offset that was set otherwise has no note."""
+        """Return the committed offsets; an offset that was set by other means has no note."""
         offset, noted = self.committed.get(partition, 0), self.notes.get(partition, OffsetNote(0, ""))
         return noted if noted.offset == offset else OffsetNote(offset, "")
 
 
 class MemoryBroker:
-    """The topics and groups. Everything happens on one event loop.
+    """The topics and groups. Everything runs on one event loop.
 
     ``commit_arrives`` is awaited before a commit of offsets takes effect: a test may delay commits, or let one overtake
     another.
@@ -66,7 +66,7 @@ class MemoryBroker:
         self._rebalancing = asyncio.Lock()
 
     async def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """Create a topic; groups whose pattern it fits are rebalanced."""
+        """Create a topic, and rebalance the groups whose pattern matches it."""
         self._logs.update({TopicPartition(topic, number): [] for number in range(partitions)})
         for group in self._groups.values():
             await self.rebalance(group)
@@ -88,7 +88,7 @@ class MemoryBroker:
         headers: Sequence[tuple[str, bytes]] = (),
         timestamp: int = 0,
     ) -> int:
-        """Write a record; returns its offset."""
+        """Write a record and return its offset."""
         log = self._logs[TopicPartition(topic, partition)]
         log.append(MemoryRecord(topic, partition, len(log), timestamp, key, value, headers))
         for group in self._groups.values():
@@ -101,24 +101,24 @@ class MemoryBroker:
         self._removed[partition] = before
 
     def read(self, partition: TopicPartition, start: int, most: int) -> Sequence[Record]:
-        """At most ``most`` records from offset ``start``, or from the first that is left."""
+        """Return at most ``most`` records from offset ``start``, or from the first that still exists."""
         start = max(start, self._removed[partition])
         return self._logs.get(partition, [])[start : start + most]
 
     def end(self, partition: TopicPartition) -> int:
-        """The offset behind the last record; 0 for a partition that is gone."""
+        """Return the offset behind the last record; 0 for a deleted partition."""
         return len(self._logs.get(partition, []))
 
     def committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """The group's offsets."""
+        """Return the group's offsets."""
         return dict(self._groups[group].committed)
 
     def group(self, name: str) -> _Group:
-        """The group called ``name``."""
+        """Return the group called ``name``."""
         return self._groups[name]
 
     async def rebalance(self, group: _Group) -> None:
-        """Revoke everything from every member, then assign anew."""
+        """Revoke all partitions from all members, then assign them again."""
         async with self._rebalancing:
             members = dict(group.members)
             held = {name: {each.topic for each in member.positions} for name, member in members.items()}
@@ -132,7 +132,7 @@ class MemoryBroker:
 
 
 class MemoryFeed:
-    """``headrace.ports.Feed`` over a ``MemoryBroker``."""
+    """A ``headrace.ports.Feed`` over a ``MemoryBroker``."""
 
     def __init__(
         self, broker: MemoryBroker, group: str, name: str, pattern: re.Pattern[str], divide: Divide | None = None
@@ -162,7 +162,7 @@ class MemoryFeed:
         self._run = asyncio.create_task(self._fetch())
 
     async def stop(self) -> None:
-        """Leave the group. Idempotent; nothing is put afterwards."""
+        """Leave the group. Idempotent; no chunk is put afterwards."""
         run, self._run = self._run, None
         if run is not None:
             run.cancel()
@@ -177,17 +177,17 @@ class MemoryFeed:
         self._paused = True
 
     def resume(self) -> None:
-        """Fetch again."""
+        """Resume fetching."""
         self._paused = False
         self.wake()
 
     def throttle(self, topics: Collection[str]) -> None:
-        """Do not fetch from these topics until called again without them."""
+        """Do not fetch from these topics until the next call without them."""
         self._throttled = frozenset(topics)
         self.wake()
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit next offsets. Raises Fenced when a partition is not ours."""
+        """Commit next offsets. Raises Fenced if a partition is not assigned to this feed."""
         await self._broker.commit_arrives(offsets)
         foreign = offsets.keys() - self.positions.keys()
         if foreign:
@@ -197,31 +197,31 @@ class MemoryFeed:
             self._group.notes[place] = OffsetNote(offset, self._notes[place])
 
     def committed(self) -> Mapping[TopicPartition, OffsetNote]:
-        """What the group had committed when the assignment began."""
+        """Return the offsets that the group had committed when the assignment began."""
         return self._begun
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
-        """Give the commits of these partitions' offsets another note from now on."""
+        """Set the note for commits of these partitions' offsets."""
         self._notes |= notes
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Records between the group's offset and the end."""
+        """Return the number of records between the group's offset and the end."""
         committed = self._group.committed
         return {each: max(0, self._broker.end(each) - committed.get(each, 0)) for each in self.positions}
 
     def wake(self) -> None:
-        """There may be something to fetch."""
+        """Wake the feed: there may be records to fetch."""
         self._wake.set()
 
     async def revoke(self) -> None:
-        """The broker takes everything back."""
+        """Revoke all partitions."""
         async with self._turn:
             if self.positions and not self._failed:
                 await self._listener.revoked(list(self.positions))
             self.positions = {}
 
     async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """The broker gives partitions, each with the offset to begin at."""
+        """Assign partitions, each with the offset to begin at."""
         async with self._turn:
             self._epoch, self._sequence = self._epoch + 1, 0
             self._begun = {each: self._group.noted(each) for each in positions}
@@ -278,46 +278,45 @@ def _divided(record: Record, divide: Divide) -> Record:
 
 
 class MemoryFeeds:
-    """What a worker opens at a ``MemoryBroker``."""
+    """The feeds that a worker opens at a ``MemoryBroker``."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
         self.queues: dict[str, MemoryDeadLetterQueue] = {}
 
     async def start(self) -> None:
-        """Nothing to start."""
+        """Do nothing."""
 
-    def check(self, connector: str, config: Mapping[str, str]) -> None:
-        """Raise ConfigError when no topic is named."""
-        self.open(connector, 0, config)
+    def check(self, connector: str, settings: KafkaSettings) -> None:
+        """Raise ConfigError if the configuration contains no topic."""
+        self.open(connector, 0, settings)
 
-    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> MemoryFeed:
-        """The feed of one task; ``divide`` makes the values."""
-        names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
-        if not names and not config.get("topics.regex"):
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> MemoryFeed:
+        """Open the feed of one task; ``divide`` makes the values."""
+        names = settings.topics.names
+        if not names and not settings.topics.regex:
             raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
-        pattern = re.compile(python_pattern(config.get("topics.regex", "")) or "|".join(map(re.escape, names)))
-        group = config.get("consumer.override.group.id", f"connect-{connector}")
+        pattern = re.compile(settings.topics.pattern or "|".join(map(re.escape, names)))
+        group = settings.consumer.get("group.id", f"connect-{connector}")
         return MemoryFeed(self._broker, group, f"{connector}-{task}", pattern, divide)
 
     def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> AsyncioAgent:
-        """The agent of a table."""
+        """Open the agent of a table."""
         return AsyncioAgent(name, body)
 
-    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
-        """Memory compacts nothing."""
+    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
+        """Return that no topic is compacted."""
         return lambda topic: False
 
-    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
-        """The queue of that topic, which outlives its tasks; None when none is configured."""
-        topic = config.get("errors.deadletterqueue.topic.name")
-        with_context = config.get("errors.deadletterqueue.context.headers.enable", "false").lower() == "true"
-        queue = MemoryDeadLetterQueue(connector, task, with_context=with_context)
+    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
+        """Return the queue of that topic, which outlives its tasks; None if none is configured."""
+        topic = settings.dead_letters.topic
+        queue = MemoryDeadLetterQueue(connector, task, with_context=settings.dead_letters.context_headers)
         return self.queues.setdefault(topic, queue) if topic else None
 
-    async def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
+    async def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
         """Read the connector's dead letter queue up to its current end."""
-        topic = config["errors.deadletterqueue.topic.name"]
+        topic = settings.dead_letters.topic
         letters = self.queues[topic].letters if topic in self.queues else []
         yield [
             MemoryRecord(topic, 0, number, each.timestamp, each.key, each.value, each.headers)  # type: ignore[arg-type]
@@ -325,4 +324,4 @@ class MemoryFeeds:
         ]
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""

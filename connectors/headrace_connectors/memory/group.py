@@ -1,4 +1,4 @@
-"""The group of workers in memory: alone in standalone mode, several in one process in tests."""
+"""A group of workers in memory: one member in standalone mode, several in one process in tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from headrace.core.model.errors import Fenced
 
 
 class MemoryGroup:
-    """Members that share the work at once, whenever one joins, leaves or asks for it."""
+    """Members among which the work is divided at once when one joins, leaves or requests it."""
 
     def __init__(self) -> None:
         self._members: dict[str, MemoryMember] = {}
         self._joined = 0
 
     def join(self, member: MemoryMember) -> str:
-        """Take in a member; returns its id."""
+        """Add a member and return its id."""
         self._joined += 1
         name = f"member-{self._joined}"
         self._members[name] = member
@@ -24,16 +24,16 @@ class MemoryGroup:
         return name
 
     def leave(self, name: str) -> None:
-        """Let a member go, or take it for dead."""
+        """Remove a member, or treat it as failed."""
         if self._members.pop(name, None) is not None:
             self.share()
 
     def knows(self, name: str) -> bool:
-        """Whether the member is one."""
+        """Return whether the id is that of a member."""
         return name in self._members
 
     def share(self) -> None:
-        """Share out what the member knows that has read most."""
+        """Divide the work by the state of the member that has read most."""
         if not self._members:
             return
         best = max(self._members.values(), key=lambda member: member.state().offset)
@@ -43,7 +43,7 @@ class MemoryGroup:
 
 
 class MemoryMember:
-    """``headrace.ports.WorkerMember`` in a MemoryGroup."""
+    """A ``headrace.ports.WorkerMember`` in a MemoryGroup."""
 
     def __init__(self, group: MemoryGroup, worker: str) -> None:
         self._group = group
@@ -55,37 +55,37 @@ class MemoryMember:
         self.tasks: Collection[Task] = ()
 
     async def start(self, assigned: Callable[[Assignment], None]) -> None:
-        """Join; the assignment comes at once."""
+        """Join; the assignment follows at once."""
         self._assigned = assigned
         self._name = self._group.join(self)
 
     def offer(self, tasks: Collection[Task], offset: int) -> None:
-        """Remember it for the next round."""
+        """Store it for the next round."""
         self.tasks, self._offset = tasks, offset
 
     def rebalance(self) -> None:
-        """At once."""
+        """Rebalance at once."""
         self._group.share()
 
     async def confirm(self) -> None:
-        """Whether the group still has this member."""
+        """Return whether the group still has this member."""
         if not self._group.knows(self._name):
             raise Fenced(f"{self._worker} is no member of the group any more")
 
     async def stop(self) -> None:
-        """Leave."""
+        """Leave the group."""
         self._assigned = None
         self._group.leave(self._name)
 
     def state(self) -> WorkerState:
-        """What the group hears of this member."""
+        """Return the metadata of this member for the group."""
         held = self._held
         if held is None:
             return WorkerState(self._worker, self._offset)
         return WorkerState(self._worker, self._offset, held.generation, held.leads, held.tasks)
 
     def take(self, assignment: Assignment) -> None:
-        """Hear of the assignment."""
+        """Receive the assignment."""
         self._held = assignment
         if self._assigned is not None:
             self._assigned(assignment)

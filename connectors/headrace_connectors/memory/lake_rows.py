@@ -1,4 +1,4 @@
-"""Rows of a memory table, and how a batch of actions applies to them."""
+"""Rows of a memory table, and the application of actions to them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Batch:
         self._absent = {name: pa.scalar(None, schema.field(name).type) for name in schema.names}
 
     def applies(self, index: int, stored: RowVersion | None) -> bool:
-        """The gate of ``Actions``."""
+        """Return whether the action applies to a stored row, by the gate of ``Actions``."""
         if stored is None:
             return True
         first = bytes(self.actions.first_position[index])
@@ -47,14 +47,14 @@ class Batch:
         return not self.actions.by_arrival[index] or arrived_later(self.actions.first.row(index), stored)
 
     def version(self, index: int, row: Row | None) -> RowVersion:
-        """What the row reflects afterwards: the last event, but never a lower position than the stored one."""
+        """Return the row's version after the action: the last event's, but never with a lower position."""
         version = self.actions.version.row(index)
         if row is None or row.version is None or row.version.position <= version.position:
             return version
         return RowVersion(row.version.position, version.topic, version.partition, version.offset, version.source_time)
 
     def cells(self, index: int, row: Row | None, before: Mapping[str, Row]) -> Cells | None:
-        """All cells of the row, or None where a cell is to be kept from a row that does not exist."""
+        """Return all cells of the row, or None if a cell must be kept from a row that does not exist."""
         cells = dict(self._absent if row is None or self.actions.fresh[index] else row.cells)
         for name, values in self._columns.items():
             cell = self._cell(name, values, index, row, before)

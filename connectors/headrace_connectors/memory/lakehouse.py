@@ -1,7 +1,7 @@
-"""A lakehouse in plain Python over dicts: the contract of ``ports.LakeTable`` without a JVM.
+"""A lakehouse in memory, in plain Python: implements ``ports.LakeTable`` without a JVM.
 
-Shipped for unit tests and properties. A table outlives the handle that wrote it, as a real one does, so that a restart
-can be played by opening it again.
+For unit tests and properties. A table outlives the handle that wrote it, as in a real lakehouse, so that a test can
+simulate a restart by opening it again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SCANNED_AT_ONCE = 7
 
 @dataclass(slots=True)
 class _Stored:
-    """What stays when a handle is gone: the table and its ledger.
+    """The state that outlives a handle: the table and its ledger.
 
     ``tombstones`` is None without a ledger; ``attached`` marks the ledger of a table that was created.
     """
@@ -59,7 +59,7 @@ class _Stored:
 
 
 class MemoryLakehouse:
-    """Tables by name, for as long as this object lives."""
+    """Tables by name, for the lifetime of this object."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, str], _Stored] = {}
@@ -71,7 +71,7 @@ class MemoryLakehouse:
         return MemoryTable(f"{namespace}.{name}", stored, options)
 
     def drop(self, namespace: str, name: str) -> None:
-        """Drop a table; its ledger stays, as that of a real table does."""
+        """Drop a table; its ledger stays, as with a real lakehouse."""
         stored, ledger = self._tables[namespace, name], self.copy(namespace, name)
         self.restore(namespace, name, _Stored(tombstones=ledger.tombstones, attached=ledger.attached))
         stored.recordings = ledger.recordings
@@ -81,27 +81,27 @@ class MemoryLakehouse:
         self._tables[namespace, name].tombstones = None
 
     def copy(self, namespace: str, name: str) -> _Stored:
-        """A copy of a table with its ledger, for ``restore``."""
+        """Return a copy of a table with its ledger, for ``restore``."""
         return copy.deepcopy(self._tables[namespace, name])
 
     def restore(self, namespace: str, name: str, stored: _Stored) -> None:
-        """Replace a table and its ledger by a copy; open handles see it."""
+        """Replace a table and its ledger with a copy; open handles see it."""
         for each in fields(_Stored):
             setattr(self._tables[namespace, name], each.name, getattr(stored, each.name))
 
     def memory(self) -> int:
-        """No engine runs."""
+        """Return 0: no engine runs."""
         return 0
 
     def check(self) -> None:
-        """Memory can always be written."""
+        """Do nothing: memory is always writable."""
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class MemoryTable:
-    """A ``ports.LakeTable``. Every merge is one visible step, whatever cells it keeps."""
+    """A ``ports.LakeTable``. Every merge is one atomic step, regardless of the cells that it keeps."""
 
     def __init__(self, name: str, stored: _Stored, options: TableOptions) -> None:
         self._name = name
@@ -115,24 +115,24 @@ class MemoryTable:
 
     @property
     def commits(self) -> Sequence[Commit]:
-        """The commits in order, like the snapshots of a real table."""
+        """Return the commits in order, like the snapshots of a real table."""
         return self._stored.commits
 
     @property
     def summaries(self) -> Sequence[Mapping[str, str]]:
-        """The same as snapshot properties."""
+        """Return the commits as snapshot properties."""
         return self._stored.summaries
 
     def forget_history(self) -> None:
-        """Keep nothing but what the newest commit says, as a catalog may."""
+        """Keep only the properties of the newest commit, as a catalog may."""
         del self._stored.summaries[:-1]
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """The data columns of the rows that stand by canonical key, as Python values."""
+        """Return the data columns of the stored rows by canonical key, as Python values."""
         return {key: {name: cell.as_py() for name, cell in row.cells.items()} for key, row in self._live().items()}
 
     def to_arrow(self) -> pa.Table:
-        """The whole table, own columns included, in no particular order."""
+        """Return the complete table, with own columns, in no particular order."""
         schema = pa.schema([*(self._stored.schema or []), *(self._stored.own or self._own)])
         found = self._stored.rows.values()
         rows = [row.cells | _version_cells(row.version) | {DELETED: pa.scalar(row.deleted)} for row in found]
@@ -150,11 +150,11 @@ class MemoryTable:
         return pa.table(columns, schema)
 
     def create_otherwise(self, schema: pa.Schema) -> None:
-        """Be a table that somebody else has made."""
+        """Simulate a table that another writer has created."""
         self._stored.schema, self._stored.foreign = schema, True
 
     def insert_unversioned(self, key: str, cells: Mapping[str, Any]) -> None:
-        """Put a row there as a bulk load by other means does: its version columns are null."""
+        """Store a row as a bulk load by other means does: its version columns are null."""
         schema = self._stored.schema or self._existing_schema()
         typed = {name: pa.scalar(cells.get(name), schema.field(name).type) for name in schema.names}
         self._stored.rows[key] = Row(typed, None)
@@ -162,13 +162,13 @@ class MemoryTable:
     # -- ports.LakeTable ----------------------------------------------------------------------------------------------
 
     def schema(self) -> pa.Schema | None:
-        """The data columns, or None before ``evolve``. Takes over a table that somebody else has made, or is Fatal."""
+        """Return the data columns, or None before ``evolve``. Adopts a table of another writer, or raises Fatal."""
         if self._stored.schema is None:
             if self._seen and not self._recreate:
                 raise TableMissing(f"{self._name}: the table does not exist any more")
             return None
         self._seen = True
-        # ``delete.mode`` of a table may change to ``soft``.
+        # ``delete.mode`` of a table may be changed to ``soft``.
         if self._soft and self._stored.own == VERSION_COLUMNS:
             self._stored.own = SOFT_COLUMNS
         if self._stored.own not in (None, self._own):
@@ -182,11 +182,11 @@ class MemoryTable:
         return self._stored.schema
 
     def key_fields(self) -> tuple[str, ...]:
-        """The columns of the key, as the table was made."""
+        """Return the columns of the key, as at the table's creation."""
         return self._stored.key_fields
 
     def evolve(self, schema: pa.Schema, key_fields: Sequence[str]) -> None:
-        """Create the table or make ``schema`` fit. Raises Fatal when it cannot be done."""
+        """Create the table, or change it so that ``schema`` fits. Raises Fatal if that is impossible."""
         wanted = lake_schema(self._name, schema, key_fields)
         if self.schema() is None:
             self._stored.schema, self._stored.key_fields, self._stored.own = wanted, tuple(key_fields), self._own
@@ -202,12 +202,12 @@ class MemoryTable:
             row.cells.update({column.name: pa.scalar(None, column.type) for column in change.added})
 
     def ledger(self) -> Mapping[str, RowVersion]:
-        """The tombstones by canonical key, the floor under ``""``."""
+        """Return the tombstones by canonical key, the floor under ``""``."""
         self._recordings = self._stored.recordings
         return {key: version for key, (version, _) in self._tombstones().items()}
 
     def _tombstones(self) -> dict[str, tuple[RowVersion, int]]:
-        """The entries that count; what the table of before has left does not."""
+        """The valid entries, without those of a table that was dropped."""
         exists = self.schema() is not None
         if exists and self._stored.tombstones is None:
             if not self._recreate:
@@ -217,11 +217,11 @@ class MemoryTable:
         return dict(self._stored.tombstones or {}) if counts else {}
 
     def ledger_moved(self) -> bool:
-        """Whether somebody else has added to the ledger since this handle has read it."""
+        """Return whether another writer has added to the ledger since this handle has read it."""
         return self._recordings != self._stored.recordings
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
-        """Add to the ledger; a tombstone never falls behind one that is there already."""
+        """Add to the ledger; a tombstone never replaces a higher one."""
         if not self.ledger_moved():
             self._recordings = self._stored.recordings + 1
         self._stored.recordings += 1
@@ -232,7 +232,7 @@ class MemoryTable:
         self._stored.tombstones, self._stored.attached = ledger, self._stored.schema is not None
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
-        """Apply what ranks above the stored rows, all of it read before any of it is written."""
+        """Apply the actions that rank above the stored rows; all rows are read before one is written."""
         if not len(actions):
             return MergeCounts(0, 0)
         before = self._live()
@@ -254,7 +254,7 @@ class MemoryTable:
         return MergeCounts(upserted, deleted)
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
-        """Remove every row that ``floor`` outranks; the caller has the floor in the ledger already."""
+        """Remove every row that ``floor`` outranks; the caller has recorded the floor in the ledger."""
         standing = self._stored.rows.items()
         for key in [key for key, row in standing if outranks(floor, row.version or UNVERSIONED)]:
             row = self._stored.rows[key]
@@ -262,7 +262,7 @@ class MemoryTable:
         self._committed(commit)
 
     def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
-        """Give rows from before a version a value where they have a null."""
+        """Write a value into rows from before a version where they have a null."""
         for row in self._live().values():
             version = row.version
             if version is None or row.cells[column].is_valid:
@@ -292,38 +292,38 @@ class MemoryTable:
         self._committed(commit)
 
     def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
-        """What the newest commits of the group carry."""
+        """Return the offsets of the group in its newest commits."""
         found = None if self.schema() is None else progress(reversed(self._stored.summaries), group)
         return None if found is None else found.offsets
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """The same; memory forgets no commit."""
+        """Return the same offsets; memory keeps every commit."""
         return self.reached(group) or {}
 
     def _committed(self, commit: Commit) -> None:
-        """Add to the commits, each of which carries on what the one before it says."""
+        """Add a commit, which repeats the properties of the one before it."""
         before = progress(reversed(self._stored.summaries), commit.group) or NO_PROGRESS
         self._stored.commits.append(commit)
         self._stored.summaries.append(commit_properties(commit, before))
 
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
-        """The versions of the rows under the actions' keys."""
+        """Return the versions of the rows under the actions' keys."""
         rows = self._live()
         return {key: rows[key].version or UNVERSIONED for key in actions.key.to_pylist() if key in rows}
 
     def topics(self) -> Collection[str]:
-        """The offsets in the versions of the rows."""
+        """Return the offsets in the versions of the rows."""
         return {row.version.topic for row in self._live().values() if row.version is not None}
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows, a few at a time."""
+        """Yield the rows, a few at a time."""
         if self._stored.schema is not None:
             yield from (
                 pa.table(batch) for batch in self._standing().select(list(columns)).to_batches(_SCANNED_AT_ONCE)
             )
 
     def read(self, keys: pa.Table) -> pa.Table:
-        """The rows under the keys."""
+        """Return the rows under the keys."""
         if self._stored.schema is None:
             return pa.schema([*keys.schema, *VERSION_COLUMNS]).empty_table()
         rows = self._standing()
@@ -331,7 +331,7 @@ class MemoryTable:
         return rows.filter(pa.array([key in wanted for key in found], pa.bool_()))
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
-        """Forget tombstones older than the retention; the floor stays."""
+        """Remove tombstones older than the retention; the floor stays."""
         self._stored.tombstones = {
             key: entry
             for key, entry in self._tombstones().items()

@@ -1,4 +1,4 @@
-"""A source database in memory: rows of Connect values that can be changed, hidden and made to fail."""
+"""A source database in memory: rows of Connect values that a test can change, hide and make fail."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _SCANNED_AT_ONCE = 7
 
 
 class MemoryRowSource:
-    """Tables by id. ``requests`` keeps what was asked; ``failures`` are raised one per fetch before any answer.
+    """Tables by id. ``requests`` contains all requests; each fetch raises the next of ``failures``, if any.
 
-    ``proven`` and ``flashback_fallbacks`` are what answers say about visibility, ``position`` how far the log is said
-    to be.
+    ``proven`` and ``flashback_fallbacks`` are those of answers, ``position`` is the reported position of the log.
     """
 
     def __init__(self, *, proven: bool = True) -> None:
@@ -41,7 +40,7 @@ class MemoryRowSource:
         self._rows: dict[TableId, list[Row]] = {}
 
     def add(self, catalog: CatalogTable, schema: Schema, rows: Sequence[Row] = ()) -> None:
-        """Create a table, or give it another catalog entry, ``after`` schema and rows."""
+        """Create a table, or replace its catalog entry, ``after`` schema and rows."""
         self._catalogs[catalog.table] = catalog
         self._schemas[catalog.table] = schema
         self._rows[catalog.table] = list(rows)
@@ -51,19 +50,19 @@ class MemoryRowSource:
         self._rows[table] = list(rows)
 
     def check(self) -> None:
-        """Always usable, unless a failure waits."""
+        """Raise the next failure, if any."""
         self._fail()
 
     def catalog(self, table: TableId) -> CatalogTable | None:
-        """The table's entry."""
+        """Return the table's entry."""
         return self._catalogs.get(table)
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """The ``after`` schema that the table was added with."""
+        """Return the ``after`` schema that the table was added with."""
         return self._schemas[catalog.table]
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        """The rows as they stand now. Raises Fatal where a key has several rows."""
+        """Return the current rows. Raises Fatal if a key has several rows."""
         self._fail()
         self.requests.append(request)
         rows = self._by_key(catalog.table, request)
@@ -73,7 +72,7 @@ class MemoryRowSource:
         return RowAnswer(found, values, self.proven, self.flashback_fallbacks)
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
-        """The rows as they stand now, a few at a time."""
+        """Yield the current rows, a few at a time."""
         self._fail()
         rows = list(self._rows[catalog.table])
         for begin in range(0, len(rows), _SCANNED_AT_ONCE):
@@ -81,16 +80,16 @@ class MemoryRowSource:
             yield [[self._value(catalog, row, column.name) for row in piece] for column in columns]
 
     def log_position(self) -> LogPosition:
-        """As set in ``position``."""
+        """Return ``position``."""
         self._fail()
         return self.position
 
     def connections(self) -> Connections:
-        """As set in ``connected``."""
+        """Return ``connected``."""
         return self.connected
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
         self.closed = True
 
     def _by_key(self, table: TableId, request: RowRequest) -> dict[str, Row]:

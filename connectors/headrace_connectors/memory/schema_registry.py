@@ -1,4 +1,4 @@
-"""A schema registry in memory; ``down`` plays one that does not answer."""
+"""A schema registry in memory; ``down`` simulates one that does not answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.core.model.errors import BadRecord, Retriable
 
 
 class MemorySchemaRegistry:
-    """A ``ports.SchemaRegistry``. One number serves for all kinds of ids."""
+    """A ``ports.SchemaRegistry`` whose ids of all kinds share one sequence."""
 
     def __init__(self) -> None:
         self.down = False
@@ -17,12 +17,12 @@ class MemorySchemaRegistry:
         self._schemas: list[RegisteredSchema] = []
 
     def register(self, text: str, kind: str = "AVRO", references: Mapping[str, RegisteredSchema] | None = None) -> int:
-        """Make a schema; its id, from 1."""
+        """Register a schema and return its id, from 1."""
         self._schemas.append(RegisteredSchema(text, kind, dict(references or {})))
         return len(self._schemas)
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
-        """The schema under an id. Raises BadRecord for an unknown one, Retriable while it is down."""
+        """Return the schema of an id. Raises BadRecord for an unknown one, Retriable while ``down``."""
         self.asked.append(schema_id)
         if self.down:
             raise Retriable("the schema registry does not answer")

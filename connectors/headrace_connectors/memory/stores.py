@@ -1,17 +1,18 @@
-"""Memory versions of what a worker stores: for standalone mode and for tests."""
+"""The stores of a worker in memory, for standalone mode and tests."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import Fatal, Fenced, Retriable
 from headrace.ports import LogRecord, TopicPartition
 from headrace_connectors.memory.group import MemoryGroup, MemoryMember
 
 
 class _Storage:
-    """What several logs share: the records, how many there ever were, who listens, and the number of the last term."""
+    """The state that several logs share: records, their total number, listeners, and the number of the last term."""
 
     def __init__(self) -> None:
         self.records: dict[str, bytes | None] = {}
@@ -21,24 +22,24 @@ class _Storage:
 
 
 class MemoryLog:
-    """A compacted log that lives as long as its storage, which it may have from another one."""
+    """A compacted log that lives as long as its storage, which it may share with another log."""
 
     def __init__(self, shared: MemoryLog | None = None) -> None:
         self._storage: _Storage = shared._storage if shared else _Storage()
         self._listeners: list[Callable[[str, bytes | None], None]] = []
         self._term = 0
         self.outage: str | None = None
-        """Set it to a reason, and appends fail as if the brokers were gone."""
+        """If set to a reason, appends fail as if no broker answered."""
 
     async def start(self, applied: Callable[[str, bytes | None], None]) -> None:
-        """Replay what is there and listen."""
+        """Replay the records and listen."""
         for key, value in self._storage.records.items():
             applied(key, value)
         self._listeners.append(applied)
         self._storage.listeners.append(applied)
 
     async def append(self, records: Sequence[LogRecord]) -> None:
-        """Keep the records, the last of each key at its own place as compaction does, and notify all listeners."""
+        """Store the records, the last of each key at its own position as compaction does, and notify all listeners."""
         if self.outage is not None:
             raise Retriable(self.outage)
         if self._term != self._storage.term:
@@ -51,26 +52,26 @@ class MemoryLog:
                 applied(key, value)
 
     def position(self) -> int:
-        """How many records were ever appended."""
+        """Return the number of records that were ever appended."""
         return self._storage.appended
 
     async def lead(self) -> None:
-        """Shut out the other logs on this storage."""
+        """Fence the other logs on this storage."""
         self._storage.term += 1
         self._term = self._storage.term
 
     async def refresh(self) -> None:
-        """Listeners hear of every record at once."""
+        """Do nothing: listeners are called with every record at once."""
 
     async def close(self) -> None:
-        """Stop telling; the records stay, for a worker that starts again on the same object."""
+        """Stop the notifications; the records stay for a worker that starts again on the same object."""
         for applied in self._listeners:
             self._storage.listeners.remove(applied)
         self._listeners.clear()
 
 
 class MemoryGroupOffsets:
-    """Committed offsets of groups, as a test set them or a request altered them."""
+    """Committed offsets of groups, as set by a test or altered by a request."""
 
     def __init__(self, offsets: Mapping[str, Mapping[TopicPartition, int]] | None = None) -> None:
         self.offsets = {group: dict(partitions) for group, partitions in (offsets or {}).items()}
@@ -78,16 +79,16 @@ class MemoryGroupOffsets:
         self.active: set[str] = set()
         """Groups with members: their offsets cannot be changed."""
         self.partitions: Mapping[str, int] = {}
-        """How many partitions the topics have."""
+        """The number of partitions of the topics."""
 
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """What is set for the group."""
+        """Return the offsets of the group."""
         if self.outage is not None:
             raise Retriable(self.outage)
         return dict(self.offsets.get(group, {}))
 
     async def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Set and remove."""
+        """Set and remove offsets."""
         self._may_change(group)
         kept = self.offsets.setdefault(group, {})
         for place, offset in offsets.items():
@@ -99,7 +100,7 @@ class MemoryGroupOffsets:
                 kept[place] = offset
 
     async def reset(self, group: str) -> None:
-        """Forget the group."""
+        """Remove the group."""
         self._may_change(group)
         self.offsets.pop(group, None)
 
@@ -111,20 +112,20 @@ class MemoryGroupOffsets:
 
 
 class MemoryTopicOffsets:
-    """Ends of topics as a test set them."""
+    """Ends of topics, as set by a test."""
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, int] = {}
 
     async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
-        """What is set for the topics that match."""
+        """Return the ends of the topics that match."""
         return {place: end for place, end in self.offsets.items() if re.fullmatch(pattern, place.topic)}
 
 
 class MemoryStores:
     """All stores of a worker in memory. They outlive ``close``, as Kafka's topics would.
 
-    Those of several workers of a cluster are made with the first one's as ``shared``.
+    The stores of several workers of a cluster are created with those of the first one as ``shared``.
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None, shared: MemoryStores | None = None) -> None:
@@ -135,23 +136,23 @@ class MemoryStores:
         self.group: MemoryGroup = shared.group if shared else MemoryGroup()
 
     def member(self, worker: str) -> MemoryMember:
-        """A membership in the one group of these stores."""
+        """Return a membership in the one group of these stores."""
         return MemoryMember(self.group, worker)
 
-    def group_offsets(self, connector: str, config: Mapping[str, str]) -> MemoryGroupOffsets:
-        """The same for every connector."""
+    def group_offsets(self, connector: str, settings: KafkaSettings) -> MemoryGroupOffsets:
+        """Return the same store for every connector."""
         return self.groups
 
-    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> MemoryTopicOffsets:
-        """The same for every connector."""
+    def topic_offsets(self, connector: str, settings: KafkaSettings) -> MemoryTopicOffsets:
+        """Return the same store for every connector."""
         return self.topics
 
     async def start(self) -> None:
-        """Nothing to connect to."""
+        """Do nothing."""
 
     async def cluster_id(self) -> str | None:
-        """There is no cluster."""
+        """Return None: there is no cluster."""
         return None
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""

@@ -1,11 +1,11 @@
 """The rows of the reselect cache in RocksDB (``reselect.md`` section 5): a ``ports.RowStore`` on disk.
 
-    r <table> <key>    a row: its place in the order of use, then the row as ``core/reselect/cache/codec.py`` writes it
-    o <table> <place>  the key of the row that has this place
-    s                  the cache's state and the sizes of tables; only there between two processes
+    r <table> <key>    a row: its rank in the order of use, then the row as in ``core/reselect/cache/codec.py``
+    o <table> <rank>   the key of the row with this rank
+    s                  the cache's state and the sizes of tables; only between two processes
 
-Numbers are big-endian, so that the keys of a table stand together and in the order of their use. One process at a time
-has the directory (RocksDB's own lock). The one file that imports rocksdict.
+Numbers are big-endian, so that the entries of a table are adjacent and in the order of their use. One process at a time
+opens the directory (RocksDB's own lock). The one file that imports rocksdict.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 import rocksdict
 
+from headrace.config.reselect import RocksDbOptions
+from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.cache.codec import decode_row, encode_row
 from headrace.core.reselect.cache.rows import CacheLimits, Row, RowKey, StoreFailed
@@ -29,7 +31,7 @@ _ROW, _ORDER, _STATE = b"r", b"o", b"s"
 _PLACE = 8
 _PATH = "reselect.cache.rocksdb.path"
 MEMORY_BYTES = 16 << 20
-"""What RocksDB may hold back before it writes a file; it has two of them."""
+"""The bytes that RocksDB holds back before it writes a file; it has two such buffers."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -37,7 +39,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class _Use:
-    """What a table takes, and a place before which it has no row any more."""
+    """The sizes of a table, and a rank below which it has no row any more."""
 
     rows: int = 0
     bytes: int = 0
@@ -57,18 +59,17 @@ def open_rows(options: RowStoreOptions) -> RocksRowStore:
 
     Raises ConfigError for a path that cannot be written, Retriable while another process has it.
     """
-    path = options.properties.get("path", "").strip()
-    if not path:
+    settings = parsed(RocksDbOptions, options.properties)
+    if not settings.path:
         raise ConfigError(f"{_PATH} is missing: the directory for the cache's files", _PATH)
-    cleanup = options.properties.get("cleanup", "false").strip().lower() == "true"
     connector = options.connector.replace("/", "%2F")  # names of connectors may contain slashes
-    return RocksRowStore(Path(path) / f"{connector}-{options.task}", options.limits, cleanup=cleanup)
+    return RocksRowStore(Path(settings.path) / f"{connector}-{options.task}", options.limits, cleanup=settings.cleanup)
 
 
 class RocksRowStore:
-    """Rows on disk, with limits on rows and on written bytes, and an optional quota per table.
+    """Rows on disk, with limits for rows and written bytes, and an optional quota per table.
 
-    The row that was used longest ago goes first; a row that is read again and again moves up in steps, not each time.
+    The least recently used row is evicted first; a row that is read often moves up in steps, not at each read.
     ``cleanup`` removes the files when the store is closed.
     """
 
@@ -86,7 +87,7 @@ class RocksRowStore:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def get(self, key: RowKey) -> Row | None:
-        """The row, marked as used. One that cannot be decoded is deleted and was not there."""
+        """Return the row and mark it as used. A row that cannot be decoded is deleted, and missing."""
         written = _tried(self._db.get, _row_key(key))
         if written is None:
             return None
@@ -100,7 +101,7 @@ class RocksRowStore:
         return row
 
     def put(self, key: RowKey, row: Row) -> None:
-        """Store the row and evict what exceeds the bounds; one that cannot be written or is too large is not there."""
+        """Store the row and evict rows above the bounds; a row that cannot be written or is too large is not stored."""
         try:
             body = encode_row(row)
         except ValueError:
@@ -113,13 +114,13 @@ class RocksRowStore:
         self._evict(key.table)
 
     def drop(self, key: RowKey) -> None:
-        """Remove the row if it is there."""
+        """Remove the row if it is stored."""
         written = _tried(self._db.get, _row_key(key))
         if written is not None:
             self._remove(key.table, _place_of(written), key, len(written))
 
     def keys(self, table: int | None) -> Collection[RowKey]:
-        """The keys of a table, or of all."""
+        """Return the keys of a table, or of all tables."""
         prefix = _ROW if table is None else _ROW + _number(table)
         return [
             RowKey(int.from_bytes(stored[1:5], "big"), stored[5:].decode())
@@ -127,11 +128,11 @@ class RocksRowStore:
         ]
 
     def holds(self, table: int) -> bool:
-        """Whether there is any row of a table."""
+        """Return whether a table has any row."""
         return table in self._uses
 
     def drop_table(self, table: int | None) -> int:
-        """Remove all rows of a table, or of all, at once; how many there were."""
+        """Remove all rows of a table, or of all tables, at once; return their number."""
         suffix = b"" if table is None else _number(table)
         for prefix in (_ROW + suffix, _ORDER + suffix):
             _tried(self._db.delete_range, prefix, _after(prefix))
@@ -143,17 +144,17 @@ class RocksRowStore:
 
     @property
     def size(self) -> int:
-        """Bytes of the rows as they were written; files hold them compressed, and for a while also what was dropped."""
+        """Return the bytes of the rows as written; files are compressed, and contain dropped rows for some time."""
         return sum(use.bytes for use in self._uses.values())
 
     # -- between processes --------------------------------------------------------------------------------------------
 
     def oldest(self) -> int | None:
-        """None: all rows would have to be read for it."""
+        """Return None: the store would have to read all rows for it."""
         return None
 
     def load(self) -> bytes | None:
-        """The state of the last process, if it ended in good order; it is gone from the disk when this returns."""
+        """Read the state of the last process, if it ended cleanly, and remove it from the disk."""
         written = _tried(self._db.get, _STATE)
         _tried(self._db.delete, _STATE)
         _tried(self._db.flush_wal, True)
@@ -168,14 +169,14 @@ class RocksRowStore:
         return saved.state
 
     def save(self, state: bytes) -> None:
-        """Write the state after all rows, through to the disk."""
+        """Write the state after all rows, with a sync to the disk."""
         uses = {table: (use.rows, use.bytes, use.floor) for table, use in self._uses.items()}
         _tried(self._db.flush_wal, True)
         _tried(self._db.put, _STATE, msgspec.msgpack.encode(_Saved(state, self._last_place, uses)))
         _tried(self._db.flush_wal, True)
 
     def close(self) -> None:
-        """Close the files, and remove them if that was asked for. Idempotent."""
+        """Close the files, and remove them if ``cleanup`` is set. Idempotent."""
         with suppress(rocksdict.DbClosedError):
             self._db.close()
         if self._cleanup:
@@ -184,7 +185,7 @@ class RocksRowStore:
     # -- order and bounds ---------------------------------------------------------------------------------------------
 
     def _write(self, key: RowKey, old: bytes | None, body: bytes) -> None:
-        """Put the row at the end of the order, in one step."""
+        """Move the row to the end of the order, in one step."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         if old is not None:
             batch.delete(_order_key(key.table, _place_of(old)))
@@ -228,7 +229,7 @@ class RocksRowStore:
         self._remove(table, place, key, len(written or b""))
 
     def _first(self, table: int) -> tuple[int, RowKey]:
-        """The place and key of a table's row that was used longest ago."""
+        """The rank and key of a table's least recently used row."""
         prefix, use = _ORDER + _number(table), self._uses[table]
         stored, key = _tried(next, self._range(prefix, prefix + _long(use.floor)))
         use.floor = int.from_bytes(stored[-_PLACE:], "big")
@@ -242,7 +243,7 @@ class RocksRowStore:
 
 
 def _open(path: Path) -> Any:
-    """Files that cannot be read are thrown away: a cache may always be empty."""
+    """Delete files that cannot be read: a cache may always be empty."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_write_buffer_size(MEMORY_BYTES)
@@ -292,5 +293,5 @@ def _long(place: int) -> bytes:
 
 
 def _after(prefix: bytes) -> bytes:
-    """The first key behind all that begin with ``prefix``, which does not end in 0xff."""
+    """The first key after all keys that begin with ``prefix``, which does not end in 0xff."""
     return (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")

@@ -1,6 +1,6 @@
-"""The cells of an answer of any database: which were found, and the conversion of their values.
+"""The cells of an answer of any database: which rows were found, and the conversion of their values.
 
-A value that the event's type cannot hold stays UNREADABLE; a key that several rows have is no key.
+A value that does not fit the event's type is UNREADABLE. A key of several rows is an error.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headrace.core.model.schema import Schema
 from headrace.core.reselect.rows import UNREADABLE
 
 Reader = Callable[[Any], Any]
-"""Makes the Connect value of what the driver gave; raises ValueError for one that the target cannot hold."""
+"""Makes the Connect value of a driver's value; raises ValueError for one that the target type cannot contain."""
 
 
 class FoundRows:
-    """What a SELECT brought, by the ordinals of the request: values as the driver gave them."""
+    """The rows of a SELECT, by the ordinals of the request, with the driver's values."""
 
     def __init__(self, table: TableId, rows: int, columns: int) -> None:
         self.found = np.zeros(rows, np.bool_)
@@ -43,15 +43,15 @@ class FoundRows:
 
 
 class Wanted(Protocol):
-    """A column as its event names and types it: ``events.Column`` or ``schema.Field``."""
+    """A column with the name and type in its events: ``events.Column`` or ``schema.Field``."""
 
     @property
     def name(self) -> str:
-        """The event's name for it."""
+        """The name in the events."""
 
     @property
     def schema(self) -> Schema:
-        """What its values become."""
+        """The schema in the events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ReadableColumn:
 
 @dataclass(frozen=True, slots=True)
 class ReadableColumns:
-    """Those of the wanted columns that can be read; ``wanted`` counts all of them."""
+    """The wanted columns that can be read; ``wanted`` is the number of all."""
 
     wanted: int
     columns: tuple[ReadableColumn, ...]
@@ -76,7 +76,7 @@ class ReadableColumns:
         find: Callable[[str], CatalogColumn | None],
         reader: Callable[[Schema, CatalogColumn], Reader],
     ) -> ReadableColumns:
-        """``find`` gives a name's catalog entry, ``reader`` the conversion to its event's schema."""
+        """Select the readable columns. ``find`` returns a catalog entry by name, ``reader`` a conversion by schema."""
         found = [(place, find(column.name), column.schema) for place, column in enumerate(wanted)]
         columns = [ReadableColumn(place, known, reader(schema, known)) for place, known, schema in found if known]
         return ReadableColumns(len(wanted), tuple(columns))
@@ -88,11 +88,11 @@ class ReadableColumns:
 
     @property
     def names(self) -> list[str]:
-        """Their names in the table."""
+        """The columns' names in the table."""
         return [column.known.name for column in self.columns]
 
     def values(self, given: Sequence[Sequence[Any]], rows: int) -> tuple[Sequence[Any], ...]:
-        """The Connect values of all wanted columns, of what the driver gave for the readable ones."""
+        """Return the Connect values of all wanted columns, from the driver's values of the readable ones."""
         values: list[Sequence[Any]] = [[UNREADABLE] * rows] * self.wanted
         for column, read in zip(self.columns, given, strict=True):
             values[column.place] = [_read(column.read, value) for value in read]
@@ -109,7 +109,7 @@ def _read(read: Reader, value: Any) -> Any:
 
 
 def key_column(catalog: CatalogTable, name: str) -> CatalogColumn:
-    """The catalog's entry of a key column. Raises Fatal if it is gone."""
+    """Return the catalog's entry of a key column. Raises Fatal if it does not exist any more."""
     known = catalog.column(name)
     if known is None:
         raise Fatal(f"key column {name} is not in table {catalog.table.schema}.{catalog.table.table} any more")
@@ -117,7 +117,7 @@ def key_column(catalog: CatalogTable, name: str) -> CatalogColumn:
 
 
 def inexact_key(name: str, schema: Schema, known: CatalogColumn) -> Fatal:
-    """The refusal of a key whose events carry less than the database holds: "row not found" would be a wrong answer."""
+    """Return the error for a key whose events contain less than the database: "row not found" would be wrong."""
     return Fatal(
         f"rows cannot be found again by key column {name}: its events ({schema.name or schema.type}) do not carry the "
         f"exact value of its type {known.type.name}; use another handling mode at the source connector, or set "
@@ -141,7 +141,7 @@ def truncating(read: Reader, schema: Schema) -> Reader:
 
 
 def octets_writer(schema: Schema, modes: HandlingModes) -> Callable[[bytes], bytes | str]:
-    """Octets as ``binary.handling.mode`` writes them."""
+    """Return a conversion of bytes by ``binary.handling.mode``."""
     if schema.type == "bytes":
         return bytes
     return {
@@ -151,7 +151,7 @@ def octets_writer(schema: Schema, modes: HandlingModes) -> Callable[[bytes], byt
 
 
 def octets_of(text: str, modes: HandlingModes) -> bytes:
-    """What ``octets_writer`` made a text of."""
+    """Return the bytes of a text from ``octets_writer``."""
     if modes.binary == "hex":
         return bytes.fromhex(text)
     return base64.urlsafe_b64decode(text) if modes.binary == "base64-url-safe" else base64.b64decode(text)

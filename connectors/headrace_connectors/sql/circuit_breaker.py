@@ -1,10 +1,10 @@
-"""A circuit breaker per source database (``reselect.md`` section 7.4): a server that does not answer is left alone.
+"""A circuit breaker per source database (``reselect.md`` section 7.4): no queries for a server that does not answer.
 
     CLOSED --failures--> OPEN --wait over--> HALF_OPEN --success--> CLOSED
                            ^-----------failure----'
 
-While it is open callers get ``Unreachable`` at once, and rows go the way of section 4.4. Only ``Unreachable`` counts as
-a failure: a statement that the server refuses, or a transaction that is not visible yet, is an answer.
+While it is open, callers get ``Unreachable`` at once, and rows are handled as in section 4.4. Only ``Unreachable``
+counts as a failure: a refused statement, or a transaction that is not visible yet, is an answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Unreachable(Retriable):
 
 
 class CircuitState(StrEnum):
-    """What the breaker does with the next call."""
+    """The state, which decides about the next call."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -34,7 +34,7 @@ class CircuitState(StrEnum):
 
 
 class Happened(StrEnum):
-    """What moves it."""
+    """The outcome of a call, or the end of the wait."""
 
     SUCCESS = "success"
     FAILURES = "failures"
@@ -48,11 +48,11 @@ TRANSITIONS: dict[tuple[CircuitState, Happened], CircuitState] = {
     (CircuitState.HALF_OPEN, Happened.SUCCESS): CircuitState.CLOSED,
     (CircuitState.HALF_OPEN, Happened.FAILURES): CircuitState.OPEN,
 }
-"""What is not listed changes nothing. A call that began before the breaker opened may still succeed."""
+"""Other combinations keep the state. A call that began before the breaker opened may still succeed."""
 
 
 class CircuitBreaker:
-    """Open for ``seconds`` after ``failures`` consecutive failed calls; then one call may try. Thread-safe."""
+    """Opens for ``seconds`` after ``failures`` consecutive failed calls; then one call may try. Thread-safe."""
 
     def __init__(
         self, where: str, failures: int = 5, seconds: float = 10.0, clock: Callable[[], float] = time.monotonic
@@ -73,7 +73,7 @@ class CircuitBreaker:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Make a call inside. Raises Unreachable without making it while the breaker is open."""
+        """Count the result of a call in the block. Raises Unreachable without entering it while the breaker is open."""
         self._admit()
         try:
             yield

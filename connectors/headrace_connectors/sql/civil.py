@@ -1,6 +1,6 @@
-"""Days, clocks and fractions of a second as text, for any year: what the databases' texts have in common.
+"""Days, clock times and fractions of a second as text, for any year: the common part of the databases' texts.
 
-Nothing goes through Python's ``datetime``, which ends at the years 1 and 9999.
+Python's ``datetime`` is not used, because its years are 1 to 9999.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DAY_MICROS = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class CivilDate:
-    """A day of the proleptic Gregorian calendar; year 0 is 1 BC."""
+    """A day in the proleptic Gregorian calendar; year 0 is 1 BC."""
 
     year: int
     month: int
@@ -22,18 +22,18 @@ class CivilDate:
 
     @property
     def epoch_days(self) -> int:
-        """Days since 1970-01-01."""
+        """Return the days since 1970-01-01."""
         return days_from_civil(self.year, self.month, self.day)
 
     @property
     def iso(self) -> str:
-        """ISO text; years above 9999 with a plus sign, as Java writes them."""
+        """Return ISO text; years above 9999 with a plus sign, as Java writes them."""
         sign = "-" if self.year < 0 else "+" if self.year > 9999 else ""
         return f"{sign}{abs(self.year):04d}-{self.month:02d}-{self.day:02d}"
 
     @staticmethod
     def from_epoch_days(days: int) -> CivilDate:
-        """The day that is so many days after 1970-01-01 (the inverse of ``core.arrays.days_from_civil``)."""
+        """Return the day at ``days`` after 1970-01-01 (the inverse of ``core.arrays.days_from_civil``)."""
         era, day_of_era = divmod(days + 719468, 146097)
         year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
         day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
@@ -44,13 +44,13 @@ class CivilDate:
 
 
 def fraction(micros: int, digits: int | None = None) -> str:
-    """Format the fraction of a second with its point: exactly ``digits``, or as few as are exact."""
+    """Format the fraction of a second with its point: exactly ``digits``, or as few digits as are exact."""
     if digits is None:
         return f".{micros % 1_000_000:06d}".rstrip("0").rstrip(".")
     return f".{micros % 1_000_000:06d}"[: digits + 1] if digits else ""
 
 
 def clock(micros: int) -> str:
-    """Hours, minutes and seconds of a day."""
+    """Return hours, minutes and seconds of a day."""
     seconds = micros // 1_000_000
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -1,8 +1,8 @@
 """Oracle as a RowSource: python-oracledb in thin mode (``reselect.md`` sections 7.3 and 7.4).
 
-Rows are read as of the highest commit SCN of the events that ask, so that all of them are in what is read. Where that
-state is gone (undo, DDL) the current one is read instead, and counted. Large objects are fetched whole inside that
-scope: they are the first to fail. Sessions only read; no transaction is ever open.
+Rows are read as of the highest commit SCN of the requesting events, so that the result contains all of them. If that
+state is not available any more (undo, DDL), the current state is read instead, and counted. Large objects are fetched
+completely in the same scope, because they fail first. Sessions only read; no transaction is ever open.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _T = TypeVar("_T")
 
 
 class _NotOnStandby(Fatal):
-    """Only the primary could answer."""
+    """The server is no primary, and only a primary can answer."""
 
 
 class OracleRowSource:
-    """Reads rows of one Oracle database again. Connections are made when they are first needed.
+    """Reads rows of one Oracle database again. Connections are made on demand.
 
-    ``driver`` is python-oracledb, or what keeps its contract.
+    ``driver`` is python-oracledb, or an object with the same interface.
     """
 
     def __init__(self, options: ReselectOptions, driver: Any = oracledb) -> None:
@@ -53,25 +53,25 @@ class OracleRowSource:
         ]
 
     def check(self) -> None:
-        """Connect once: ConfigError for what will not pass (password, service, standby), Retriable for the rest."""
+        """Connect once. Raises ConfigError for permanent errors (password, service, standby), Retriable for others."""
         self._ask(self._check_server)
 
     def catalog(self, table: TableId) -> CatalogTable | None:
-        """The table's catalog entry. Raises ConfigError where its state as of an SCN may not be read.
+        """Return the table's catalog entry. Raises ConfigError if the user may not read its state as of an SCN.
 
         None for a table that the user may not see at all: the dictionary does not distinguish it from an absent one.
         """
         return self._ask(lambda server: _catalog(server, table))
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """The ``after`` schema of the table's events."""
+        """Return the ``after`` schema of the table's events."""
         return connect_schema(catalog, self._options.modes)
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        """SELECTs of up to 512 keys, all as of one SCN. Raises Fatal if a key has several rows.
+        """Run SELECTs of up to 512 keys, all as of one SCN. Raises Fatal if a key has several rows.
 
-        A server that is away, or a standby behind that SCN (N3), is passed over for the next one; the last one's error
-        is raised.
+        If a server does not answer, or is a standby behind that SCN (N3), the next one is used. Raises the last one's
+        error.
         """
         read = OracleRead.of(catalog, request, self._options.modes)
         rows, fallbacks = self._ask(lambda server: self._fetch_from(server, read))
@@ -79,19 +79,19 @@ class OracleRowSource:
         return RowAnswer(rows.found, values, proven=read.scn >= 0, flashback_fallbacks=fallbacks)
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
-        """Every row, as it stood when the scan began. Raises Retriable where undo does not last that long."""
+        """Yield every row as of the beginning of the scan. Raises Retriable if undo does not last that long."""
         readable = readable_columns(catalog, columns, self._options.modes)
         with self._ask(self._usable).connection() as connection:
             for given in table_values(connection, catalog, readable):
                 yield readable.values(given, len(given[0]))
 
     def log_position(self) -> LogPosition:
-        """The current SCN of the primary, or of the standby that is read."""
+        """Return the current SCN of the primary, or of the standby that is read."""
         with self._ask(self._usable).connection() as connection:
             return log_position(connection)
 
     def connections(self) -> Connections:
-        """Those to all servers."""
+        """Return the connections to all servers."""
         return sum((server.connections() for server in self._servers), Connections())
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class OracleRowSource:
             raise self._wrong_role(server)
 
     def _wrong_role(self, server: OracleServer) -> ConfigError | Retriable:
-        """With one server a setting is wrong; among several the primary may be another, or be about to change."""
+        """With one server the option is wrong; with several, another one may be the primary, or become it."""
         said = f"{server.where} is a standby; name the primary, or read from standbys with reselect.read.from=replica"
         return ConfigError(said, "reselect.database.hostname") if len(self._servers) == 1 else Retriable(said)
 
@@ -169,7 +169,7 @@ def _rows(server: OracleServer, connection: Any, read: OracleRead) -> tuple[Foun
 
 
 def _fallback_code(server: OracleServer, error: BaseException) -> str | None:
-    """Why the state as of the SCN cannot be read, if the current one may be read instead; else None."""
+    """Return the cause if the state as of the SCN cannot be read and the current one may be read instead; else None."""
     codes = error_codes(error)
     if SCN_INVALID in codes and server.standby:
         raise Retriable(f"{server.where} is behind the events' SCN ({SCN_INVALID})") from error
@@ -180,7 +180,7 @@ def _select(connection: Any, read: OracleRead, *, as_of_scn: bool) -> FoundRows:
     rows = FoundRows(read.catalog.table, len(read.request), len(read.cells))
     for statement in read.statements(as_of_scn=as_of_scn):
         with connection.cursor() as cursor:
-            cursor.arraysize = cursor.prefetchrows = statement.slots + 1  # all in one round trip
+            cursor.arraysize = cursor.prefetchrows = statement.slots + 1  # all rows in one round trip
             cursor.setinputsizes(**statement.bind_types)
             cursor.execute(statement.text, statement.binds, fetch_lobs=False, fetch_decimals=True)
             for ordinal, *values in cursor.fetchall():

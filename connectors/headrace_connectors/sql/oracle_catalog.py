@@ -1,7 +1,7 @@
 """Read a table's catalog from Oracle's dictionary, on a given connection.
 
-Names are the events' own, exactly: a name in another case is another table. Of a table that the user may not see the
-dictionary says as little as of one that does not exist.
+Names are exactly those of the events: a name in another case is another table. For a table that the user may not see,
+the dictionary returns the same as for one that does not exist.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ STATEMENTS = (_TABLE, _COLUMNS, _PRIMARY_KEY, _UNIQUE_INDEXES)
 
 _LARGE = frozenset({"CLOB", "NCLOB", "BLOB", "XMLTYPE", "JSON"})
 _LONGEST_INLINE = {"VARCHAR2": 4000, "NVARCHAR2": 4000, "RAW": 2000}
-"""Bytes; longer declarations (``MAX_STRING_SIZE=EXTENDED``) are large objects inside."""
+"""Bytes; longer declarations (``MAX_STRING_SIZE=EXTENDED``) are stored as large objects."""
 _DECLARED = re.compile(r"\(\d+\)")
 _NO_PRIVILEGE = frozenset({"ORA-00942", "ORA-01031", "ORA-41900"})
 INTEGER_PRECISION = 38
-"""The precision of ``INTEGER`` and ``NUMBER(*,s)``, for which the dictionary has a scale only."""
+"""The precision of ``INTEGER`` and ``NUMBER(*,s)``, for which the dictionary contains only a scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Row:
 
 
 def read_catalog(connection: Any, table: TableId) -> CatalogTable | None:
-    """The table's entry; None if there is no such table, or none that the user may see."""
+    """Return the table's entry; None if there is no such table, or none that the user may see."""
     found = _rows(connection, _TABLE, table)
     if not found:
         return None
@@ -97,7 +97,7 @@ def check_flashback(connection: Any, table: TableId, where: str, user: str) -> N
     except oracledb.Error as error:
         codes = error_codes(error)
         if UNDO_GONE.intersection(codes):
-            return  # the table is too young to have a past; the privilege is there
+            return  # the table is too new for a past state; the user has the privilege
         if not _NO_PRIVILEGE.intersection(codes):
             raise
         name = quoted(table.schema, table.table)
@@ -137,7 +137,7 @@ def _column(row: _Row) -> CatalogColumn:
 
 
 def _key_names(rows: Sequence[tuple[Any, ...]], columns: Sequence[CatalogColumn], *, unique: bool) -> list[str]:
-    """The columns of the primary key, or of the first unique index whose columns are all there and never null."""
+    """The columns of the primary key, or of the first unique index whose columns all exist and are never null."""
     by_key: dict[str, list[str]] = {}
     for key, column in rows:
         by_key.setdefault(key, []).append(column)

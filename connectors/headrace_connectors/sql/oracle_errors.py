@@ -1,8 +1,8 @@
-"""python-oracledb's errors as Headrace's (``reselect.md`` sections 4.4 and 7.3): passing, wrong settings, or refused.
+"""python-oracledb's errors as Headrace's (``reselect.md`` sections 4.4 and 7.3): transient, wrong settings, or refused.
 
-Codes are looked up anywhere in the chain of causes, as the driver wraps the server's errors in its own (DPY-4011 around
-ORA-03113), and large objects fail while they are read. Messages carry codes and what to do about them: the server's own
-words may quote values (ORA-01438, ORA-01722 in release 23).
+Codes are searched in the complete chain of causes, because the driver wraps the server's errors (DPY-4011 around
+ORA-03113), and large objects fail while they are read. Messages contain codes and remedies, but not the server's text,
+which may quote values (ORA-01438, ORA-01722 in release 23).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from headrace_connectors.sql.circuit_breaker import Unreachable
 _CODE = re.compile(r"\b(?:ORA|DPY|DPI|TNS)-\d{4,5}\b")
 
 UNDO_GONE = frozenset({"ORA-01555", "ORA-22924", "ORA-01466", "ORA-08180"})
-"""The state as of an SCN cannot be read any more: undo or a large object's version is gone, or DDL came since."""
+"""The state as of an SCN cannot be read any more: undo or a large object's version was removed, or DDL came since."""
 SCN_INVALID = "ORA-08181"
-"""The server does not know the SCN: gone on a primary, not there yet on a standby (N3)."""
+"""The server does not know the SCN: expired on a primary, not replayed yet on a standby (N3)."""
 
 _LOST = re.compile(
     r"ORA-03113|ORA-03114|ORA-03135|ORA-12\d{3}|ORA-0103[34]|ORA-0108[39]|ORA-01090|ORA-0002[08]|ORA-00018"
     r"|ORA-01012|ORA-02396|ORA-25408|DPY-4011|DPY-1001|DPY-600[05]|DPY-6001"
 )
-"""No connection, or one that was lost: drop it, try again."""
+"""No connection, or a lost one: close it and retry."""
 _TRANSIENT = re.compile(
     r"DPY-4005|DPY-4024|ORA-01013|ORA-00054|ORA-04021|ORA-04020|ORA-00060|ORA-08103|ORA-0403[01]|ORA-01652|ORA-01555|ORA-22924"
 )
-"""Time-outs, a pool in use, locks, memory, an object that is being changed, undo that did not last."""
+"""Time-outs, a pool without free connections, locks, memory, an object during DDL, undo that was removed."""
 
 _SETTINGS: Mapping[str, str] = {
     "ORA-01017": "user or password is wrong",
@@ -46,7 +46,7 @@ _SETTINGS: Mapping[str, str] = {
     "DPY-4000": "the connect string cannot be read",
     "DPY-4001": "user or password is missing",
 }
-"""What only an operator can change, by code."""
+"""Remedies of errors that only an operator can correct, by code."""
 _REFUSED: Mapping[str, str] = {
     "ORA-00942": "the table does not exist, or the user has no SELECT on it",
     "ORA-00904": "a column does not exist any more",
@@ -58,13 +58,13 @@ _CORRECT = "correct reselect.database.* (user, password, dbname, hostname, port,
 
 
 def error_codes(error: BaseException) -> tuple[str, ...]:
-    """All codes in an error, its causes and their messages, the outermost first: ``ORA-01555``, ``DPY-4011``."""
+    """Return all codes in an error, its causes and their messages, the outermost first: ``ORA-01555``, ``DPY-4011``."""
     found = [code for each in _chain(error) for text in _texts(each) for code in _CODE.findall(text)]
     return tuple(dict.fromkeys(found))
 
 
 def connection_lost(error: BaseException) -> bool:
-    """Whether the connection must not be used again, nor any of its statements."""
+    """Return whether the connection and its statements must not be used again."""
     return any(_LOST.match(code) for code in error_codes(error))
 
 
@@ -108,7 +108,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _texts(error: BaseException) -> Iterator[str]:
-    """Where the driver keeps codes: the error object's ``full_code`` and ``code``, and its message."""
+    """The texts with codes: the error object's ``full_code`` and ``code``, and its message."""
     for part in error.args:
         yield str(getattr(part, "full_code", ""))
         code = getattr(part, "code", 0)

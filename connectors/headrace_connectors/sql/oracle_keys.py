@@ -1,8 +1,8 @@
-"""Key columns of a batch as Oracle binds: the way back of ``oracle_values.py``, for the types that keys have.
+"""Key columns of a batch as Oracle binds: the inverse of ``oracle_values.py``, for the types of keys.
 
-A key must find its row exactly: a type whose events carry less than the database holds is refused, because "row not
-found" would be a wrong answer there. The SQL around a bind gives it the column's own type at its widest, so that
-nothing is cut or rounded to another key; ``CHAR`` then compares blank-padded.
+A key must identify its row exactly. A type whose events contain less than the database is refused, because "row not
+found" would be a wrong answer. The SQL around a bind converts it to the column's type at its full width, so that it is
+not truncated or rounded to another key; ``CHAR`` then compares blank-padded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace_connectors.sql.oracle_query import LOCAL_TIME, TIME_FORMATS, KeyBi
 from headrace_connectors.sql.oracle_values import MONTH_MICROS
 
 EXACT_DIGITS = 15
-"""Decimal digits that a double keeps."""
+"""Decimal digits that a double preserves."""
 MICRO_DIGITS = 6
 
 _TEMPLATES: Mapping[str, str] = {
@@ -50,7 +50,7 @@ Writer = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A key column of the events beside its column in the database."""
+    """A key column of the events with its column in the database."""
 
     column: Column
     known: CatalogColumn
@@ -66,7 +66,7 @@ class _Source:
 
 
 def key_bind_sql(column: Column, known: CatalogColumn) -> KeyBind:
-    """How the column is matched. Raises Fatal for a type that is no key."""
+    """Return how the column is compared. Raises Fatal for a type that cannot be a key."""
     template = _TEMPLATES.get(known.type.name)
     if template is None:
         raise inexact_key(column.name, column.schema, known)
@@ -74,14 +74,14 @@ def key_bind_sql(column: Column, known: CatalogColumn) -> KeyBind:
 
 
 def key_values(column: Column, known: CatalogColumn, modes: HandlingModes) -> list[Any]:
-    """One bind value per row. Raises Fatal for a type that cannot be matched exactly."""
+    """Return one bind value per row. Raises Fatal for a type that cannot be compared exactly."""
     source = _Source(column, known, modes)
     write = _writer(source)
     return [None if value is None else write(value) for value in _plain_values(column.values)]
 
 
 def _plain_values(values: pa.Array) -> Sequence[Any]:
-    """Python values; of timestamps their counts, which know every year."""
+    """Python values; timestamps as their counts, which cover every year."""
     if pa.types.is_timestamp(values.type):
         return values.view(pa.int64()).to_pylist()  # type: ignore[no-any-return] # pyarrow has no types
     return values.to_pylist()  # type: ignore[no-any-return]
@@ -111,7 +111,7 @@ def _octets(source: _Source) -> Writer | None:
 
 
 def _local_time(source: _Source) -> Writer | None:
-    """Of an event's count the unit is microseconds in a lake column, or the nanoseconds that Debezium sent."""
+    """The unit of an event's count is microseconds in a lake column, or the nanoseconds that Debezium sent."""
     kind = source.column.values.type
     fraction = source.known.type.name != "DATE"
     if pa.types.is_timestamp(kind):

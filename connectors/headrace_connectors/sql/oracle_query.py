@@ -1,8 +1,8 @@
-"""Oracle's batched SELECT of reselect, as text (``reselect.md`` section 7.3). Pure: names in, SQL out.
+"""The batched SELECT of reselect for Oracle, as text (``reselect.md`` section 7.3). Pure: names in, SQL out.
 
-The keys travel in a derived table of binds, a row of DUAL each, with an ordinal that ties an answer to its request.
-The number of rows is padded to one of ``SLOTS``, so that a table and column set make few statements; rows that are not
-used have null keys, which match nothing. No key and no SCN is ever a literal: the server would keep a cursor for each
+The keys are a derived table of binds, a row of DUAL each, with an ordinal that assigns an answer to its request. The
+number of rows is padded to one of ``SLOTS``, so that a table and column set need few statements; unused rows have null
+keys, which match nothing. No key and no SCN is ever a literal, because the server would keep a cursor for each
 (DBZ-7479).
 """
 
@@ -14,31 +14,31 @@ from dataclasses import dataclass
 from headrace_connectors.sql.query import MASK_BITS, mask_count, quoted
 
 SLOTS = (1, 8, 64, 512)
-"""Numbers of keys for which there are statements; more keys take more statements."""
+"""Numbers of keys per statement; more keys need several statements."""
 SCN = "scn"
 """The name of the bind with the SCN."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBind:
-    """How one key column is matched: its name, and the SQL around a bind that gives it the column's own type."""
+    """How one key column is compared: its name, and the SQL that converts a bind to the column's type."""
 
     name: str
     template: str
 
 
 def slots_for(keys: int) -> int:
-    """The smallest number of slots that holds ``keys``, or the largest there is."""
+    """Return the smallest number of slots for ``keys``, or the largest there is."""
     return next((size for size in SLOTS if size >= keys), SLOTS[-1])
 
 
 def select_rows(
     table: tuple[str, str], key: Sequence[KeyBind], cells: Sequence[str], slots: int, *, as_of_scn: bool
 ) -> str:
-    """SELECT of ``cells`` (``cell_expression``) for up to ``slots`` keys.
+    """Return the SELECT of ``cells`` (``cell_expression``) for up to ``slots`` keys.
 
-    Binds: ``key_bind`` and ``need_bind`` for each slot, and SCN where ``as_of_scn``. The result has the ordinal, from
-    1, and the cells; those that a row does not need are null, and their large objects are not read.
+    Binds: ``key_bind`` and ``need_bind`` for each slot, and SCN if ``as_of_scn``. The result contains the ordinal, from
+    1, and the cells. Cells that a row does not need are null, and their large objects are not read.
     """
     matches = [f"t.{quoted(part.name)} = k.k{number}" for number, part in enumerate(key, 1)]
     wanted = [
@@ -51,12 +51,12 @@ def select_rows(
 
 
 def key_bind(number: int, slot: int) -> str:
-    """Name of the bind of the key's column ``number`` (from 1) in a slot (from 1)."""
+    """Return the name of the bind of the key's column ``number`` (from 1) in a slot (from 1)."""
     return f"k{number}_{slot}"
 
 
 def need_bind(number: int, slot: int) -> str:
-    """Name of the bind of need mask ``number`` (from 1) in a slot (from 1)."""
+    """Return the name of the bind of need mask ``number`` (from 1) in a slot (from 1)."""
     return f"n{number}_{slot}"
 
 
@@ -70,25 +70,25 @@ def _slot(key: Sequence[KeyBind], masks: int, slot: int) -> str:
 
 
 def probe_flashback(table: tuple[str, str]) -> str:
-    """A query that needs the same privileges as a read ``AS OF SCN``, and reads nothing."""
+    """Return a query that needs the same privileges as a read ``AS OF SCN``, and reads nothing."""
     return f"SELECT 1 FROM {quoted(*table)} AS OF TIMESTAMP SYSTIMESTAMP WHERE 1 = 0"
 
 
 # -- cells ------------------------------------------------------------------------------------------------------------
 
 LOCAL_TIME = "SYYYY-MM-DD HH24:MI:SS"
-"""Format of a DATE. As text nothing is lost: the driver's ``datetime`` has microseconds, and no years before 1."""
+"""Format of a DATE. Text loses nothing: the driver's ``datetime`` has microseconds, and no years before 1."""
 TIME_FORMATS = {
     "DATE": LOCAL_TIME,
     "TIMESTAMP": f"{LOCAL_TIME}.FF9",
     "TIMESTAMP WITH TIME ZONE": f"{LOCAL_TIME}.FF9 TZH:TZM",
     "TIMESTAMP WITH LOCAL TIME ZONE": f"{LOCAL_TIME}.FF9",
 }
-"""By type; local time zones are printed in the session's, which is UTC."""
+"""By type; local time zones are printed in the session's time zone, which is UTC."""
 
 
 def cell_expression(column: str, kind: str) -> str:
-    """The SQL that reads a column so that the driver hands on all that it holds. ``kind`` is its type's name."""
+    """Return the SQL that reads a column without loss in the driver. ``kind`` is the name of its type."""
     cell = f"t.{quoted(column)}"
     if kind in TIME_FORMATS:
         return f"TO_CHAR({cell}, '{TIME_FORMATS[kind]}')"

@@ -29,7 +29,7 @@ from headrace_connectors.sql.query import masks
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A SELECT of one part of a request; its answers' ordinals begin with 1 at request ``begin``."""
+    """A SELECT for one part of a request, whose first row has ordinal 1 and is request row ``begin``."""
 
     begin: int
     slots: int
@@ -39,7 +39,7 @@ class Statement:
 
 
 def readable_columns(catalog: CatalogTable, wanted: Sequence[Wanted], modes: HandlingModes) -> ReadableColumns:
-    """None of a type that no expression may hold: a LONG would fail the whole SELECT."""
+    """No expression for a type that none may contain: a LONG would fail the complete SELECT."""
 
     def find(name: str) -> CatalogColumn | None:
         known = catalog.column(name)
@@ -50,9 +50,9 @@ def readable_columns(catalog: CatalogTable, wanted: Sequence[Wanted], modes: Han
 
 @dataclass(frozen=True, slots=True)
 class OracleRead:
-    """A request, ready to be sent: ``cells`` read its ``readable`` columns.
+    """A request, ready for execution: ``cells`` read its ``readable`` columns.
 
-    ``keys`` and ``needs`` hold the values of each key column and need mask by row.
+    ``keys`` and ``needs`` contain the values of each key column and need mask by row.
     """
 
     catalog: CatalogTable
@@ -66,7 +66,7 @@ class OracleRead:
 
     @staticmethod
     def of(catalog: CatalogTable, request: RowRequest, modes: HandlingModes) -> OracleRead:
-        """Raises Fatal where the key's columns cannot be matched exactly."""
+        """Prepare a request. Raises Fatal if the key's columns cannot be compared exactly."""
         readable = readable_columns(catalog, request.columns, modes)
         key = [(column, key_column(catalog, column.name)) for column in request.key]
         return OracleRead(
@@ -82,17 +82,17 @@ class OracleRead:
 
     @property
     def where(self) -> str:
-        """The table, for messages."""
+        """Return the table's name for messages."""
         return f"{self.catalog.table.schema}.{self.catalog.table.table}"
 
     @property
     def scn(self) -> int:
-        """The highest commit SCN of the rows; -1 if one is unknown, since it may be higher than all others."""
+        """Return the highest commit SCN of the rows; -1 if one is unknown, because it may be higher than all others."""
         scns = self.request.transactions
         return int(scns.max()) if len(scns) and scns.min() >= 0 else -1
 
     def statements(self, *, as_of_scn: bool) -> Iterator[Statement]:
-        """The SELECTs that answer all of the request, of up to ``SLOTS[-1]`` keys each."""
+        """Return the SELECTs that answer the complete request, of up to ``SLOTS[-1]`` keys each."""
         for begin in range(0, len(self.request), SLOTS[-1]):
             end = min(begin + SLOTS[-1], len(self.request))
             slots = slots_for(end - begin)
@@ -102,7 +102,7 @@ class OracleRead:
             yield Statement(begin, slots, text, binds, self._bind_types(slots))
 
     def _binds(self, begin: int, end: int, slots: int) -> dict[str, Any]:
-        """Values of the slots' binds; slots without a row have null keys, which are equal to nothing."""
+        """Values of the slots' binds; slots without a row have null keys, which match nothing."""
         binds: dict[str, Any] = {}
         for slot in range(1, slots + 1):
             place = begin + slot - 1
@@ -112,7 +112,7 @@ class OracleRead:
         return binds
 
     def _bind_types(self, slots: int) -> dict[str, Any]:
-        """A type for every bind, also where it is null: other types would make other cursors of the statement."""
+        """A type for every bind, also for a null one: other types would need other cursors of the statement."""
         types: dict[str, Any] = {}
         for slot in range(1, slots + 1):
             types |= {key_bind(n, slot): kind for n, kind in enumerate(self.key_types, 1)}

@@ -1,6 +1,6 @@
-"""Reading an Oracle table whole, and how far its log is: for `headrace verify`.
+"""Reads a complete Oracle table, and the position of the log, for `headrace verify`.
 
-One statement reads one state, however long its rows are fetched; if undo does not last that long, ORA-01555 ends it.
+One statement reads one state, regardless of how long its rows are fetched; if undo does not last, ORA-01555 ends it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from headrace_connectors.sql.query import quoted
 
 FETCH_ROWS = 500
 CURRENT_SCN = "SELECT current_scn FROM v$database"
-"""The connector's own user may read it; the exact SCN is nowhere else without a grant."""
+"""The connector's own user may read it; other sources of the exact SCN need a grant."""
 
 
 def table_values(connection: Any, catalog: CatalogTable, readable: ReadableColumns) -> Iterator[list[Sequence[Any]]]:
-    """The driver's values for every row, column by column, some hundred rows at a time."""
+    """Yield the driver's values of every row, column by column, some hundred rows at a time."""
     cells = ", ".join(cell_expression(each.known.name, each.known.type.name) for each in readable.columns) or "NULL"
     with connection.cursor() as cursor:
         cursor.arraysize = FETCH_ROWS
@@ -34,7 +34,7 @@ def table_values(connection: Any, catalog: CatalogTable, readable: ReadableColum
 
 
 def log_position(connection: Any) -> LogPosition:
-    """The next SCN: every commit that a reader saw has a lower one. What the connector has published is not known."""
+    """Return the next SCN: every commit that a reader saw has a lower one. The connector's progress is unknown."""
     with connection.cursor() as cursor:
         cursor.execute(CURRENT_SCN)
         (scn,) = cursor.fetchone()

@@ -16,11 +16,11 @@ CONNECT = "org.apache.kafka.connect.data"
 DEBEZIUM = "io.debezium.data"
 TIME = "io.debezium.time"
 INTEGER_WIDTHS = ((3, "int8"), (5, "int16"), (10, "int32"), (19, "int64"))
-"""Whole numbers of fewer digits than the first fit the second."""
+"""The integer type for numbers with fewer digits than the first entry."""
 
 
 def connect_schema(catalog: CatalogTable, modes: HandlingModes) -> Schema:
-    """The schema of ``after`` for a table; columns in their order."""
+    """Return the schema of ``after`` for a table; columns in their order."""
     table = catalog.table
     made = [(column.name, column_schema(column, modes)) for column in catalog.columns if not column.generated]
     fields = tuple(Field(name, schema) for name, schema in made if schema is not None)
@@ -28,7 +28,7 @@ def connect_schema(catalog: CatalogTable, modes: HandlingModes) -> Schema:
 
 
 def column_schema(column: CatalogColumn, modes: HandlingModes) -> Schema | None:
-    """The schema of one column, None if events do not have it."""
+    """Return the schema of one column, None if events lack it."""
     make = _BY_KIND.get(column.type.name)
     return None if make is None else make(column, modes, not column.not_null)
 

@@ -1,6 +1,6 @@
 """The connections to one Oracle server: a bounded pool, a circuit breaker, and its role (``reselect.md`` section 7.4).
 
-Whether a server is the primary is asked of every new connection, so that a switchover needs no new configuration.
+Every new connection reads whether the server is the primary, so that a switchover needs no new configuration.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROLE = "SELECT SYS_CONTEXT('USERENV', 'DATABASE_ROLE') FROM DUAL"
 
 
 class OracleServer:
-    """One of the servers of ``reselect.database.*``. Connections are made when they are first needed.
+    """One of the servers of ``reselect.database.*``. Connections are made on demand.
 
     ``standby`` is the role at the latest connection.
     """
@@ -42,7 +42,7 @@ class OracleServer:
         self._closed = False
 
     def check(self) -> None:
-        """Connect once: ConfigError for what will not pass (password, service, version), Retriable for the rest."""
+        """Connect once. Raises ConfigError for permanent errors (password, service, version), Retriable for others."""
         with translated(self.where):
             connection = self._driver.connect(**connect_parameters(self._database, self._address))
             try:
@@ -58,7 +58,7 @@ class OracleServer:
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
-        """A connection of the pool. One that was lost is dropped with its statements (dbz#2204)."""
+        """Provide a connection of the pool. A lost one is closed with its statements (dbz#2204)."""
         with self._breaker.guard(), translated(self.where):
             connection = self._opened().acquire()
             connection.call_timeout = self._call_timeout
@@ -70,7 +70,7 @@ class OracleServer:
             self._let_go(connection, lost=False)
 
     def connections(self) -> Connections:
-        """What the pool has, and whether the server is left alone."""
+        """Return the state of the pool and of the circuit breaker."""
         with self._lock:  # a closed pool has no statistics
             open_, used = (0, 0) if self._pool is None else (self._pool.opened, self._pool.busy)
         return Connections(open_ - used, used, int(self._breaker.state is CircuitState.OPEN))
@@ -98,7 +98,7 @@ class OracleServer:
             return self._pool
 
     def _prepare(self, connection: Any, tag: str | None = None) -> None:
-        """What every new connection goes through (``session_callback``)."""
+        """Prepare a new connection (``session_callback``)."""
         prepare_session(connection)
         with connection.cursor() as cursor:
             cursor.execute(ROLE)

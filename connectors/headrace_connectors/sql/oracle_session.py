@@ -1,6 +1,6 @@
-"""How sessions with Oracle are made: connect and pool parameters, TLS, session settings, bind types.
+"""Sessions with Oracle: connect and pool parameters, TLS, session settings, bind types.
 
-Thin mode needs no client library, and TLS comes from Python's ``ssl`` instead of a wallet. Connections go to the
+Thin mode needs no client library, and TLS comes from Python's ``ssl`` instead of a wallet. Connections use the
 pluggable database's own service: a session never changes its container (DBZ-8304, DBZ-8493).
 """
 
@@ -21,7 +21,7 @@ STATEMENTS = 40
 """Statements that a connection keeps open: a few tables with their column sets and numbers of slots."""
 
 SETTINGS = "ALTER SESSION SET TIME_ZONE = '+00:00' NLS_CALENDAR = 'GREGORIAN' NLS_COMP = 'BINARY'"
-"""Local time zones read as UTC; times print in the calendar of the events; keys are equal where their bytes are."""
+"""Local time zones are UTC, times print in the calendar of the events, and keys are equal if their bytes are."""
 
 BIND_TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("NUMBER", "FLOAT"), oracledb.DB_TYPE_NUMBER),
@@ -34,19 +34,19 @@ BIND_TYPES: Mapping[str, Any] = {
     "INTERVAL YEAR TO MONTH": oracledb.DB_TYPE_NUMBER,
     "INTERVAL DAY TO SECOND": oracledb.DB_TYPE_NUMBER,
 }
-"""By the key column's type; all others go as text (``oracle_keys.py``)."""
+"""By the key column's type; all others are bound as text (``oracle_keys.py``)."""
 
 
 def bind_type(kind: str) -> Any:
-    """The driver's type for the binds of a key column."""
+    """Return the driver's type for the binds of a key column."""
     return BIND_TYPES.get(kind, oracledb.DB_TYPE_VARCHAR)
 
 
 def connect_parameters(database: DatabaseOptions, address: tuple[str, int]) -> dict[str, Any]:
-    """Arguments of ``oracledb.connect``. Raises ConfigError for certificates that cannot be read."""
+    """Return arguments of ``oracledb.connect``. Raises ConfigError for certificates that cannot be read."""
     parameters: dict[str, Any] = {
         "user": database.user,
-        "password": database.password,
+        "password": database.password or "",
         "host": address[0],
         "port": address[1],
         "service_name": database.dbname,
@@ -63,7 +63,7 @@ def connect_parameters(database: DatabaseOptions, address: tuple[str, int]) -> d
 def pool_parameters(
     database: DatabaseOptions, address: tuple[str, int], prepare: Callable[[Any, str | None], None]
 ) -> dict[str, Any]:
-    """Arguments of ``oracledb.create_pool``: connections are made when they are needed, and pinged before use.
+    """Return arguments of ``oracledb.create_pool``: connections are made on demand, and tested before use.
 
     ``prepare`` is called with every new connection.
     """
@@ -81,13 +81,13 @@ def pool_parameters(
 
 
 def prepare_session(connection: Any) -> None:
-    """Make a new session's texts and comparisons those that are relied on."""
+    """Set the formats of a new session's texts, and its comparisons."""
     with connection.cursor() as cursor:
         cursor.execute(SETTINGS)
 
 
 def _ssl_context(database: DatabaseOptions) -> ssl.SSLContext:
-    """In libpq's words: ``require`` trusts any certificate, ``verify-ca`` known authorities, ``verify-full`` names."""
+    """As libpq: ``require`` trusts any certificate, ``verify-ca`` checks authorities, ``verify-full`` also names."""
     try:
         context = ssl.create_default_context(cafile=database.sslrootcert or None)
         if database.sslcert:
@@ -97,7 +97,7 @@ def _ssl_context(database: DatabaseOptions) -> ssl.SSLContext:
             f"the certificates of reselect.database.sslrootcert, sslcert, sslkey cannot be read: {error}",
             "reselect.database.sslrootcert",
         ) from error
-    context.check_hostname = False  # the driver compares names itself (ssl_server_dn_match)
+    context.check_hostname = False  # the driver compares names (ssl_server_dn_match)
     if database.sslmode == "require":
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -33,7 +33,7 @@ _LOCAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class OracleTime:
-    """The parsed text of a DATE or TIMESTAMP; ``offset`` in seconds east of UTC, None without a zone."""
+    """A parsed DATE or TIMESTAMP; ``offset`` in seconds east of UTC, None without a zone."""
 
     date: CivilDate
     second: int
@@ -42,7 +42,7 @@ class OracleTime:
 
     @property
     def epoch_nanos(self) -> int:
-        """Nanoseconds since the epoch, the local time taken as UTC where there is no zone."""
+        """Return nanoseconds since the epoch; a local time without a zone is UTC."""
         return (self.date.epoch_days * 86400 + self.second - (self.offset or 0)) * NANOS + self.nanos
 
 
@@ -66,7 +66,7 @@ def reader(schema: Schema, column: CatalogColumn, modes: HandlingModes) -> Reade
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a value becomes: the Connect schema, the database's column, and the connector's modes."""
+    """The target of a value: the Connect schema, the database's column, and the connector's modes."""
 
     schema: Schema
     column: CatalogColumn
@@ -79,7 +79,7 @@ class Target:
 
     @property
     def digits(self) -> int:
-        """Fraction digits of a time."""
+        """The fraction digits of a time."""
         return self.column.scale or 0
 
 
@@ -119,7 +119,7 @@ def _whole(number: Decimal) -> int:
 
 
 def _plain(number: Decimal, scale: int) -> str:
-    """Digits without an exponent, at least ``scale`` of them after the point (``BigDecimal.toPlainString``)."""
+    """Digits without an exponent, with at least ``scale`` of them after the point (``BigDecimal.toPlainString``)."""
     text = format(number, "f")
     whole, _, digits = text.partition(".")
     digits = digits.rstrip("0").ljust(scale, "0")
@@ -147,7 +147,7 @@ def _octets_reader(target: Target) -> Reader:
 
 
 def _nonempty(choose: Callable[[Target], Reader]) -> Callable[[Target], Reader]:
-    """Of large objects: an empty one streams as null where the column may be null (``EMPTY_CLOB()``)."""
+    """For large objects: an empty one streams as null if the column may be null (``EMPTY_CLOB()``)."""
 
     def chosen(target: Target) -> Reader:
         read = choose(target)
@@ -159,7 +159,7 @@ def _nonempty(choose: Callable[[Target], Reader]) -> Callable[[Target], Reader]:
 # -- times ------------------------------------------------------------------------------------------------------------
 
 _UNITS = {"Timestamp": 1_000_000, "MicroTimestamp": 1000, "NanoTimestamp": 1}
-"""Nanoseconds of one count."""
+"""Nanoseconds per unit."""
 
 
 def _timestamp_reader(target: Target) -> Reader:
@@ -221,7 +221,7 @@ def _micros(value: timedelta) -> int:
 
 
 def _iso_duration(value: timedelta) -> str:
-    """Every part has the interval's sign; the seconds go through a double, as in the connector."""
+    """Every part has the interval's sign; the seconds are converted to a double, as in the connector."""
     total = _micros(value)
     sign, micros = -1 if total < 0 else 1, abs(total)
     seconds, rest = divmod(micros, 1_000_000)
@@ -243,5 +243,5 @@ _BY_KIND: Mapping[str, Callable[[Target], Reader]] = {
     "INTERVAL YEAR TO MONTH": _months_reader,
     "INTERVAL DAY TO SECOND": lambda target: _iso_duration if target.schema.type == "string" else _micros,
 }
-"""LONG, LONG RAW, BFILE, UROWID, object types and the like are in no event (``OracleValueConverters``)."""
+"""LONG, LONG RAW, BFILE, UROWID, object types and the like are not in events (``OracleValueConverters``)."""
 KNOWN_TYPES = frozenset(_BY_KIND)

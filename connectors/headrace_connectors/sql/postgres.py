@@ -1,9 +1,9 @@
 """PostgreSQL as a RowSource: psycopg 3 and a bounded pool (``reselect.md`` sections 7.1, 7.2 and 7.4).
 
 Every statement has its own snapshot (autocommit, READ COMMITTED, read-only). Before rows are read, the transactions of
-the events must be known as committed on the server that is asked (``postgres_visibility.py``). With
-``reselect.read.from=replica`` standbys are asked first, and the primary, if it is listed, where they cannot answer.
-Values are taken as the server's raw text, which is what pgoutput sends too.
+the events must be committed on the queried server (``postgres_visibility.py``). With ``reselect.read.from=replica``
+standbys are queried first, and the primary, if it is listed, for what they cannot answer. Values are the server's raw
+text, which pgoutput sends as well.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class PostgresRowSource:
-    """Reads rows of one PostgreSQL database again. Connections are made when they are first needed."""
+    """Reads rows of one PostgreSQL database again. Connections are made on demand."""
 
     def __init__(self, options: ReselectOptions) -> None:
         if options.database is None:
@@ -48,22 +48,22 @@ class PostgresRowSource:
         self._servers = _servers(options.database, options)
 
     def check(self) -> None:
-        """Connect once: ConfigError for what will not pass (password, database, standby), Retriable for the rest."""
+        """Connect once. Raises ConfigError for permanent errors (password, database, standby), Retriable for others."""
         self._servers[0].check()
 
     def catalog(self, table: TableId) -> CatalogTable | None:
-        """The table's catalog entry. Raises ConfigError where rows are hidden from the user (grant, row security)."""
+        """Return the table's entry in the catalog. Raises ConfigError if rows are hidden (grant, row security)."""
         with self._servers[0].connection() as connection:
             return read_catalog(connection, table)
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """The ``after`` schema of the table's events."""
+        """Return the ``after`` schema of the table's events."""
         return connect_schema(catalog, self._options.modes)
 
     def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
-        """One SELECT after the events' transactions are known as committed. Raises Fatal if a key has several rows.
+        """Run one SELECT after the events' transactions are committed. Raises Fatal if a key has several rows.
 
-        A server that is behind for too long, or away, is passed over for the next one; the last one's error is raised.
+        If a server does not answer, or is behind for too long, the next one is used. Raises the last one's error.
         """
         *others, last = self._servers_for(request)
         for server in others:
@@ -74,19 +74,19 @@ class PostgresRowSource:
         return self._fetch_from(last, catalog, request)
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
-        """Every row in one snapshot, which stays open until the last one has been taken."""
+        """Yield every row in one snapshot, which stays open until the last row."""
         readable = self._readable(catalog, columns)
         with self._servers[-1].connection() as connection:
             for texts in table_texts(connection, catalog, readable.names):
                 yield readable.values(texts, len(texts[0]))
 
     def log_position(self) -> LogPosition:
-        """The end of the log, and what logical replication slots of the database have confirmed."""
+        """Return the end of the log, and the position that logical replication slots of the database have confirmed."""
         with self._servers[-1].connection() as connection:
             return log_position(connection)
 
     def connections(self) -> Connections:
-        """Those to all servers."""
+        """Return the connections to all servers."""
         return sum((server.connections() for server in self._servers), Connections())
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class PostgresRowSource:
             server.close()
 
     def _servers_for(self, request: RowRequest) -> Sequence[PostgresServer]:
-        """Of events without a transaction id nothing can be proven: only the primary is sure not to be behind them."""
+        """Without a transaction id nothing is proven: only the primary is certainly not behind the events."""
         if not self._options.visibility_check or (request.transactions >= 0).all():
             return self._servers
         primaries = [server for server in self._servers if server.role is Role.PRIMARY]
@@ -135,7 +135,7 @@ class PostgresRowSource:
 
 
 def _servers(database: DatabaseOptions, options: ReselectOptions) -> tuple[PostgresServer, ...]:
-    """In the order in which they are asked."""
+    """The servers in the order of queries."""
     roles = [Role.PRIMARY]
     if options.read_from == "replica":
         roles = [Role.REPLICA, Role.PRIMARY] if len(database.servers) > 1 else [Role.REPLICA]
@@ -158,7 +158,7 @@ def _key_term(catalog: CatalogTable, name: str) -> KeyTerm:
     known = key_column(catalog, name)
     base = known.type.resolved()
     part = next((part for part in catalog.key if part.name == known.name), None)
-    # Without an index: operators of an extension's types live in the schema of the type.
+    # Without an index: operators of an extension's types are in the schema of the type.
     operator = (base.schema, "=") if part is None else (part.operator_schema, part.operator)
     if part is None and base.kind == "e":
         operator = ("pg_catalog", "=")

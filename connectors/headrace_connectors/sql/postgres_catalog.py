@@ -1,7 +1,7 @@
 """Read a table's catalog from PostgreSQL, on a given connection.
 
-Types are resolved through domains and arrays, the key's equality operators come from the operator class of its index:
-with a reduced ``search_path`` a plain ``=`` on citext silently compares texts (``reselect.md`` section 7.1).
+Types are resolved through domains and arrays. The key's equality operators come from the operator class of its index:
+with a reduced ``search_path`` a plain ``=`` on citext compares texts without an error (``reselect.md`` section 7.1).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ORDER BY i.indisprimary DESC, i.indexrelid, k.place
 
 
 def read_catalog(connection: Connection, table: TableId) -> CatalogTable | None:
-    """The table's entry; None if there is no such table. Raises ConfigError where its rows cannot all be read."""
+    """Return the table's entry; None if there is no such table. Raises ConfigError if some rows cannot be read."""
     with connection.cursor(row_factory=namedtuple_row) as cursor:
         found: Any = cursor.execute(_TABLE, (table.schema, table.table)).fetchone()
         if found is None:

@@ -1,4 +1,4 @@
-"""psycopg's errors as Headrace's (``reselect.md`` section 4.4): passing, to be changed by an operator, or refused."""
+"""psycopg's errors as Headrace's (``reselect.md`` section 4.4): transient, wrong settings, or refused."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retria
 from headrace_connectors.sql.circuit_breaker import Unreachable
 
 _GONE = re.compile(r"08|57P0|53300")
-"""SQLSTATEs of a server that is not there: connection, shutdown, start, too many clients."""
+"""SQLSTATEs of a server that is not available: connection, shutdown, start, too many clients."""
 _TRANSIENT = re.compile(r"53|57014|40001|40P01|55P03|25006|XX")
-"""Other SQLSTATEs that pass: resources, time-outs, serialization, failover."""
+"""Other transient SQLSTATEs: resources, time-outs, serialization, failover."""
 _TIMED_OUT = frozenset({"57014", "55P03"})
-"""``statement_timeout`` and ``lock_timeout``, which are ours."""
+"""``statement_timeout`` and ``lock_timeout``, which Headrace sets."""
 _SETTINGS = re.compile(r"28|3D")
 """SQLSTATEs of a wrong user, password or database."""
 _REFUSED_LOGIN = re.compile(
@@ -29,7 +29,7 @@ _CUT = re.compile(
     r"SSL SYSCALL error|SSL connection has been closed|unexpected eof while reading"
     r"|consuming input failed|sending query|could not (receive data from|send data to) server"
 )
-"""A connection that broke: of TLS, libpq names it too, but nothing is wrong with its settings."""
+"""A connection that broke: libpq also reports it as a TLS error, although the settings are correct."""
 _CORRECT = "correct reselect.database.* (user, password, dbname, hostname, port, TLS) and send the configuration again"
 
 
@@ -63,7 +63,7 @@ def _translate(error: psycopg.Error, where: str) -> HeadraceError:
 
 
 def _said(error: psycopg.Error) -> str:
-    """The server's primary message, as details may carry values of cells; without one, libpq's own words.
+    """The server's primary message, because details may contain values of cells; without one, libpq's message.
 
     libpq writes the cause of a failed connection and hints to different lines, and repeats them with and without TLS.
     """

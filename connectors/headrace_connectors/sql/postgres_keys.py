@@ -1,7 +1,7 @@
-"""Key columns of a batch as PostgreSQL input text: the way back of ``postgres_values.py``, for the few key types.
+"""Key columns of a batch as PostgreSQL input text: the inverse of ``postgres_values.py``, for the types of keys.
 
-A key must find its row exactly: a type whose events carry less than the database holds (milliseconds of a
-``timestamp(6)``, a ``numeric`` as double) is refused, because "row not found" would be a wrong answer there.
+A key must identify its row exactly. A type whose events contain less than the database (milliseconds of a
+``timestamp(6)``, a ``numeric`` as double) is refused, because "row not found" would be a wrong answer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from headrace_connectors.sql.postgres_values import NUMERIC_SPECIALS
 Writer = Callable[[Any], str]
 
 EXACT_DIGITS = 15
-"""Decimal digits that a double keeps."""
+"""Decimal digits that a double preserves."""
 _TIME_UNITS = {"Time": 1000, "MicroTime": 1}
 _INFINITE_MICROS = {count: text for counts in (INFINITE_COUNTS, INFINITE_MILLIS) for text, count in counts.items()}
 _NUMBERS: Mapping[str, str] = {name: text for text, name in NUMERIC_SPECIALS.items()}
 
 
 def key_texts(column: Column, known: CatalogColumn, modes: HandlingModes) -> list[str | None]:
-    """One text per row. Raises Fatal for a type that cannot be matched exactly."""
+    """Return one text per row. Raises Fatal for a type that cannot be compared exactly."""
     kind = column.values.type
     if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
         truncated = (column.schema.name or "").endswith("data.Timestamp") and _digits(known) > 3
@@ -75,7 +75,7 @@ def _text_writer(base: str, modes: HandlingModes) -> Writer:
 
 
 def _iso_text(text: str) -> str:
-    """``isostring`` dates and timestamps: years before 1 become BC, the final Z goes."""
+    """``isostring`` dates and timestamps: years before 1 become BC, the final Z is removed."""
     plain = text.removesuffix("Z").removeprefix("+")
     if not plain.startswith("-"):
         return plain
@@ -102,7 +102,7 @@ def _date_text(days: int) -> str:
 
 
 def _timestamp_text(micros: int) -> str:
-    """Also of a ``timestamptz``: sessions run in UTC."""
+    """Also for a ``timestamptz``: sessions run in UTC."""
     if micros in _INFINITE_MICROS:
         return _INFINITE_MICROS[micros]
     days, rest = divmod(micros, DAY_MICROS)
@@ -111,7 +111,7 @@ def _timestamp_text(micros: int) -> str:
 
 
 def _civil(days: int) -> str:
-    """The ISO date of days since 1970-01-01, any year."""
+    """The ISO date of days since 1970-01-01, for any year."""
     date = CivilDate.from_epoch_days(days)
     text = f"{date.month:02d}-{date.day:02d}"
     return f"{date.year:04d}-{text}" if date.year > 0 else f"{1 - date.year:04d}-{text} BC"

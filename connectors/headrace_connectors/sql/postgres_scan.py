@@ -1,7 +1,7 @@
-"""Reading a PostgreSQL table whole, and how far its log and the source connector are: for `headrace verify`.
+"""Reads a complete PostgreSQL table, and the positions of log and source connector, for `headrace verify`.
 
-The rows come through a cursor in one transaction, so that they are those of one moment, and nothing sorts them. While
-it is open, vacuum keeps what the moment needs, as it does for Debezium's own snapshot.
+The rows come through a cursor in one transaction, so that they belong to one snapshot, without a sort. While it is
+open, vacuum keeps the rows of the snapshot, as it does for Debezium's own snapshot.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SELECT (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::pg_catalog.int8,
        (SELECT (pg_catalog.min(confirmed_flush_lsn) - '0/0')::pg_catalog.int8 FROM pg_catalog.pg_replication_slots
         WHERE slot_type = 'logical' AND database = pg_catalog.current_database() AND active)
 """
-"""Several active slots may belong to several connectors: the slowest of them counts, which never promises too much."""
+"""Several active slots may belong to several connectors: the lowest position counts, which is always safe."""
 
 
 def table_texts(connection: Connection, catalog: CatalogTable, columns: Sequence[str]) -> Iterator[Texts]:
-    """The server's text of ``columns`` for every row, column by column, a few thousand rows at a time."""
+    """Yield the server's text of ``columns`` for every row, column by column, a few thousand rows at a time."""
     only = "ONLY " if catalog.relkind == "r" else ""
     names = ", ".join(quoted(name) for name in columns) or "NULL"
     table = quoted(catalog.table.schema, catalog.table.table)
@@ -48,7 +48,7 @@ def table_texts(connection: Connection, catalog: CatalogTable, columns: Sequence
 
 
 def log_position(connection: Connection) -> LogPosition:
-    """The end of the write-ahead log, and what the active logical slots of this database have confirmed."""
+    """Return the end of the write-ahead log, and the position that active logical slots have confirmed."""
     row = connection.execute(_LOG).fetchone()
     end, published = (0, None) if row is None else row
     return LogPosition("postgresql", (end,), None if published is None else (published,))

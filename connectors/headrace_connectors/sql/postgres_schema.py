@@ -22,7 +22,7 @@ TEXT = Schema("string", optional=True)
 
 
 def connect_schema(catalog: CatalogTable, modes: HandlingModes) -> Schema:
-    """The schema of ``after`` for a table; columns in their order."""
+    """Return the schema of ``after`` for a table; columns in their order."""
     table = catalog.table
     fields = []
     for column in catalog.columns:
@@ -33,7 +33,7 @@ def connect_schema(catalog: CatalogTable, modes: HandlingModes) -> Schema:
 
 
 def column_schema(column: CatalogColumn, modes: HandlingModes) -> Schema | None:
-    """The schema of one column, None if events do not have it."""
+    """Return the schema of one column, None if events lack it."""
     kind, typmod = column.type, column.typmod
     while kind.base is not None:
         kind, typmod = kind.base, kind.typmod if typmod < 0 else typmod
@@ -41,7 +41,7 @@ def column_schema(column: CatalogColumn, modes: HandlingModes) -> Schema | None:
 
 
 def type_schema(kind: SqlType, typmod: int, modes: HandlingModes, optional: bool = True) -> Schema | None:
-    """The schema of a type, None if the connector has no converter for it."""
+    """Return the schema of a type, None if the connector has no converter for it."""
     if kind.element is not None:
         return _array_schema(kind.element, typmod, modes, optional)
     if kind.kind == "e":

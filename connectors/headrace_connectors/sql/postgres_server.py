@@ -1,7 +1,7 @@
 """The connections to PostgreSQL: a bounded pool for one role, primary or standby (``reselect.md`` section 7.4).
 
-``reselect.database.hostname`` may list several servers, as libpq has it; which of them is asked is decided by what the
-server says about itself when the connection is made, so that a failover needs no new configuration.
+``reselect.database.hostname`` may list several servers, as for libpq. The role that a server reports at connection
+decides which of them is used, so that a failover needs no new configuration.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ SETTINGS = {
     "extra_float_digits": "1",
     "lc_monetary": "C",
 }
-"""Under these the server's text is that of pgoutput."""
+"""With these settings the server's text is the same as pgoutput's."""
 CONNECT_SECONDS = 10
 IDLE_SECONDS, LIFETIME_SECONDS = 300.0, 3600.0
 OLDEST_VERSION = 120000
 
 
 class Role(StrEnum):
-    """Which server is wanted, in libpq's words for ``target_session_attrs``.
+    """The wanted role in libpq's terms for ``target_session_attrs``.
 
-    Not ``read-write``: our sessions are read-only by their own setting.
+    Not ``read-write``: Headrace sets its sessions to read-only.
     """
 
     PRIMARY = "primary"
@@ -49,7 +49,7 @@ class Role(StrEnum):
 
 
 class PostgresServer:
-    """One of the servers of ``reselect.database.*``. Connections are made when they are first needed."""
+    """One of the servers of ``reselect.database.*``. Connections are made on demand."""
 
     def __init__(self, database: DatabaseOptions, role: Role, query_timeout_ms: int) -> None:
         self.role = role
@@ -74,7 +74,7 @@ class PostgresServer:
         )
 
     def check(self) -> None:
-        """Connect once: ConfigError for what will not pass (password, database, standby), Retriable for the rest."""
+        """Connect once. Raises ConfigError for permanent errors (password, database, standby), Retriable for others."""
         try:
             with translated(self.where), self._connect() as connection:
                 version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
@@ -94,7 +94,7 @@ class PostgresServer:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A connection of the pool. A failed connection is discarded with its statements by the pool.
+        """Provide a connection of the pool, which closes a failed connection with its statements.
 
         Raises Unreachable at once while the circuit breaker is open.
         """
@@ -104,11 +104,11 @@ class PostgresServer:
                 with self._pool.connection() as connection:
                     yield connection
             except psycopg_pool.PoolTimeout:
-                self._connect().close()  # raises the error of the connection
+                self._connect().close()  # raises the cause of the failed connection
                 raise
 
     def connections(self) -> Connections:
-        """What the pool has, and whether the server is left alone."""
+        """Return the state of the pool and of the circuit breaker."""
         stats = {} if self._pool.closed else self._pool.get_stats()
         open_, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
         return Connections(idle, open_ - idle, int(self._breaker.state is CircuitState.OPEN))
@@ -126,7 +126,7 @@ def _conninfo(database: DatabaseOptions, role: Role) -> str:
         "host": ",".join(host for host, _ in database.servers),
         "port": ",".join(str(port) for _, port in database.servers),
         "user": database.user,
-        "password": database.password,
+        "password": database.password or "",
         "dbname": database.dbname,
         "sslmode": database.sslmode,
         "sslrootcert": database.sslrootcert,

@@ -1,4 +1,4 @@
-"""What a text of PostgreSQL is to become."""
+"""The target of a text of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headrace.core.model.schema import Schema
 from headrace_connectors.sql.cells import Reader
 
 POSITIVE_INFINITY, NEGATIVE_INFINITY = "POSITIVE_INFINITY", "NEGATIVE_INFINITY"
-"""As Debezium writes the infinities of numbers, dates and timestamps."""
+"""The infinities of numbers, dates and timestamps in Debezium's form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a text becomes: the Connect schema, the database's type and modifier, and the connector's modes."""
+    """The target of a text: the Connect schema, the database's type and modifier, and the connector's modes."""
 
     schema: Schema
     kind: SqlType
@@ -30,14 +30,14 @@ class Target:
 
     @property
     def digits(self) -> int:
-        """Fraction digits of a time type; 6 if none were declared."""
+        """The fraction digits of a time type; 6 if none were declared."""
         return self.typmod if self.typmod >= 0 else 6
 
 
 Choice = Callable[[Target], Reader]
-"""Picks the conversion for a target."""
+"""Selects the conversion for a target."""
 
 
 def always(read: Reader) -> Choice:
-    """The choice where there is none."""
+    """The selection for targets without a conversion."""
     return lambda target: read

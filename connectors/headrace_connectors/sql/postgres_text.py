@@ -104,7 +104,7 @@ def parse_hstore(text: str) -> dict[str, str | None]:
 
 
 def java_order(pairs: dict[str, str | None]) -> dict[str, str | None]:
-    """The pairs in the order of a Java ``HashMap``, which is the order in which Debezium writes them."""
+    """Return the pairs in the order of a Java ``HashMap``, in which Debezium writes them."""
     buckets = 16
     while len(pairs) > buckets * 3 // 4:
         buckets *= 2
@@ -162,34 +162,34 @@ Point = tuple[float, float]
 
 
 def numbers(text: str) -> list[float]:
-    """All numbers of a shape or vector, in order."""
+    """Return all numbers of a shape or vector, in order."""
     return [float(number) for number in _NUMBER.findall(text)]
 
 
 def points(text: str) -> list[Point]:
-    """The points of a shape."""
+    """Return the points of a shape."""
     flat = numbers(text)
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def wkb_point(point: Point) -> bytes:
-    """Well-known binary of a point, little-endian."""
+    """Return the well-known binary of a point, little-endian."""
     return struct.pack("<BIdd", 1, 1, *point)
 
 
 def wkb_line(line: Iterable[Point]) -> bytes:
-    """Well-known binary of a line string."""
+    """Return the well-known binary of a line string."""
     return struct.pack("<BI", 1, 2) + _wkb_points(list(line))
 
 
 def wkb_polygon(ring: list[Point]) -> bytes:
-    """Well-known binary of a polygon of one ring, which is closed."""
+    """Return the well-known binary of a polygon of one ring, which is closed."""
     closed = ring if ring[0] == ring[-1] else [*ring, ring[0]]
     return struct.pack("<BII", 1, 3, 1) + _wkb_points(closed)
 
 
 def box_ring(text: str) -> list[Point]:
-    """The corners of ``(x1,y1),(x2,y2)`` in the order in which Debezium writes them."""
+    """Return the corners of ``(x1,y1),(x2,y2)`` in the order in which Debezium writes them."""
     (x1, y1), (x2, y2) = points(text)
     return [(x1, y1), (x1, y2), (x2, y2), (x2, y1), (x1, y1)]
 

@@ -35,7 +35,7 @@ def _date_reader(target: Target) -> Reader:
 
 
 def _time_reader(target: Target) -> Reader:
-    """Elements of arrays come through JDBC's ``Time`` and have milliseconds only."""
+    """Elements of arrays are read through JDBC's ``Time``, which has only milliseconds."""
     unit = 1000 if target.element else 1
     if target.schema.type == "struct":
         return lambda text: _structured_time(parse_time(text) // unit * unit, target.digits)
@@ -78,7 +78,7 @@ def _timestamp_reader(target: Target) -> Reader:
 
 
 def _count(text: str, unit: int) -> int:
-    """Microseconds since the epoch, or a thousandth (cut towards the past)."""
+    """Microseconds since the epoch, or milliseconds (rounded towards the past)."""
     count = _micros(text) // unit
     if not -(2**63) <= count < 2**63:
         raise ValueError("outside the range of a timestamp in microseconds")
@@ -91,7 +91,7 @@ def _micros(text: str) -> int:
 
 
 def _nanos(text: str) -> int | None:
-    """Nanoseconds since the epoch; null beyond the range of 64 bits, as the connector writes it."""
+    """Nanoseconds since the epoch; null beyond 64 bits, as the connector writes it."""
     nanos = _micros(text) * 1000
     return nanos if -(2**63) <= nanos < 2**63 else None
 
@@ -165,7 +165,7 @@ def _time_parts(micros: int) -> dict[str, int]:
 
 
 def _structured_time(micros: int, digits: int) -> dict[str, int] | None:
-    """The connector has no form for 24:00 and writes null."""
+    """The connector has no form for 24:00, and writes null."""
     return None if micros == DAY_MICROS else {**_time_parts(micros), "precision": digits}
 
 

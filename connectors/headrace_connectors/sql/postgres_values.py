@@ -1,11 +1,11 @@
 """PostgreSQL's text as the Connect value that Debezium would have sent (``reselect.md`` section 8).
 
-The event's own schema decides the target: its logical name and parameters tell the decimal, time, hstore and interval
-modes. What a schema cannot show (how ``bytea`` became text, the digits of a ``timestamptz``) comes from the handling
-modes and the catalog. Observed on Debezium 3.7.0.Final; section 11 of the page lists where its values are peculiar.
+The event's own schema decides the target: its logical name and parameters identify the decimal, time, hstore and
+interval modes. The handling modes and the catalog supply what a schema does not contain (the text form of ``bytea``,
+the digits of a ``timestamptz``). Observed on Debezium 3.7.0.Final; section 11 of the page lists its peculiar values.
 
-``reader`` picks the conversion of a column once; what it returns is called per value and raises ValueError for a text
-that the target cannot hold.
+``reader`` selects the conversion of a column once. The conversion is called per value, and raises ValueError for a text
+that the target cannot contain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NUMERIC_SPECIALS = {"NaN": "NAN", "Infinity": POSITIVE_INFINITY, "-Infinity": NE
 
 
 def reader(schema: Schema, column: CatalogColumn, modes: HandlingModes) -> Reader:
-    """The conversion for a column whose event schema is ``schema``."""
+    """Return the conversion for a column with the event schema ``schema``."""
     kind, typmod = column.type, column.typmod
     while kind.base is not None:
         kind, typmod = kind.base, kind.typmod if typmod < 0 else typmod
@@ -63,7 +63,7 @@ def _array_reader(target: Target) -> Reader:
     def read_all(text: str) -> list[Any] | None:
         texts = parse_array(text)
         if precise and any(part in NUMERIC_SPECIALS for part in texts):
-            return None  # the connector cannot write them: the whole array is null
+            return None  # the connector cannot write them: the complete array is null
         return [None if part is None else read(part) for part in texts]
 
     return read_all
@@ -77,7 +77,7 @@ _TEXTS = frozenset(
 
 
 def _unknown_reader(target: Target) -> Reader:
-    """``include.unknown.datatypes``: the text's octets, written like ``bytea``."""
+    """``include.unknown.datatypes``: the text's bytes, written like ``bytea``."""
     write = octets_writer(target.schema, target.modes)
     return lambda text: write(text.encode())
 
@@ -94,7 +94,7 @@ def _number_reader(target: Target) -> Reader:
         return lambda text: float(clean(text))
     if target.schema.type == "string":
         negative_scale = target.typmod >= 4 and (target.typmod - 4) & 0x400 != 0
-        zeros = "." + "0" * 2046 if negative_scale else ""  # Debezium reads its eleven bits as a scale of about 2046
+        zeros = "." + "0" * 2046 if negative_scale else ""  # Debezium reads the scale's eleven bits as about 2046
         return lambda text: NUMERIC_SPECIALS.get(text) or clean(text) + zeros
     if target.semantic == "VariableScaleDecimal":
         return lambda text: None if text in NUMERIC_SPECIALS else {"scale": 0, "value": Decimal(clean(text))}

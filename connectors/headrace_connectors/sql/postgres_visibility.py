@@ -1,9 +1,9 @@
-"""Is an event's transaction visible to the connection that reads its row? (``reselect.md`` section 7.2.)
+"""Whether an event's transaction is visible to the connection that reads its row (``reselect.md`` section 7.2).
 
-A transaction that the log shows as committed need not be visible yet: on a primary that waits for a synchronous standby
-it is not, and a standby may have replayed the event's record without the commit that follows it. So the positions of
-events tell nothing, and ``pg_visible_in_snapshot`` is wrong on standbys; ``pg_xact_status`` is right on both. Once it
-says ``committed``, every *later* snapshot of the same server sees the transaction: check first, then read, on one
+A transaction that is committed in the log need not be visible yet: a primary may wait for a synchronous standby, and a
+standby may have replayed the event's record without the commit that follows it. So the positions of events prove
+nothing, and ``pg_visible_in_snapshot`` is wrong on standbys; ``pg_xact_status`` is right on both. After it returns
+``committed``, every *later* snapshot of the same server sees the transaction: check first, then read, on one
 connection.
 """
 
@@ -29,7 +29,7 @@ _STATES = "SELECT DISTINCT pg_catalog.txid_status(id) FROM unnest(%s::pg_catalog
 
 
 class NotVisible(Retriable):
-    """An event's transaction is not yet visible on the server that was asked."""
+    """An event's transaction is not yet visible on the queried server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class VisibilityCheck:
     timeout: float
 
     def wait(self, connection: Connection, transactions: Sequence[int], where: str) -> float:
-        """Return once all ``transactions`` (32-bit ids, as events carry them) are visible to later statements.
+        """Return once all ``transactions`` (32-bit ids, as in events) are visible to later statements.
 
-        Returns the seconds that were waited because one of them was not.
-        Raises NotVisible after the time-out, and ConfigError where one was aborted: then this is another server.
+        Returns the seconds of waiting for them. Raises NotVisible after the time-out, and ConfigError if one was
+        aborted, because then this is another server.
         """
         if not transactions:
             return 0.0
@@ -57,7 +57,7 @@ class VisibilityCheck:
 
 
 def full_transaction_id(number: int, next_id: int) -> int:
-    """The 64-bit id nearest to ``next_id`` of a 32-bit transaction id (signed difference, as PostgreSQL compares)."""
+    """Return the 64-bit id nearest to ``next_id`` of a 32-bit id (signed difference, as PostgreSQL compares)."""
     difference = (number - next_id) & 0xFFFFFFFF
     return next_id + (difference - (1 << 32) if difference >= 1 << 31 else difference)
 

@@ -1,7 +1,7 @@
 """The batched SELECT of reselect, as text (``reselect.md`` section 7.1). Pure: names in, SQL out.
 
-The keys travel as one array per key column and the needs as bit masks, so that the text is the same for any number of
-rows and the server can keep its plan. ``ord`` ties an answer to its request, so no key is ever compared in Python.
+The keys are one array per key column and the needs are bit masks, so that the text is the same for any number of rows
+and the server can reuse its plan. ``ord`` assigns an answer to its request, so no key is compared in Python.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 MASK_BITS = 62
-"""Columns per mask; a signed 64-bit integer holds them."""
+"""Columns per mask, which fit into a signed 64-bit integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyTerm:
-    """How one key column is matched: its name, its type as ``(schema, name)`` and the index's equality operator."""
+    """How one key column is compared: its name, its type as ``(schema, name)`` and the index's equality operator."""
 
     name: str
     type: tuple[str, str]
@@ -26,10 +26,10 @@ class KeyTerm:
 
 
 def select_rows(table: tuple[str, str], key: Sequence[KeyTerm], columns: Sequence[str], *, only: bool) -> str:
-    """SELECT of ``columns`` for many keys. Parameters: an array per key column, then one array per mask.
+    """Return the SELECT of ``columns`` for many keys. Parameters: an array per key column, then one array per mask.
 
-    The result has ``ord`` (from 1) and the columns; columns that a row does not need are null and stay undetoasted.
-    ``only`` excludes inheriting tables; it must be False for a partitioned root.
+    The result contains ``ord`` (from 1) and the columns; columns that a row does not need are null and stay
+    undetoasted. ``only`` excludes inheriting tables; it must be False for a partitioned root.
     """
     names = [f"k{number}" for number in range(1, len(key) + 1)]
     masks = [f"need{number}" for number in range(1, mask_count(len(columns)) + 1)]
@@ -51,12 +51,12 @@ def select_rows(table: tuple[str, str], key: Sequence[KeyTerm], columns: Sequenc
 
 
 def mask_count(columns: int) -> int:
-    """How many masks a request of so many columns takes."""
+    """Return the number of masks for a request of so many columns."""
     return (columns + MASK_BITS - 1) // MASK_BITS
 
 
 def masks(needs: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int64]]:
-    """The needs (rows by columns) as one array of bit masks per ``MASK_BITS`` columns."""
+    """Return the needs (rows by columns) as one array of bit masks per ``MASK_BITS`` columns."""
     packed = []
     for begin in range(0, needs.shape[1], MASK_BITS):
         part = needs[:, begin : begin + MASK_BITS].astype(np.int64)
@@ -65,11 +65,11 @@ def masks(needs: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int64]]:
 
 
 def array_literal(elements: Sequence[str | None]) -> str:
-    """An array in PostgreSQL's input form; every element is quoted, so that no content can mean anything else."""
+    """Return an array in PostgreSQL's input form; every element is quoted, so that it cannot be read as syntax."""
     escaped = (None if text is None else text.replace("\\", "\\\\").replace('"', '\\"') for text in elements)
     return "{" + ",".join("NULL" if text is None else f'"{text}"' for text in escaped) + "}"
 
 
 def quoted(*names: str) -> str:
-    """A qualified name with every part quoted as an identifier."""
+    """Return a qualified name with every part quoted as an identifier."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)

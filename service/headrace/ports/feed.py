@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.envelope_events import KafkaRecord
 from headrace.core.decode.json_types import Document
 from headrace.core.model.errors import Stage
@@ -166,22 +167,22 @@ class Feeds(Protocol):
     async def start(self) -> None:
         """Start what all feeds share, on the worker's loop."""
 
-    def check(self, connector: str, config: Mapping[str, str]) -> None:
+    def check(self, connector: str, settings: KafkaSettings) -> None:
         """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
 
-    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
         """A feed for one task; it joins the connector's group when it is started. ``divide`` makes the values."""
 
     def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> Agent:
         """The agent of one table of a task (``ports.OpenAgent``)."""
 
-    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
+    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
         """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
 
         Called in the tables' threads; may block. Raises ConfigError for client properties that no task could use.
         """
 
-    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
         """The queue that the connector names, ready to write, or None."""
 
     async def close(self) -> None:
@@ -191,5 +192,5 @@ class Feeds(Protocol):
 class ReplayFeeds(Protocol):
     """The part of ``Feeds`` that reads dead letter queues, for ``headrace replay-dlq``."""
 
-    def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
+    def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
         """The records of the connector's dead letter topic up to its current end, some at a time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.work import Assignment, Task
 from headrace.ports.feed import TopicPartition
 
@@ -105,10 +106,10 @@ class Stores(Protocol):
     def member(self, worker: str) -> WorkerMember:
         """The membership of the worker that is reached as ``worker`` (``host:port``)."""
 
-    def group_offsets(self, connector: str, config: Mapping[str, str]) -> GroupOffsets:
+    def group_offsets(self, connector: str, settings: KafkaSettings) -> GroupOffsets:
         """The consumer groups of the cluster that the connector reads. Raises ConfigError for its client properties."""
 
-    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> TopicOffsets:
+    def topic_offsets(self, connector: str, settings: KafkaSettings) -> TopicOffsets:
         """The topics of that cluster. Raises ConfigError likewise."""
 
     async def cluster_id(self) -> str | None:

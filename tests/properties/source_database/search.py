@@ -22,7 +22,7 @@ class AllowedStop:
 
 ALLOWED_STOPS = (
     AllowedStop(
-        "leaves out column(s)",
+        "omits column(s)",
         "docs/configuration.md, reselect.unresolved.insert.mode=auto without a database: the halves of a key change "
         "that leaves a value out lie in two partitions, so the row under the old key may be gone before the new one; "
         "docs/guarantees.md, Key changes that leave a value out, when a worker goes on that stood still",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from change_events import UNCHANGED, Cell, Event, changes, create, delete, position, read, update, version
 
-from headrace.core.batch.key_changes import paired_halves
+from headrace.core.batch.event_pairs import paired_halves
 from headrace.core.merge.fold import fold
 from headrace.core.model.events import Actions, CellState
 

@@ -6,7 +6,7 @@ from change_events import Event, changes, create, delete, update
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.batch.division import divided, divisible
+from headrace.core.batch.event_pairs import divide, divisible
 
 STEPS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=12)
 
@@ -28,7 +28,7 @@ def written(steps: list[tuple[int, int]]) -> list[Event]:
 def test_parts_are_the_whole_in_order_and_no_key_change_is_cut(steps: list[tuple[int, int]], count: int) -> None:
     """As many parts as are wanted at most; two at least where there are two steps."""
     run = changes(*written(steps))
-    parts = divided(run, count)
+    parts = divide(run, count)
     assert [offset for part in parts for offset in part.version.offset.tolist()] == list(range(len(run)))
     assert all(part.moved == {second - 1 for second in part.old_key} for part in parts)
     assert all(len(part) for part in parts)
@@ -38,11 +38,11 @@ def test_parts_are_the_whole_in_order_and_no_key_change_is_cut(steps: list[tuple
 
 def test_parts_are_of_about_one_length() -> None:
     """So that each is likely to fit."""
-    parts = divided(changes(*(update(key, key, a=1) for key in range(1, 11))), 3)
+    parts = divide(changes(*(update(key, key, a=1) for key in range(1, 11))), 3)
     assert [len(part) for part in parts] == [3, 3, 4]
 
 
 def test_a_second_half_without_its_first_holds_nothing_together() -> None:
     """That lies in another batch, or comes later from another partition."""
     into = Event(create(2, 2).operation, 2, 2, {"a": 1}, old_key=1)
-    assert [len(part) for part in divided(changes(update(3, 1, a=1), into, delete(1, 3, moved=True)), 3)] == [1, 1, 1]
+    assert [len(part) for part in divide(changes(update(3, 1, a=1), into, delete(1, 3, moved=True)), 3)] == [1, 1, 1]

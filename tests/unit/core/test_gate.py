@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from change_events import Event, changes, create, delete, read, tombstone, update, version
 
-from headrace.core.merge.gate import applying, group
+from headrace.core.merge.applicable_events import applicable, group
 from headrace.core.model.events import RowVersion
 
 
@@ -14,7 +14,7 @@ def applied(
     """The indexes of the events that apply."""
     batch = changes(*events)
     grouped = group(batch)
-    return sorted(grouped.order[applying(batch, grouped, ledger or {}, stored or {})].tolist())
+    return sorted(grouped.order[applicable(batch, grouped, ledger or {}, stored or {})].tolist())
 
 
 def test_orderly_events_all_apply() -> None:

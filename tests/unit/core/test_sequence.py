@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.batch.sequence import ChunkSequence
+from headrace.core.batch.offsets import ChunkSequence
 from headrace.core.model.errors import Fatal
 
 
@@ -30,7 +30,7 @@ def test_chunks_of_another_assignment_are_left_out() -> None:
 @pytest.mark.parametrize(("sequence", "begin", "end"), [(2, 8, 9), (1, 9, 10), (1, 7, 9), (1, 8, 7)])
 def test_a_gap_is_fatal(sequence: int, begin: int, end: int) -> None:
     """A missing chunk, a hole, an overlap, or an end before the begin."""
-    with pytest.raises(Fatal, match="a gap in what was fetched"):
+    with pytest.raises(Fatal, match="a gap in the fetched records"):
         following().admit(3, sequence, "a", begin, end)
 
 

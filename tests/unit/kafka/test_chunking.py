@@ -1,6 +1,6 @@
 """Numbering of chunks and the size of polls."""
 
-from headrace.core.batch.sequence import ChunkSequence
+from headrace.core.batch.offsets import ChunkSequence
 from headrace.ports import TopicPartition
 from headrace_connectors.kafka.chunking import CHUNK_BYTES, ChunkNumbering, PollSize
 from headrace_connectors.memory import MemoryRecord

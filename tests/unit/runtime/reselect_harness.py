@@ -23,7 +23,7 @@ from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.cache.rows import CacheUse
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import Connections
-from headrace.runtime.pipeline.post_processor import MAY_CACHE, ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import MAY_CACHE, Reselect
 from headrace.runtime.pipeline.source_reader import Query
 from headrace_connectors.memory import MemoryRowSource
 
@@ -139,16 +139,16 @@ class Lake:
     metrics: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
-        self.post = ReselectColumnsPostProcessor(
+        self.post = Reselect(
             self.options, self.source, metrics=self.metrics, clock=self.clock, may_cache=self.may_cache
         )
-        self.post.assigned([(self.topic, 0)])
+        self.post.cache.assign([(self.topic, 0)])
 
     def batch(self, *events: Event, partition: int = 0) -> None:
         """Write events as one batch."""
         actions = self.resolve(*events, partition=partition)
         self._apply(actions)
-        self.post.committed(self.table)
+        self.post.cache.commit(self.table)
 
     def each(self, *events: Event) -> None:
         """Write events as a batch each."""
@@ -159,8 +159,8 @@ class Lake:
         """Fold and resolve a batch without writing it."""
         changes = self._changes(events, partition)
         actions = fold(changes)
-        self.post.folded(changes, actions)
-        return self.post.resolve(actions)
+        self.post.count_folded(changes, actions)
+        return self.post.resolve(actions).actions
 
     def big(self, key: int = 1) -> Any:
         """What stands in ``big``."""

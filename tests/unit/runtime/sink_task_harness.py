@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envelopes import change, key
+from kafka_settings import settings_of
 
 from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.conversion import Conversion
@@ -24,7 +25,7 @@ from headrace.core.tables.naming import TableNaming
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
 from headrace.runtime.task.memory_budget import MemoryBudget, unlimited
 from headrace.runtime.task.options import SinkTaskOptions
@@ -62,7 +63,7 @@ class Harness:
         tolerate: bool = False,
         linger: float = 0.0,
         max_records: int = 500_000,
-        processor: ReselectColumnsPostProcessor | None = None,
+        processor: Reselect | None = None,
         history: bool = False,
         fields: FieldSelection | None = None,
         observer: Observer = NO_OBSERVER,
@@ -91,12 +92,12 @@ class Harness:
             isolate_tables=isolated,
             **logged,
         )
-        feed = MemoryFeeds(self.broker).open("items", number, {"topics.regex": "shop.*"})
+        feed = MemoryFeeds(self.broker).open("items", number, settings_of({"topics.regex": "shop.*"}))
         return SinkTask(
             options,
             feed,
             self.lakehouse,
-            processor or ReselectColumnsPostProcessor(ReselectOptions()),
+            processor or Reselect(ReselectOptions()),
             self.dead_letters,
             TaskResources(self.threads, WriteSlots(self.threads.writers), self.memory, AsyncioAgent),
             self.failures.append,
@@ -133,15 +134,15 @@ def flattened(row: dict[str, Any]) -> bytes:
     return json.dumps({"schema": schema, "payload": row}, separators=(",", ":")).encode()
 
 
-def cached_reselect(name_now: str, rows: RowStore | None = None, **options: Any) -> ReselectColumnsPostProcessor:
+def cached_reselect(name_now: str, rows: RowStore | None = None, **options: Any) -> Reselect:
     """Reselect with a cache (or other ``options``), from a database where row 1 has this name."""
     return reselect([name_now], rows, **{"cache_enabled": True} | options)
 
 
-def reselect(names: Sequence[str], rows: RowStore | None = None, **options: Any) -> ReselectColumnsPostProcessor:
+def reselect(names: Sequence[str], rows: RowStore | None = None, **options: Any) -> Reselect:
     """Reselect from a database whose rows, from 1 on, have these names."""
     columns = (CatalogColumn("id", 1, INT, attlen=8), CatalogColumn("name", 2, TEXT, attstorage="x"))
     schema = Schema("struct", fields=(Field("id", Schema("int64")), Field("name", Schema("string"))))
     source, stored = MemoryRowSource(), [{"id": number, "name": name} for number, name in enumerate(names, 1)]
     source.add(CatalogTable(ITEMS, "r", "d", columns, (KeyColumn("id", INT),)), schema, stored)
-    return ReselectColumnsPostProcessor(ReselectOptions(**{"null_values": False} | options), source, rows=rows)
+    return Reselect(ReselectOptions(**{"null_values": False} | options), source, rows=rows)

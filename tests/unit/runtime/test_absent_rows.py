@@ -14,7 +14,7 @@ from headrace.core.model.catalog import CatalogColumn, CatalogTable, KeyColumn
 from headrace.core.model.errors import Fatal
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace_connectors.memory import MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 
@@ -42,7 +42,7 @@ def update(harness: Harness, lsn: int, number: int = 1) -> None:
 async def test_oldest_record_is_an_update_of_a_row_that_is_gone(harness: Harness) -> None:
     """The database shows that the row is gone: it is NULL until the delete that must follow."""
     update(harness, 10)
-    async with running(harness.task(processor=ReselectColumnsPostProcessor(OPTIONS, source()))):
+    async with running(harness.task(processor=Reselect(OPTIONS, source()))):
         await eventually(lambda: harness.offset() == 1 or bool(harness.failures))
         assert (harness.failures, harness.rows()) == ([], {"=1": {"id": 1, "name": None}})
         harness.broker.append(TOPIC, change("d", None, 20, columns={"id": 1, "name": "x"}), key({"id": 1}))
@@ -53,7 +53,7 @@ async def test_oldest_record_is_an_update_of_a_row_that_is_gone(harness: Harness
 async def test_update_among_changes_of_stored_rows(harness: Harness) -> None:
     """A stored row that is gone by now keeps its value; only the row that the table lacks gets a NULL."""
     harness.insert(1, 10, "kept")
-    async with running(harness.task(processor=ReselectColumnsPostProcessor(OPTIONS, source()))):
+    async with running(harness.task(processor=Reselect(OPTIONS, source()))):
         await eventually(lambda: harness.offset() == 1)
         update(harness, 20)
         update(harness, 30, number=2)
@@ -66,7 +66,7 @@ async def test_missing_rows_are_read_for_updates_as_well(harness: Harness) -> No
     """``reselect.source.reads=missing-rows``: an update of a row that is not stored asks the database."""
     options = replace(OPTIONS, source_reads="missing-rows")
     update(harness, 10)
-    async with running(harness.task(processor=ReselectColumnsPostProcessor(options, source({"id": 1, "name": "A"})))):
+    async with running(harness.task(processor=Reselect(options, source({"id": 1, "name": "A"})))):
         await eventually(lambda: harness.offset() == 1 or bool(harness.failures))
     assert (harness.failures, harness.rows()) == ([], {"=1": {"id": 1, "name": "A"}})
 
@@ -91,21 +91,21 @@ async def test_message_names_what_prevents_the_read(
 ) -> None:
     """The advice to configure a database goes only to those who have none."""
     update(harness, 10)
-    post = ReselectColumnsPostProcessor(replace(OPTIONS, **options), database)
+    post = Reselect(replace(OPTIONS, **options), database)
     async with running(harness.task(processor=post)):
         await eventually(lambda: bool(harness.failures))
     (failure,) = harness.failures
     assert isinstance(failure, Fatal)
     assert said in str(failure)
     assert ("configure reselect.database.*" in str(failure)) == (database is None)
-    assert str(failure).startswith("lake.shop_public_items: shop.public.items-0 at offset 0 leaves out column(s) name")
+    assert str(failure).startswith("lake.shop_public_items: shop.public.items-0 at offset 0 omits column(s) name")
 
 
 async def test_dead_letter_names_the_cause_as_well(harness: Harness) -> None:
     """Records that the database refuses and those that it has proven nothing of are not mixed up."""
     harness.dead_letters = MemoryDeadLetterQueue("items", 0)
     update(harness, 10)
-    post = ReselectColumnsPostProcessor(replace(OPTIONS, visibility_check=False), source(proven=False))
+    post = Reselect(replace(OPTIONS, visibility_check=False), source(proven=False))
     async with running(harness.task(tolerate=True, processor=post, dead_letters=True)):
         await eventually(lambda: harness.offset() == 1 or bool(harness.failures))
     assert harness.failures == []

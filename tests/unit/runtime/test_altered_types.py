@@ -16,7 +16,7 @@ from headrace.core.model.events import TableId
 from headrace.core.model.schema import Field, Schema
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import TableOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace_connectors.memory import MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 
@@ -56,9 +56,9 @@ class AlteredSource(MemoryRowSource):
         return super().catalog(table)
 
 
-def processor(source: MemoryRowSource) -> ReselectColumnsPostProcessor:
+def processor(source: MemoryRowSource) -> Reselect:
     options = ReselectOptions(null_values=False, errors_retry_timeout_ms=0)
-    return ReselectColumnsPostProcessor(options, source)
+    return Reselect(options, source)
 
 
 def insert(harness: Harness, number: int, **cells: Any) -> None:

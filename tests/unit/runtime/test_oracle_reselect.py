@@ -17,7 +17,7 @@ from headrace.core.merge.fold import fold
 from headrace.core.model.catalog import HandlingModes
 from headrace.core.model.events import Changes
 from headrace.core.reselect.options import ReselectOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 
 EXAMPLE = {"ID": 1, "DOC": "text"}
 
@@ -54,15 +54,15 @@ def server() -> OracleServer:
 def resolved(server: OracleServer, *records: Record, **options: Any) -> list[list[Any]]:
     """What stands in DOC after each record, a batch each: the value, or the state of the cell."""
     reselect = ReselectOptions(null_values=False, **options)
-    post = ReselectColumnsPostProcessor(reselect, row_source(server, **options))
-    post.assigned([("docs", 0)])
-    decoder = TopicDecoder("docs", EnvelopeOptions(modes=reselect.modes), post)
+    post = Reselect(reselect, row_source(server, **options))
+    post.cache.assign([("docs", 0)])
+    decoder = TopicDecoder("docs", EnvelopeOptions(modes=reselect.modes), post.catalog)
     found = []
     for record in records:
         (changes,) = decoder.decode([record]).events
         assert isinstance(changes, Changes)
-        actions = post.resolve(fold(changes))
-        post.committed(actions.table)
+        actions = post.resolve(fold(changes)).actions
+        post.cache.commit(actions.table)
         found.append(next(column for column in actions.columns if column.name == "DOC").values.to_pylist())
     return found
 

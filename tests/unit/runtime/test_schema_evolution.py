@@ -21,7 +21,7 @@ from headrace.ports import Commit, TableOptions
 from headrace.runtime.pipeline.cassandra_pipeline import CassandraPipeline
 from headrace.runtime.pipeline.history_pipeline import HistoryPipeline
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace_connectors.memory import MemoryLakehouse, MemoryTable
 
@@ -47,9 +47,9 @@ def cassandra(table: MemoryTable, evolve: bool) -> Any:
 
 
 def others(kind: Callable[..., Any]) -> Callable[[MemoryTable, bool], Any]:
-    post_processor = ReselectColumnsPostProcessor(ReselectOptions())
+    reselect = Reselect(ReselectOptions())
     return lambda table, evolve: kind(
-        "hr.kv", table, post_processor, PipelineOptions(evolve=evolve), lambda: 0, lambda stage: nullcontext()
+        "hr.kv", table, reselect, PipelineOptions(evolve=evolve), lambda: 0, lambda stage: nullcontext()
     )
 
 

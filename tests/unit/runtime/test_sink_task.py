@@ -157,7 +157,7 @@ async def test_a_gap_in_the_sequence_fails_the_task(harness: Harness) -> None:
         await task.put(_chunk(epoch, 0, 0, 0))
         await task.put(_chunk(epoch, 1, 5, 5))
     assert isinstance(harness.failures[0], Fatal)
-    assert "a gap in what was fetched" in str(harness.failures[0])
+    assert "a gap in the fetched records" in str(harness.failures[0])
 
 
 def _chunk(epoch: int, sequence: int, begin: int, end: int) -> Chunk:

@@ -24,7 +24,7 @@ from headrace.core.reselect.cache.rows import CacheLimits
 from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import TableOptions, TopicPartition
 from headrace.runtime.metrics.metrics import Metrics
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task import sink_task
 from headrace.transforms.registry import chain
 from headrace_connectors.rocksdb import RocksRowStore
@@ -183,7 +183,7 @@ async def test_a_schema_change_voids_the_cache(harness: Harness, monkeypatch: py
 async def test_an_update_of_a_row_that_is_not_there_is_a_contradiction(harness: Harness) -> None:
     """It leaves out what only the table could have: the task stops, and a metric says of how many rows."""
     metrics = Metrics()
-    processor = ReselectColumnsPostProcessor(ReselectOptions(), metrics=metrics.reselects("items", 0))
+    processor = Reselect(ReselectOptions(), metrics=metrics.reselects("items", 0))
     harness.insert(1, 1)
     for number in (1, 2, 3):
         row = {"id": number, "name": PLACEHOLDER}
@@ -198,11 +198,11 @@ async def test_an_update_of_a_row_that_is_not_there_is_a_contradiction(harness: 
 async def test_a_cache_on_disk_serves_after_a_restart(harness: Harness, tmp_path: Path) -> None:
     """A task that goes on where it stopped asks for nothing; after another one has gone on meanwhile it asks (S9)."""
 
-    async def run(processor: ReselectColumnsPostProcessor, until: int) -> None:
+    async def run(processor: Reselect, until: int) -> None:
         async with running(harness.task(processor=processor)):
             await eventually(lambda: harness.offset() == until)
 
-    def on_disk() -> ReselectColumnsPostProcessor:
+    def on_disk() -> Reselect:
         return cached_reselect("now", RocksRowStore(tmp_path / "rows", CacheLimits()))
 
     def update(name: str, lsn: int) -> None:

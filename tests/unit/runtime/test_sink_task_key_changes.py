@@ -79,7 +79,7 @@ async def test_a_snapshot_that_reads_ahead_supplies_nothing_to_a_key_change(harn
     insert(harness, 1, 200, "new")
     async with running(harness.task(linger=0.2)):
         await eventually(lambda: bool(harness.failures) or harness.offset() == 6)
-    assert "leaves out column(s) name" in str(harness.failures[0])
+    assert "omits column(s) name" in str(harness.failures[0])
 
 
 @pytest.mark.parametrize("most", [1, 2])

@@ -258,7 +258,7 @@ def test_a_task_that_is_always_first_is_asked_to_rest(
     first, second = world.differences(tmp_path)
     monkeypatch.setattr(world.lake, "merge", conflict)
     repair = world.repairing(tmp_path, paused)
-    assert repair.mend([first]) + repair.mend([second]) == 2
+    assert repair.repair([first]) + repair.repair([second]) == 2
     assert calls == ["merge", "pause", "merge", "resume", "pause", "merge", "resume"]
     assert world.stored() == world.rows
 

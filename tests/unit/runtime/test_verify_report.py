@@ -28,7 +28,7 @@ def printed(*found: Difference, show: bool = False, repaired: bool = False) -> t
     out = io.StringIO()
     report = Report(out, io.StringIO(), show_values=show)
     report.begin("public.item")
-    for each in report.told(iter(found)):
+    for each in report.printed(iter(found)):
         if repaired:
             report.repaired(each)
     report.end(1200, ("old",))
@@ -40,7 +40,7 @@ def test_a_difference_is_named_by_key_and_column() -> None:
     lines, status = printed(difference(columns=("name", "qty")))
     assert lines == [
         "public.item id=7, part=01: name, qty differ",
-        "public.item: 1,200 rows, 1 differ (not at the source, not compared: old)",
+        "public.item: 1,200 rows, 1 differ (not compared, because the source lacks them: old)",
     ]
     assert status == 1
 
@@ -52,7 +52,7 @@ def test_values_are_printed_when_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("where", "said"),
-    [(Where.SOURCE, "only in the source"), (Where.LAKE, "only in the lake"), (Where.TWICE, "stands twice in the lake")],
+    [(Where.SOURCE, "only in the source"), (Where.LAKE, "only in the lake"), (Where.TWICE, "stored twice in the lake")],
 )
 def test_a_row_of_one_side_says_which(where: Where, said: str) -> None:
     """And what a merge cannot mend."""
@@ -62,7 +62,7 @@ def test_a_row_of_one_side_says_which(where: Where, said: str) -> None:
 def test_what_is_not_proven_says_so() -> None:
     """It counts as a difference all the same."""
     lines, status = printed(difference(Verdict.UNPROVEN))
-    assert "was not seen to pass" in lines[0]
+    assert "did not pass" in lines[0]
     assert status == 1
 
 

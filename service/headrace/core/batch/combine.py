@@ -1,8 +1,8 @@
-"""Several runs of changes as one, across schema changes that only add columns or widen types.
+"""Combines several runs of changes into one, across schema changes that only add columns or widen types.
 
-A column that a run's schema does not have is ABSENT there. Runs whose types do not go together are not combined: they
-become batches of their own, and it is the table that says whether the later one fits. So do runs of several topics that
-feed one table: offsets of one say nothing about those of another (``merge.md`` section 2).
+A column that a run's schema lacks is ABSENT in its events. Runs with incompatible types are not combined: each becomes
+a batch, and the table decides whether the later one fits. The same holds for runs of several topics of one table,
+because offsets of different topics have no order (``merge.md`` section 2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 
 def wider_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """The narrower type's values fit into the result without loss; None if neither holds the other."""
+    """Return a type that contains the values of both without loss, or None if neither type contains the other."""
     if left == right or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):
@@ -36,7 +36,7 @@ def wider_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What runs that become one batch have in common."""
+    """The common properties of runs that become one batch."""
 
     table: TableId
     topic: str
@@ -45,7 +45,7 @@ class Shape:
 
 
 def joined(shape: Shape | None, run: Changes) -> Shape | None:
-    """The shape of ``run`` added to runs of ``shape`` (None: to nothing). None if they do not go together."""
+    """Return the shape of ``run`` with runs of ``shape`` (None: without others), or None if they are incompatible."""
     types = {column.name: column.values.type for column in run.columns}
     if shape is None:
         return Shape(run.table, run.version.topic, run.key_fields, types)
@@ -61,7 +61,7 @@ def joined(shape: Shape | None, run: Changes) -> Shape | None:
 
 
 def combine(runs: Sequence[Changes]) -> Changes:
-    """The runs as one, in order. All of them must be ``joined`` without a None."""
+    """Return the runs as one, in order. All of them must be ``joined`` without a None."""
     if len(runs) == 1:
         return runs[0]
     starts = np.cumsum([0, *(len(run) for run in runs)])
@@ -83,18 +83,18 @@ def combine(runs: Sequence[Changes]) -> Changes:
 
 
 def split(changes: Changes, at: int) -> tuple[Changes, Changes]:
-    """The events before index ``at``, and the others."""
+    """Return the events before index ``at``, and the others."""
     return _slice(changes, 0, at), _slice(changes, at, len(changes))
 
 
 def remaining(changes: Changes, gone: Collection[int]) -> Changes:
-    """The events but those at the indexes ``gone``, which count as lost before the others."""
+    """Return the events except those at the indexes ``gone``, which count as lost before the others."""
     kept = np.array([index for index in range(len(changes)) if index not in gone], np.int64)
     return replace(picked(changes, kept), lost=_losses_with(changes, gone)[kept])
 
 
 def picked(changes: Changes, kept: npt.NDArray[np.int64]) -> Changes:
-    """Only the events at the indexes ``kept``, in that order."""
+    """Return the events at the indexes ``kept``, in that order."""
     place = {int(index): new for new, index in enumerate(kept)}
     return replace(
         changes,
@@ -115,7 +115,7 @@ def picked(changes: Changes, kept: npt.NDArray[np.int64]) -> Changes:
 
 
 def _losses_with(changes: Changes, gone: Collection[int]) -> npt.NDArray[np.int64]:
-    """For each event how many records of its partition were lost before it, those at ``gone`` among them."""
+    """The number of lost records of its partition before each event, including those at ``gone``."""
     newly = np.zeros(len(changes), np.int64)
     newly[list(gone)] = 1
     for partition in np.unique(changes.version.partition):

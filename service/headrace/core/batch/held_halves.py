@@ -1,12 +1,12 @@
-"""Halves of key changes that wait for each other, so that one commit has both (``docs/guarantees.md``).
+"""Halves of key changes that wait for each other, so that one commit contains both (``docs/guarantees.md``).
 
-The keys of a key change may lie in different partitions, and a fetch may end between its halves. A half whose other
-half is not there yet is held, and so is every later event of its key: the row under the old key stays as the change
-found it, until its cells are in the row under the new key. Everything else continues. Offsets do not pass a held event,
-so that it is read again after a restart.
+The keys of a key change may lie in different partitions, and a fetch may end between its halves. A half without its
+other half is held, and so is every later event of its key: the row under the old key stays unchanged until its cells
+are in the row under the new key. Other keys continue. Offsets do not pass a held event, so that it is read again after
+a restart.
 
-Some halves never come: a filter at the source dropped one, compaction removed it, or it was written before a restart.
-So a half is released alone when it has waited long enough.
+Some halves never arrive: a filter at the source dropped one, compaction removed it, or it was written before a restart.
+So a half is released alone after a time.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.batch.combine import picked
-from headrace.core.batch.key_changes import is_tombstone_of, paired_halves
+from headrace.core.batch.event_pairs import is_tombstone_of, paired_halves
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.events import NO_POSITION, CellState, Changes, Operation
 
 PATIENCE = 5.0
-"""Seconds for which a half waits for the other one while everything that Kafka has was read."""
+"""Seconds for which a half waits for the other one after all records in Kafka were read."""
 
 PATIENCE_BEHIND = 60.0
-"""The same while there is more to read where the other half may be: in another partition, or right behind this half."""
+"""The same while Kafka has records where the other half may be: in another partition, or directly behind this half."""
 
 LATE = 30.0
-"""A wait that nobody looked at for so many seconds begins again: the worker stood still, and may have been replaced."""
+"""A wait that was not checked for so many seconds restarts: the worker was suspended, and may have been replaced."""
 
 RECHECK = 1.0
-"""Seconds after which a wait for what is still to be read is looked at again."""
+"""Seconds between checks of a wait for records that are still to be read."""
 
 _REMEMBERED = 100_000
 
@@ -54,7 +54,7 @@ KeyChange = tuple[str, str, bytes]
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """One event. ``change`` is that of which it is a half, if it is one; ``last`` if nothing followed it yet."""
+    """One event. ``change`` is the key change that it is a half of, if any; ``last`` if no event followed it yet."""
 
     part: Part
     key: str
@@ -72,7 +72,7 @@ class HeldHalves:
     def __init__(self) -> None:
         self._by_key: dict[str, deque[_Held]] = {}
         self._halves: dict[KeyChange, list[_Held]] = {}
-        self._alone: dict[KeyChange, None] = {}  # of which one half was released, so that the other need not wait
+        self._alone: dict[KeyChange, None] = {}  # one half was released, so that the other need not wait
         self.size = 0
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class HeldHalves:
         return min((waiting[0].until for waiting in self._by_key.values()), default=None)
 
     def route(self, changes: Changes, origin: Origin) -> list[Part]:
-        """Return what goes on to the queue when a chunk brings ``changes``, in order."""
+        """Return the events that continue to the queue when a chunk contains ``changes``, in order."""
         followed = self._followed(changes, origin.partition)
         if not (self._by_key or followed or changes.moved or changes.old_key):
             return [_part(changes, origin)]
@@ -102,9 +102,9 @@ class HeldHalves:
         return [*(replace(held.part, joined=bool(parts)) for held in followed), *parts]
 
     def expire(self, now: float, read_at: float, behind: Mapping[Hashable, int]) -> list[Part]:
-        """Return the halves that have waited long enough, and what waited for them.
+        """Return the halves whose wait has ended, and the events that waited for them.
 
-        ``read_at`` is when the last chunk came; ``behind`` is how many records each partition still has to read.
+        ``read_at`` is when the last chunk was read; ``behind`` is how many records each partition still has to read.
         """
         found: list[Part] = []
         for key in list(self._by_key):
@@ -121,7 +121,7 @@ class HeldHalves:
         return found
 
     def release_all(self) -> list[Part]:
-        """Return everything that is held, since it needs too much memory."""
+        """Return all held events, because they need too much memory."""
         found = [held.part for waiting in self._by_key.values() for held in waiting]
         self._by_key.clear()
         self._halves.clear()
@@ -133,7 +133,7 @@ class HeldHalves:
         return list(self._by_key)
 
     def blocks(self, key: str) -> bool:
-        """Whether events of a key have to wait."""
+        """Return whether events of a key have to wait."""
         return key in self._by_key
 
     def hold(self, held: _Held) -> None:
@@ -191,10 +191,10 @@ class HeldHalves:
         return self._released(held)
 
     def _followed(self, changes: Changes, partition: Hashable) -> list[_Held]:
-        """Take out the first halves at the end of a partition that ``changes`` follow, where these show what they are.
+        """Remove and return the first halves at the end of a partition that ``changes`` follow, if these identify them.
 
-        Right behind its first half comes the second one, if they have one partition. Where a first half does not tell
-        the key that the row gets, or has no position, nothing else shows that they belong together.
+        In one partition the second half directly follows the first one. If a first half does not contain the new key of
+        its row, or has no position, nothing else shows that they belong together.
         """
         if not self._by_key or open_events(changes) == len(changes):
             return []
@@ -205,7 +205,7 @@ class HeldHalves:
                 held.last = False
                 second = held.change is not None and changes.old_key.get(0) == held.key
                 is_other = held.change is None or (second and changes.key[0].as_py() == held.change[1])
-                # A second half whose key is held waits as well, and meets its first half when that key is free.
+                # A second half whose key is held also waits, and joins its first half when that key is free.
                 waits = held.change is not None and self.blocks(held.change[1])
                 if is_other and not waits and held is self._head(held.key):
                     found.append(held)
@@ -215,7 +215,7 @@ class HeldHalves:
 
 
 class _Router:
-    """Sends the events of one piece on, or has them held."""
+    """Passes the events of one piece on, or holds them."""
 
     def __init__(self, held: HeldHalves, changes: Changes, origin: Origin, *, begins_with_half: bool) -> None:
         self._held = held
@@ -230,7 +230,7 @@ class _Router:
         self._sent = 0
 
     def parts(self) -> list[Part]:
-        """Return what goes on."""
+        """Return the events that continue to the queue."""
         for index in self._candidates():
             self._route(index)
         self._send(len(self._changes))
@@ -269,7 +269,7 @@ class _Router:
             self._parts += self._held.freed(key)
 
     def _change(self, index: int) -> KeyChange | None:
-        """The key change of which an event is a half; None where that is not certain."""
+        """The key change that an event is a half of; None if that is not certain."""
         changes = self._changes
         key, position = changes.key[index].as_py(), bytes(changes.version.position[index])
         if position == NO_POSITION:
@@ -287,7 +287,7 @@ class _Router:
         return _Held(part, key, change, second, self._origin.since + PATIENCE, size)
 
     def _send(self, end: int) -> None:
-        """Let the events before ``end`` go on that are not held."""
+        """Pass the events before ``end`` on that are not held."""
         kept = [index for index in range(self._sent, end) if index not in self._gone]
         self._sent = end
         if len(kept) == len(self._changes):
@@ -299,7 +299,7 @@ class _Router:
 def open_events(changes: Changes) -> int:
     """Return how many events at the end are first halves: deletes, and the tombstones that follow them.
 
-    Connectors may leave the newkey header of such a tombstone out.
+    Connectors may omit the newkey header of such a tombstone.
     """
     begin = len(changes)
     while begin:
@@ -313,7 +313,7 @@ def open_events(changes: Changes) -> int:
 
 
 def changes_size(changes: Changes) -> int:
-    """Return the bytes that changes hold in memory, near enough for a bound."""
+    """Return the approximate bytes of changes in memory."""
     return int(sum(column.values.nbytes for column in changes.columns)) + 64 * len(changes)
 
 
@@ -325,7 +325,7 @@ def _part(changes: Changes, origin: Origin) -> Part:
 def _may_be_unread(held: _Held, behind: Mapping[Hashable, int]) -> bool:
     """Whether the other half may be among the records that are still to be read.
 
-    In its own partition it follows the first half at once, so that anything else shows that it is not there.
+    In its own partition it directly follows the first half, so that any other event there shows that it is missing.
     """
     own = held.part.origin.partition
     return any(count and (held.last or partition != own) for partition, count in behind.items())

@@ -1,23 +1,58 @@
-"""Which offsets may be committed, given what is durable (``docs/design/merge.md`` sections 9 and 10).
+"""Offsets of partitions: the check of chunks, the offsets that may be committed, and the note stored with them.
 
-A partition's offset moves over a chunk only when every table that got changes of it is durable, and only in order.
-Partitions are any hashable value here.
+See ``merge.md`` sections 9 and 10, and ``kafka-client.md`` section 2.4. A partition is any hashable value.
 """
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
+
+from headrace.core.model.errors import Fatal
+
+
+class ChunkSequence:
+    """Checks that the chunks of an assignment arrive without a gap.
+
+    Any defect between consumer and task (a dropped chunk, an unexpected restart) shows as a gap in the sequence numbers
+    or in a partition's offsets. The task then fails without a further commit, so that no record is lost.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self._next = 0
+        self._ends: dict[Hashable, int] = {}
+
+    def begin(self, epoch: int) -> None:
+        """Begin an assignment: sequence numbers restart at 0, offsets at those of the group."""
+        self.epoch, self._next = epoch, 0
+        self._ends.clear()
+
+    def admit(self, epoch: int, sequence: int, partition: Hashable, begin: int, end: int) -> bool:
+        """Return whether the chunk belongs to the current assignment. Raises Fatal at a gap."""
+        if epoch != self.epoch:
+            return False
+        expected = self._ends.get(partition, begin)
+        if sequence != self._next or begin != expected or end < begin:
+            raise Fatal(
+                f"{partition}: a gap in the fetched records: chunk {sequence} contains offsets {begin} to {end}, but "
+                f"chunk {self._next} from offset {expected} was due; nothing was committed, restart the task"
+            )
+        self._next += 1
+        self._ends[partition] = end
+        return True
 
 
 @dataclass(slots=True, eq=False)
 class Origin:
-    """The chunk that changes came with.
+    """The chunk that changes belong to.
 
-    It reaches up to offset ``end``. ``since`` is when it was read (monotonic seconds), ``behind`` the number of records
-    of the partition that were still in Kafka then. ``number`` counts the chunks of a task. ``missing`` is the number of
-    parts that are not durable yet.
+    ``end`` is the offset behind it, ``since`` the time of its read (monotonic seconds), ``behind`` the number of the
+    partition's records that were still in Kafka then, and ``number`` counts the chunks of a task. ``missing`` is the
+    number of its parts that are not durable yet.
     """
 
     partition: Hashable
@@ -28,28 +63,31 @@ class Origin:
     missing: int = 0
 
     def block(self) -> None:
-        """Note that a part of the chunk cannot be written: its partition's offset stays before the chunk."""
+        """Register a part that cannot be written: its partition's offset stays before the chunk."""
         self.missing += 1
 
 
 class OffsetTracker:
-    """The chunks of one assignment, in order per partition."""
+    """The chunks of one assignment, in order per partition.
+
+    A partition's offset passes a chunk when every table that got changes of it is durable, and only in order.
+    """
 
     def __init__(self) -> None:
         self._chunks: dict[Hashable, deque[Origin]] = {}
         self._read = 0
 
     def begin(self, partition: Hashable, end: int, since: float, behind: int = 0) -> Origin:
-        """Take a chunk. Its distribution to tables counts as one part, which ends with ``done([origin])``."""
+        """Register a chunk. Its distribution to tables counts as one part, which ends with ``done([origin])``."""
         origin = Origin(partition, end, since, behind, self._read, 1)
         self._read += 1
         self._chunks.setdefault(partition, deque()).append(origin)
         return origin
 
     def done(self, origins: Iterable[Origin]) -> Mapping[Hashable, int]:
-        """Note that one part of each chunk is durable; a chunk may be named several times.
+        """Register one durable part per entry of ``origins``.
 
-        Returns the partitions whose offset moves, each with the end of its last chunk in an unbroken row.
+        Returns the partitions whose offset advances, each with the end of its last chunk without a gap before it.
         """
         for origin in origins:
             origin.missing -= 1
@@ -60,5 +98,49 @@ class OffsetTracker:
         return moved
 
     def clear(self) -> None:
-        """Forget everything: a new assignment reads again what is not committed."""
+        """Discard all chunks: a new assignment reads again what is not committed."""
         self._chunks.clear()
+
+
+# -- the note of a committed offset -----------------------------------------------------------------------------------
+# Kafka stores it as the metadata of a consumer group's offset: which tables contain the partition's records, and up to
+# which offset. A table is named by a digest, so that the notes of about two hundred tables that share a partition fit
+# into what brokers accept (``offset.metadata.max.bytes``, 4096 by default).
+
+MAX_CHARACTERS = 4000
+_FORM = "headrace1:"
+_DIGEST_BYTES = 6
+
+
+def table_digest(table: str) -> str:
+    """Return the name of a table in a note."""
+    return urlsafe_b64encode(blake2b(table.encode(), digest_size=_DIGEST_BYTES).digest()).decode()
+
+
+def encode_note(tables: Mapping[str, int]) -> str:
+    """Return the note of next offsets by table digest, "" if there are none.
+
+    If they exceed a note, it omits the tables with the lowest offsets.
+    """
+    if not tables:
+        return ""
+    entries: list[str] = []
+    size = len(_FORM)
+    for table, offset in sorted(tables.items(), key=lambda entry: -entry[1]):
+        entries.append(f"{table}:{offset}")
+        size += len(entries[-1]) + 1
+        if size > MAX_CHARACTERS:
+            entries.pop()
+            break
+    return _FORM + ",".join(entries)
+
+
+def decode_note(note: str) -> dict[str, int]:
+    """Return the next offsets by table digest; empty for metadata of another writer."""
+    if not note.startswith(_FORM):
+        return {}
+    try:
+        pairs = [entry.rsplit(":", 1) for entry in note.removeprefix(_FORM).split(",")]
+        return {table: int(offset) for table, offset in pairs}
+    except ValueError:
+        return {}

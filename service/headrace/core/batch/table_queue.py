@@ -22,7 +22,7 @@ from headrace.core.batch.batch import (
     record_count,
 )
 from headrace.core.batch.combine import combine, joined
-from headrace.core.batch.echoes import Echoes
+from headrace.core.batch.event_pairs import LastDeletes
 from headrace.core.batch.held_halves import HeldHalves, Part, changes_size
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.cell_batch import CassandraBatch
@@ -87,7 +87,7 @@ class TableQueue:
         """Discard everything that is not complete: a new assignment reads it again."""
         self._waiting: deque[_Waiting] = deque()
         self._held = HeldHalves()
-        self._echoes = Echoes()
+        self._last_deletes = LastDeletes()
         self._open: Batch | None = None
         self.records = 0
         self.size = 0
@@ -95,7 +95,7 @@ class TableQueue:
     def put(self, piece: Piece, origin: Origin) -> None:
         """Take a piece of a chunk; it is a part of its origin until its batch is complete."""
         if isinstance(piece, Changes):
-            changes = self._echoes.without(origin.partition, piece)
+            changes = self._last_deletes.without_tombstone(origin.partition, piece)
             if changes is not None and self._holds_halves:
                 for part in self._held.route(changes, origin):
                     self._push(_waiting(part))

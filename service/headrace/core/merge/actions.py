@@ -1,8 +1,8 @@
-"""Questions about folded actions, and small changes to them, between fold and merge."""
+"""Properties of folded actions, and changes to them between fold and merge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,23 +11,24 @@ import pyarrow as pa
 
 from headrace.core.merge.fold import OPEN
 from headrace.core.model.conform import conformed
-from headrace.core.model.events import NO_POSITION, Actions, CellState, RowVersion
+from headrace.core.model.events import NO_POSITION, Actions, CellState, Column, RowVersion
 from headrace.core.model.inference import is_inferred
 from headrace.core.model.ranking import arrived_later
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+States = npt.NDArray[np.uint8]
 
 
 def table_schema(actions: Actions) -> pa.Schema:
-    """The columns that a table needs for the actions."""
+    """Return the columns that a table needs for the actions."""
     return pa.schema([pa.field(column.name, column.values.type) for column in actions.columns])
 
 
 def lake_columns(actions: Actions, stored: pa.Schema | None) -> Actions:
-    """The actions with columns of inferred type (JSON without schemas) typed as the table has them.
+    """Return the actions with columns of inferred type (JSON without schemas) in the type of the table's column.
 
-    What has no type, in the batch or in the table, is left out: there is nothing to write yet.
+    A column without a type in the batch and in the table is omitted: it has no values to write yet.
     """
     if not any(is_inferred(column.schema) for column in actions.columns):
         return actions
@@ -42,12 +43,12 @@ def lake_columns(actions: Actions, stored: pa.Schema | None) -> Actions:
     return replace(actions, columns=tuple(columns))
 
 
-def open_rows(actions: Actions, standing: Bools | None = None) -> Bools:
-    """The upserts with a cell that nothing supplies: of a new image, or without a stored row to keep it from.
+def open_rows(actions: Actions, has_stored: Bools | None = None) -> Bools:
+    """Return the upserts with an open cell that no stored row supplies.
 
-    ``standing`` tells which actions have a stored row; without it only new images are looked at.
+    Those are new images and, if ``has_stored`` marks the actions that have a stored row, the actions without one.
     """
-    hollow = actions.fresh.copy() if standing is None else actions.fresh | ~standing
+    hollow = actions.fresh.copy() if has_stored is None else actions.fresh | ~has_stored
     hollow &= ~actions.delete
     found = np.zeros(len(actions), np.bool_)
     if hollow.any():
@@ -58,68 +59,67 @@ def open_rows(actions: Actions, standing: Bools | None = None) -> Bools:
 
 
 def with_nulls_for_open_cells(actions: Actions, rows: Bools) -> Actions:
-    """The actions with NULL for every open cell of ``rows``."""
+    """Return the actions with NULL for every open cell of ``rows``."""
     return _with_nulls(actions, rows, OPEN)
 
 
-def with_nulls_for_absent_cells(actions: Actions, standing: Bools) -> Actions:
-    """The actions with NULL where an event's schema lacks a column and no stored row keeps it (``merge.md`` section 1).
+def with_nulls_for_absent_cells(actions: Actions, has_stored: Bools) -> Actions:
+    """Return the actions with NULL for cells that are absent from the event and from storage (``merge.md`` section 1).
 
-    ``standing`` tells which actions have a stored row.
+    ``has_stored`` marks the actions that have a stored row. A cell is absent if the event's schema lacks its column.
     """
-    return _with_nulls(actions, ~actions.delete & (actions.fresh | ~standing), (CellState.ABSENT,))
+    return _with_nulls(actions, ~actions.delete & (actions.fresh | ~has_stored), (CellState.ABSENT,))
 
 
 def with_absent_cells_kept(actions: Actions) -> Actions:
-    """The actions as writers know them: a column that an event's schema lacks keeps what the stored row has."""
-    columns = []
-    for column in actions.columns:
-        told = column.states
-        if told is not None and (told == CellState.ABSENT).any():
-            told = np.where(told == CellState.ABSENT, CellState.UNCHANGED, told).astype(np.uint8)
-        columns.append(replace(column, states=told))
-    return replace(actions, columns=tuple(columns))
+    """Return the actions for writers: a column that an event's schema lacks keeps the value of the stored row."""
+    return replace(actions, columns=with_state(actions.columns, CellState.ABSENT, CellState.UNCHANGED))
 
 
-def _with_nulls(actions: Actions, rows: Bools, states: tuple[CellState, ...]) -> Actions:
-    if not rows.any():
-        return actions
-    columns = []
-    for column in actions.columns:
-        told = column.states
-        if told is not None:
-            told = np.where(rows & np.isin(told, states), CellState.NULL, told).astype(np.uint8)
-        columns.append(replace(column, states=told))
-    return replace(actions, columns=tuple(columns))
+def with_state(columns: Iterable[Column], old: CellState, new: CellState) -> tuple[Column, ...]:
+    """Return the columns with one state of cells replaced by another."""
+    return _with_states(columns, lambda states: np.where(states == old, np.uint8(new), states))
 
 
-def without_hollow_carries(actions: Actions, standing: Bools) -> Actions:
-    """The actions where cells that were to come from an old row that does not stand are open instead."""
+def without_hollow_carries(actions: Actions, has_stored: Bools) -> Actions:
+    """Return the actions with open cells instead of cells that are carried from a row that is not stored."""
     origin = actions.carry_from
-    hollow = (origin >= 0) & ~standing[np.where(origin >= 0, origin, 0)] if len(standing) else origin >= 0
+    hollow = (origin >= 0) & ~has_stored[np.where(origin >= 0, origin, 0)] if len(has_stored) else origin >= 0
     if not hollow.any():
         return actions
-    columns = []
-    for column in actions.columns:
-        states = column.states
-        if states is not None:
-            carried = hollow & (states == CellState.CARRIED)
-            states = np.where(carried, CellState.UNCHANGED, states).astype(np.uint8)
-        columns.append(replace(column, states=states))
-    return replace(actions, columns=tuple(columns), carry_from=np.where(hollow, -1, origin))
+    columns = _with_states(
+        actions.columns,
+        lambda states: np.where(hollow & (states == CellState.CARRIED), np.uint8(CellState.UNCHANGED), states),
+    )
+    return replace(actions, columns=columns, carry_from=np.where(hollow, -1, origin))
+
+
+def _with_nulls(actions: Actions, rows: Bools, replaced: tuple[CellState, ...]) -> Actions:
+    if not rows.any():
+        return actions
+    columns = _with_states(
+        actions.columns, lambda states: np.where(rows & np.isin(states, replaced), np.uint8(CellState.NULL), states)
+    )
+    return replace(actions, columns=columns)
+
+
+def _with_states(columns: Iterable[Column], change: Callable[[States], States]) -> tuple[Column, ...]:
+    return tuple(
+        column if column.states is None else replace(column, states=change(column.states)) for column in columns
+    )
 
 
 def with_decided_gates(actions: Actions, stored: Mapping[str, RowVersion]) -> Actions:
-    """The actions, folded against ``stored``, so that the merge does what the fold has decided.
+    """Return the actions with gates by which the merge does what the fold against ``stored`` has decided.
 
-    A stored row may be of a read that the batch deletes before it makes the row anew: the action stands for both, but
-    its first cell does not outrank the stored row, so that this gate is opened. Every other gate stays as it is. Cells
-    are carried from these stored rows only, not from others that somebody writes under their keys meanwhile.
+    A stored row may come from a read that the batch deletes before it creates the row again. The action represents both
+    events, but its first cell does not outrank the stored row, so this gate opens. Every other gate stays as it is.
+    Cells are carried only from these stored rows, not from rows that another writer stores under their keys later.
     """
     if (actions.carry_from >= 0).any():
         actions = replace(actions, carried=stored)
-    standing = np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
-    held = standing & ~applying(actions, stored)
+    has_stored = np.fromiter((key in stored for key in actions.key.to_pylist()), np.bool_, len(actions))
+    held = has_stored & ~outranking(actions, stored)
     if not held.any():
         return actions
     positions = actions.first_position.copy()
@@ -127,23 +127,18 @@ def with_decided_gates(actions: Actions, stored: Mapping[str, RowVersion]) -> Ac
     return replace(actions, first_position=positions, by_arrival=actions.by_arrival & ~held)
 
 
-def applying(actions: Actions, stored: Mapping[str, RowVersion]) -> Bools:
-    """The actions that have a stored row and apply to it, by the gate that ``Actions`` describes."""
+def outranking(actions: Actions, stored: Mapping[str, RowVersion]) -> Bools:
+    """Return the actions that have a stored row and outrank it, by the gate that ``Actions`` describes."""
     found = np.zeros(len(actions), np.bool_)
     for index, key in enumerate(actions.key.to_pylist()):
-        found[index] = key in stored and _outranks(actions, index, stored[key])
+        row, position = stored.get(key), bytes(actions.first_position[index])
+        if row is not None and (not position or position > row.position):
+            found[index] = not actions.by_arrival[index] or arrived_later(actions.first.row(index), row)
     return found
 
 
-def _outranks(actions: Actions, index: int, stored: RowVersion) -> bool:
-    position = bytes(actions.first_position[index])
-    if position and position <= stored.position:
-        return False
-    return not actions.by_arrival[index] or arrived_later(actions.first.row(index), stored)
-
-
 def take_actions(actions: Actions, index: Ints) -> Actions:
-    """The actions at ``index``. Carried cells would lose their origin: only for actions without any."""
+    """Return the actions at ``index``, none of which may carry cells: these would lose their origin."""
     places = pa.array(index)
     return replace(
         actions,

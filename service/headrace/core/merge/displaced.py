@@ -1,13 +1,13 @@
-"""Rows that lose their key to another row before they leave it themselves.
+"""Rows that lose their key to another row before they get another key themselves.
 
-Where a database checks keys at the end of a statement (Oracle) or of a transaction (PostgreSQL's DEFERRABLE), one row
-may move onto the key of a row that moves on later: ``UPDATE t SET id = id + 1`` sends ``d(1) c(2 from 1) d(2) c(3 from
-2)``. The second delete of such a statement is not of the row that has the key by then. A row that moves twice sends the
-same events, but its new key is free when it comes.
+If a database checks keys at the end of a statement (Oracle) or of a transaction (PostgreSQL's DEFERRABLE), a row may
+get the key of another row that changes its key later: ``UPDATE t SET id = id + 1`` sends ``d(1) c(2 from 1) d(2)
+c(3 from 2)``. The second delete of such a statement does not belong to the row that has the key at that time. A row
+that changes its key twice sends the same events, but its new key is free at that time.
 
-So the state of the key decides: whether a row has it when the second half of a key change arrives. If one has, the next
-first half of that key in the same transaction is of the row that had the key before, and deletes nothing. A batch may
-end between the two, and be read again: the ledger remembers both events before the table follows.
+So the state of the key decides: whether a row has it when the second half of a key change arrives. If so, the next
+first half of that key in the same transaction belongs to the row that had the key before, and deletes nothing. A batch
+may end between the two and be read again, so the ledger stores both events before the table is written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DELETES = (Operation.DELETE, Operation.TOMBSTONE)
 
 
 def taken_keys(changes: Changes) -> list[str]:
-    """Return the keys that rows move onto, or leave, in sources that tell an event's transaction."""
+    """Return the keys that rows get or leave, in sources whose events contain the transaction."""
     halves = [index for index in {*changes.old_key, *changes.moved} if changes.transaction[index] >= 0]
     return sorted({changes.key[index].as_py() for index in halves})
 
@@ -35,7 +35,7 @@ def taken_keys(changes: Changes) -> list[str]:
 def with_displaced(
     changes: Changes, ledger: Mapping[str, RowVersion], stored: Mapping[str, RowVersion]
 ) -> tuple[Changes, Mapping[str, RowVersion]]:
-    """Return the changes with ``displaced`` set, and what the ledger has to remember of it.
+    """Return the changes with ``displaced`` set, and the entries for the ledger that record it.
 
     ``stored`` are the versions of the rows under ``taken_keys``.
     """
@@ -54,7 +54,7 @@ class _Walk:
         self.remembered: dict[str, RowVersion] = {}
 
     def key(self, key: str, events: list[int], row: RowVersion | None) -> None:
-        """Go through one key's events in order of arrival."""
+        """Apply one key's events in order of arrival."""
         tombstone = self._ledger.get(key)
         before = -1
         for event in events:
@@ -66,12 +66,12 @@ class _Walk:
                     row = None
             elif all(known is None or outranks(version, known) for known in (row, tombstone)):
                 if row is not None and event in self._changes.old_key:
-                    self._takes(key, event, version)
+                    self._register_taken(key, event, version)
                 row = succeed(version, row)
             before = event
 
-    def _takes(self, key: str, event: int, version: RowVersion) -> None:
-        """Note that a row moves onto a key that is taken."""
+    def _register_taken(self, key: str, event: int, version: RowVersion) -> None:
+        """Register that a row gets a key that another row has."""
         transaction = int(self._changes.transaction[event])
         if transaction >= 0:
             self._second[key, transaction] = event

@@ -1,10 +1,9 @@
-"""Append mode: every event a row of its own, with what it did, where it stood, and its image (``merge.md`` section 12).
+"""Append mode: each event becomes a row with its operation, version and image (``merge.md`` section 12).
 
-A cell that the source omitted is filled from an earlier event of the row in the same batch, if no record was lost in
-between and no event arrived late, or from what reselect has found for the row's last event. A null that may be real is
-not filled: the earlier value may have been removed by this very event. Nothing else is right for the moment of the
-event: what stays open is null, and the column's name is listed with the event, which distinguishes it from a null of
-the source.
+A cell that the source omitted is filled from an earlier event of the row in the same batch if no record between them
+was lost and no event arrived late, or from the result of reselect for the row's last event. A null that may be real is
+not filled, because this event may have removed the earlier value. No other value is correct at the time of the event:
+the cell is null then, and the event lists the column's name to distinguish it from a null of the source.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.merge.gate import group, plainly_later
+from headrace.core.merge.actions import with_state
+from headrace.core.merge.applicable_events import group, plainly_later
 from headrace.core.model.conform import conformed
 from headrace.core.model.events import Actions, CellState, Changes, Column, Operation, TableId, Truncate, Versions
 from headrace.core.model.inference import INFERRED
@@ -25,20 +25,19 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 OPERATIONS = pa.array([None, "c", "u", "d", "r", "t", "d"])
-"""Debezium's op by ``Operation``; a tombstone on its own is a delete."""
+"""Debezium's op by ``Operation``; a tombstone without its delete is a delete."""
 
 _KNOWN = (CellState.VALUE, CellState.NULL)
 _OPEN = (CellState.UNCHANGED, CellState.UNKNOWN)
-_UNCHANGED, _NULL = np.uint8(CellState.UNCHANGED), np.uint8(CellState.NULL)
 _DELETES = (Operation.DELETE, Operation.TOMBSTONE)
 _BEGINNINGS = (Operation.CREATE, Operation.READ, *_DELETES)
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Events of one table as rows, in order of arrival. Every cell of ``columns`` is decided: no column has states.
+    """Events of one table as rows, in order of arrival. No column has states: every cell of ``columns`` is decided.
 
-    ``unavailable`` lists, for each event, the columns whose value nobody knows; null where there is none.
+    ``unavailable`` lists the columns of each event whose value is unknown; null if there are none.
     """
 
     table: TableId
@@ -52,7 +51,7 @@ class History:
 
 
 def unread(changes: Changes, offsets: Mapping[tuple[str, int], int]) -> Changes:
-    """The events at or above the next offset of their partition; what lies below is in the table already."""
+    """Return the events at or above the next offset of their partition; the table contains those below."""
     version = changes.version
     above = np.ones(len(changes), np.bool_)
     for (topic, partition), offset in offsets.items():
@@ -62,40 +61,29 @@ def unread(changes: Changes, offsets: Mapping[tuple[str, int], int]) -> Changes:
 
 
 def with_nulls_for_doubted_cells(changes: Changes) -> Changes:
-    """The events with NULL for each null that may hide a value: ``reselect.unknown.null.mode=null``."""
-    columns = (
-        column
-        if column.states is None
-        else replace(column, states=np.where(column.states == CellState.UNKNOWN, _NULL, column.states))
-        for column in changes.columns
-    )
-    return replace(changes, columns=tuple(columns))
+    """Return the events with NULL for each null that may hide a value: ``reselect.unknown.null.mode=null``."""
+    return replace(changes, columns=with_state(changes.columns, CellState.UNKNOWN, CellState.NULL))
 
 
 def without_last_resorts(last: Actions) -> Actions:
-    """The actions with doubtful cells left out: that a value is the best known does not make it that of the event."""
-    columns = (
-        column
-        if column.states is None
-        else replace(column, states=np.where(column.states == CellState.DOUBTFUL, _UNCHANGED, column.states))
-        for column in last.columns
-    )
-    return replace(last, columns=tuple(columns))
+    """Return the actions with doubtful cells open: the best known value need not be that of the event."""
+    return replace(last, columns=with_state(last.columns, CellState.DOUBTFUL, CellState.UNCHANGED))
 
 
 def next_offsets(versions: Versions) -> dict[tuple[str, int], int]:
-    """By topic and partition the offset behind the last of the events."""
-    numbers = np.unique(versions.partition).tolist()
-    return {(versions.topic, n): int(versions.offset[versions.partition == n].max()) + 1 for n in numbers}
+    """Return the offset behind the last event by topic and partition."""
+    partitions = np.unique(versions.partition).tolist()
+    return {(versions.topic, p): int(versions.offset[versions.partition == p].max()) + 1 for p in partitions}
 
 
 def history(changes: Changes, last: Actions | None = None, stored: pa.Schema | None = None) -> History:
-    """The events as rows. ``last`` are the actions they fold into, as reselect has completed them.
+    """Return the events as rows. ``last`` are the actions that they fold into, completed by reselect.
 
-    ``stored`` are the table's columns, as which values without a schema are read.
+    ``stored`` are the table's columns, whose types values without a schema get.
     """
     if changes.key_fields:
-        changes = _without_echoes(changes)
+        kept = np.sort(group(changes).order)  # without tombstones that repeat a delete
+        changes = changes if len(kept) == len(changes) else _taken(changes, kept)
     sources = _Sources(changes, last)
     columns, missing = [], []
     for column in changes.columns:
@@ -110,27 +98,21 @@ def history(changes: Changes, last: Actions | None = None, stored: pa.Schema | N
 
 
 def truncated(truncate: Truncate, offsets: Mapping[tuple[str, int], int]) -> History:
-    """A truncate as a row without an image; no row if it is in the table already."""
+    """Return a truncate as a row without an image; no row if the table already contains it."""
     version = truncate.version
     rows = [version] if version.offset >= offsets.get((version.topic, version.partition), 0) else []
-    versions = Versions(
-        version.topic,
-        np.array([row.position for row in rows], np.bytes_),
-        np.array([row.partition for row in rows], np.int32),
-        np.array([row.offset for row in rows], np.int64),
-        np.array([row.source_time for row in rows], np.int64),
-    )
     nothing = pa.nulls(len(rows), pa.list_(pa.string()))
-    return History(truncate.table, pa.array(["t"] * len(rows), pa.string()), versions, (), nothing)
+    operation = pa.array(["t"] * len(rows), pa.string())
+    return History(truncate.table, operation, Versions.of(version.topic, rows), (), nothing)
 
 
 def history_schema(rows: History) -> pa.Schema:
-    """The columns that a table needs for the rows."""
+    """Return the columns that a table needs for the rows."""
     return pa.schema([pa.field(column.name, column.values.type) for column in rows.columns])
 
 
 class _Sources:
-    """Where the cells of a batch that an event leaves out stand in other events of its row."""
+    """The events of a batch that contain the cells which other events of the row omit."""
 
     def __init__(self, changes: Changes, last: Actions | None) -> None:
         grouped = group(changes) if changes.key_fields else None
@@ -140,35 +122,35 @@ class _Sources:
         self._images = ~np.isin(changes.operation[self._order], _DELETES)
         self._losses = changes.losses()[self._order]
         self._resolved = {} if last is None else {column.name: column for column in last.columns}
-        self._places = {} if last is None else _places(changes, last)
+        self._actions = {} if last is None else _actions_of_events(changes, last)
 
     def _beginnings(self, changes: Changes, starts: Bools | None) -> Bools:
-        if starts is None:  # without a key no two events are known to be of one row
+        if starts is None:  # without a key no two events are known to belong to one row
             return np.ones(self._count, np.bool_)
         beginnings: Bools = starts | np.isin(changes.operation[self._order], _BEGINNINGS)
         beginnings[1:] |= ~plainly_later(changes.version.take(self._order))
         return beginnings
 
     def filled(self, column: Column) -> tuple[pa.Array, Bools]:
-        """The column's values, and which of them nobody knows."""
+        """Return the column's values, and which of them are unknown."""
         if column.states is None:
             return column.values, np.zeros(self._count, np.bool_)
         states = column.states[self._order]
         known = _latest(np.isin(states, _KNOWN) & self._images)
         source = np.full(self._count, -1, np.int64)
-        tells = (known >= self._begin) & (self._losses[known] == self._losses)
-        tells &= (known == np.arange(self._count)) | self._implies(column, states, known)
-        source[self._order] = np.where(tells, self._order[known], -1)
+        supplied = (known >= self._begin) & (self._losses[known] == self._losses)
+        supplied &= (known == np.arange(self._count)) | self._implies(column, states, known)
+        source[self._order] = np.where(supplied, self._order[known], -1)
         source[column.states == CellState.ABSENT] = -1
         open_cells = (source < 0) & np.isin(column.states, _OPEN)
         return self._with_resolved(column, source, open_cells)
 
     def _implies(self, column: Column, states: npt.NDArray[np.uint8], known: Ints) -> Bools:
-        """Whether the last known cell is also that of an event behind it which has none.
+        """Whether the last known cell is also the cell of a later event that omits it.
 
-        A value is, where it is said to be unchanged. A null is, where the event has a null that is either real or
-        unchanged; a placeholder that was cut too short to be recognized may be a value of any kind. Neither is, once an
-        event in between contradicts it.
+        A value is, if the event reports it as unchanged. A null is, if the event has a null that is either real or
+        unchanged; a placeholder that was truncated beyond recognition may stand for a value of any type. Neither is
+        after an event in between that contradicts it.
         """
         omitted, doubted = states == CellState.UNCHANGED, states == CellState.UNKNOWN
         value: Bools = omitted & (states[known] == CellState.VALUE) & (_latest(doubted) < known)
@@ -179,44 +161,38 @@ class _Sources:
         resolved = self._resolved.get(column.name)
         if resolved is None or resolved.values.type != column.values.type:
             return column.values.take(pa.array(source, mask=source < 0)), open_cells
-        for event, place in self._places.items():
-            if open_cells[event] and (resolved.states is None or resolved.states[place] in _KNOWN):
-                source[event], open_cells[event] = self._count + place, False
+        for event, action in self._actions.items():
+            if open_cells[event] and (resolved.states is None or resolved.states[action] in _KNOWN):
+                source[event], open_cells[event] = self._count + action, False
         values = pa.concat_arrays([column.values, resolved.values])
         return values.take(pa.array(source, mask=source < 0)), open_cells
 
 
-def _places(changes: Changes, last: Actions) -> dict[int, int]:
-    """By event the place of its action, where the action is that of this event."""
+def _actions_of_events(changes: Changes, last: Actions) -> dict[int, int]:
+    """The index of the action of each event that is the last of its row."""
     actions = {
-        (int(partition), int(offset)): place
-        for place, (partition, offset) in enumerate(zip(last.version.partition, last.version.offset, strict=True))
+        (int(partition), int(offset)): action
+        for action, (partition, offset) in enumerate(zip(last.version.partition, last.version.offset, strict=True))
     }
     coordinates = zip(changes.version.partition, changes.version.offset, strict=True)
     found = (
         (event, actions.get((int(partition), int(offset)))) for event, (partition, offset) in enumerate(coordinates)
     )
-    return {event: place for event, place in found if place is not None}
+    return {event: action for event, action in found if action is not None}
 
 
 def _latest(flags: Bools) -> Ints:
-    """For each place the latest place up to it where ``flags`` is set, -1 before the first."""
-    places = np.where(flags, np.arange(len(flags)), -1)
-    return np.maximum.accumulate(places) if len(places) else places
-
-
-def _without_echoes(changes: Changes) -> Changes:
-    """Without the tombstones that only repeat a delete."""
-    kept = np.sort(group(changes).order)
-    return changes if len(kept) == len(changes) else _taken(changes, kept)
+    """The last position up to each position where ``flags`` is set, -1 before the first."""
+    positions = np.where(flags, np.arange(len(flags)), -1)
+    return np.maximum.accumulate(positions) if len(positions) else positions
 
 
 def _taken(changes: Changes, index: Ints) -> Changes:
-    places = pa.array(index)
+    selected = pa.array(index)
     columns = (
         replace(
             column,
-            values=column.values.take(places),
+            values=column.values.take(selected),
             states=None if column.states is None else column.states[index],
         )
         for column in changes.columns
@@ -224,7 +200,7 @@ def _taken(changes: Changes, index: Ints) -> Changes:
     return replace(
         changes,
         operation=changes.operation[index],
-        key=changes.key.take(places),
+        key=changes.key.take(selected),
         version=changes.version.take(index),
         transaction=changes.transaction[index],
         columns=tuple(columns),

@@ -104,6 +104,17 @@ class Versions:
     def __len__(self) -> int:
         return len(self.offset)
 
+    @classmethod
+    def of(cls, topic: str, rows: Sequence[RowVersion]) -> Versions:
+        """Return the versions of rows of one topic."""
+        return cls(
+            topic,
+            np.array([row.position for row in rows], np.bytes_),
+            np.array([row.partition for row in rows], np.int32),
+            np.array([row.offset for row in rows], np.int64),
+            np.array([row.source_time for row in rows], np.int64),
+        )
+
     def take(self, index: npt.NDArray[np.int64]) -> Versions:
         """The versions at ``index``, in that order."""
         return Versions(

@@ -43,12 +43,12 @@ def _refresh_column(actions: Actions, column: Column, batch: CacheBatch, stamps:
 
 
 def cached_cells(
-    actions: Actions, column: str, asked: Rows, rules: TableRules, batch: CacheBatch
+    actions: Actions, column: str, requested: Rows, rules: TableRules, batch: CacheBatch
 ) -> tuple[Rows, list[CellValue | None]]:
-    """The cells that the cache has, of those ``asked`` for: their rows and values."""
+    """Return the cells of the ``requested`` rows that the cache contains: their rows and values."""
     stamps = _Stamps(actions)
     rows, values = [], []
-    for row in asked.tolist():
+    for row in requested.tolist():
         hit = batch.for_row(stamps.key(row), stamps[row]).get(column)
         if hit is not None and (hit.value is not None or rules.serves_nulls):
             rows.append(row)
@@ -67,7 +67,7 @@ def put_answers(actions: Actions, column: str, rows: Rows, values: pa.Array, bat
 
 
 def drop_rows(actions: Actions, rows: Rows, batch: CacheBatch) -> None:
-    """Drop rows that the source does not have any more (section 4.4)."""
+    """Drop rows that the source does not contain any more (section 4.4)."""
     stamps = _Stamps(actions)
     for row in rows.tolist():
         batch.for_row(stamps.key(row), stamps[row]).drop()
@@ -80,15 +80,15 @@ def has_state(column: Column, state: CellState) -> Mask:
     return np.asarray(column.states == state, np.bool_)
 
 
-def from_cache(kind: pa.DataType, values: Sequence[CellValue | None]) -> pa.Array:
-    """Cached values as a column."""
-    if _is_flat(kind):
-        return pa.array(values, kind)
-    return pa.concat_arrays([pa.nulls(1, kind) if value is None else value for value in values])
+def from_cache(data_type: pa.DataType, values: Sequence[CellValue | None]) -> pa.Array:
+    """Return cached values as a column."""
+    if _is_flat(data_type):
+        return pa.array(values, data_type)
+    return pa.concat_arrays([pa.nulls(1, data_type) if value is None else value for value in values])
 
 
 class _Stamps:
-    """The stamps and keys of a batch's actions, made on demand."""
+    """The stamps and keys of a batch's actions, created on demand."""
 
     def __init__(self, actions: Actions) -> None:
         self._version = actions.version
@@ -109,14 +109,14 @@ class _Stamps:
 
 def _cell_values(values: pa.Array, rows: Rows) -> Iterator[CellValue | None]:
     """Copy cells for the cache, so that they share no buffer with the batch."""
-    taken = values.take(pa.array(rows))
+    cells = values.take(pa.array(rows))
     if _is_flat(values.type):
-        yield from taken.to_pylist()
+        yield from cells.to_pylist()
         return
-    valid = np.asarray(taken.is_valid())
-    for number in range(len(taken)):
-        yield taken.take(pa.array([number])) if valid[number] else None
+    valid = np.asarray(cells.is_valid())
+    for index in range(len(cells)):
+        yield cells.take(pa.array([index])) if valid[index] else None
 
 
-def _is_flat(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+def _is_flat(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_binary(data_type))

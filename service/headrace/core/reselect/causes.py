@@ -62,7 +62,7 @@ def untraceable(topic: str) -> Cause:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """What is known of a batch that was resolved; ``no_source`` is why its table cannot be read at all."""
+    """The plan and answer of a resolved batch; ``no_source`` is the cause if its table cannot be read at all."""
 
     options: ReselectOptions
     plan: ReselectPlan
@@ -71,26 +71,26 @@ class Causes:
     no_source: Cause | None
 
     def of(self, row: int, name: str) -> Cause:
-        """The cause for one open cell."""
-        number = next(n for n, column in enumerate(self.plan.actions.columns) if column.name == name)
-        place = self._place(row, number)
-        if place is None:
-            return self.no_source or self._not_read(row, number)
+        """Return the cause for one open cell."""
+        index = next(n for n, column in enumerate(self.plan.actions.columns) if column.name == name)
+        request_row = self._request_row(row, index)
+        if request_row is None:
+            return self.no_source or self._not_read(row, index)
         if self.answer is None:
             return Cause(f"the read from the database failed: {self.failure}", "correct that")
-        if self.answer.found[place]:
+        if self.answer.found[request_row]:
             return Cause("the value in the database does not fit the type of the column in the events")
         return self._not_found(name)
 
-    def _place(self, row: int, number: int) -> int | None:
+    def _request_row(self, row: int, index: int) -> int | None:
         """The index of the row in the request, if the request has the cell."""
-        if self.plan.request is None or number not in self.plan.requested or row not in self.plan.rows:
+        if self.plan.request is None or index not in self.plan.requested or row not in self.plan.rows:
             return None
-        place = int(np.searchsorted(self.plan.rows, row))
-        return place if self.plan.request.needs[place, self.plan.requested.index(number)] else None
+        request_row = int(np.searchsorted(self.plan.rows, row))
+        return request_row if self.plan.request.needs[request_row, self.plan.requested.index(index)] else None
 
-    def _not_read(self, row: int, number: int) -> Cause:
-        column, rules = self.plan.actions.columns[number], self.plan.rules
+    def _not_read(self, row: int, index: int) -> Cause:
+        column, rules = self.plan.actions.columns[index], self.plan.rules
         unchanged = column.states is not None and column.states[row] in (CellState.UNCHANGED, CellState.CARRIED)
         if column.name not in rules.columns:
             return Cause("reselect.columns.include.list or .exclude.list excludes the column", "include it")

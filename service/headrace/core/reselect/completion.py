@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Actions without open cells, and which of their cells were read from the source: column number to rows."""
+    """Actions without open cells, and which of their cells were read from the source: column index to rows."""
 
     actions: Actions
     read: Mapping[int, Rows] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def _complete_column(
         filling.fill(rows, values)
         if plan.batch is not None and answer.proven and plan.rules.column(column.name).cacheable:
             put_answers(plan.actions, column.name, rows, values, plan.batch)
-    _settle(plan, cells, filling, answer, failure)
+    _resolve_rest(plan, cells, filling, answer, failure)
     return filling.column(), rows
 
 
@@ -95,9 +95,9 @@ class _Filling:
 
     def _replaced(self, rows: Rows, values: pa.Array) -> pa.Array:
         old = self._values if self._values.type == values.type else self._values.cast(values.type)
-        place = np.arange(len(old), dtype=np.int64)
-        place[rows] = len(old) + np.arange(len(rows))
-        return pa.concat_arrays([old, values]).take(pa.array(place))
+        index = np.arange(len(old), dtype=np.int64)
+        index[rows] = len(old) + np.arange(len(rows))
+        return pa.concat_arrays([old, values]).take(pa.array(index))
 
     def set(self, cells: Mask, state: CellState) -> None:
         """Decide cells without a value."""
@@ -119,13 +119,13 @@ def check_no_placeholder(completed: Completed, placeholder: Placeholder) -> int:
     Returns how many cells read from the source equal the placeholder: those are real values. Raises Fatal for others.
     """
     real = 0
-    for number, column in enumerate(completed.actions.columns):
+    for index, column in enumerate(completed.actions.columns):
         mask = placeholder.mask(column.schema, column.values)
         if mask is None:
             continue
         if column.states is not None:
             mask &= column.states == CellState.VALUE
-        read = completed.read.get(number, np.empty(0, np.int64))
+        read = completed.read.get(index, np.empty(0, np.int64))
         real += int(mask[read].sum())
         mask[read] = False
         if mask.any():
@@ -136,7 +136,7 @@ def check_no_placeholder(completed: Completed, placeholder: Placeholder) -> int:
     return real
 
 
-def _settle(
+def _resolve_rest(
     plan: ReselectPlan, cells: OpenCells, filling: _Filling, answer: ReadRows | None, failure: HeadraceError | None
 ) -> None:
     """Decide the cells that neither cache nor source had: fallback, keep, carry, or the policy."""
@@ -158,10 +158,10 @@ def _settle(
     name = actions.columns[cells.column].name
     plan.counts["resolved", "target", name] += int(kept.sum())
     plan.counts["resolved", "carry", name] += int((filling.states == CellState.CARRIED).sum())
-    _settle_inserts(plan, cells, filling, bare & ~kept & ~carried, answer, failure)
+    _resolve_inserts(plan, cells, filling, bare & ~kept & ~carried, answer, failure)
 
 
-def _settle_inserts(
+def _resolve_inserts(
     plan: ReselectPlan,
     cells: OpenCells,
     filling: _Filling,
@@ -171,8 +171,8 @@ def _settle_inserts(
 ) -> None:
     """Cells of new rows that have no value and nothing to keep (section 3.4, ``reselect.unresolved.insert.mode``).
 
-    ``auto`` lets a null stand where the source proved the row gone: a delete or key change must follow. All others stay
-    open, because the policy is asked only for actions that do apply, which the writer knows.
+    ``auto`` decides null if the source proved that the row is gone: a delete or key change must follow. All other cells
+    stay open, because the policy applies only to actions that the merge applies, which the writer knows.
     """
     if not bare.any():
         return

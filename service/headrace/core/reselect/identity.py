@@ -1,7 +1,7 @@
 """The identity of a row, for reads from the source and for cache entries (``reselect.md`` sections 1.4 and 5.1).
 
-The message key is not always it: ``message.key.columns`` at the source connector may name any columns, unique or not.
-Identity is the primary key in the catalog, or ``reselect.key.columns``.
+The message key may differ from it: ``message.key.columns`` at the source connector may name any columns, unique or not.
+The identity is the primary key in the catalog, or ``reselect.key.columns``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from headrace.core.model.catalog import CatalogColumn, CatalogTable
 from headrace.core.model.events import Column, TableId
-from headrace.core.reselect.options import KeyColumns, ReselectOptions
+from headrace.core.reselect.column_lists import KeyColumns
+from headrace.core.reselect.options import ReselectOptions
 
 FLOATING = frozenset({"float", "double"})
 _EXACT = frozenset(
@@ -20,13 +21,13 @@ _EXACT = frozenset(
     | {"date", "time", "timestamp", "timestamptz"}
     | {"NUMBER", "CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "DATE", "TIMESTAMP"}
 )
-"""Key types of which equal values have equal canonical texts, and others different ones."""
+"""Key types whose equal values have equal canonical texts, and whose different values have different ones."""
 _MILLISECONDS = ("org.apache.kafka.connect.data.Time", "org.apache.kafka.connect.data.Timestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """``columns`` identify a row, as far as known (``unique``); ``asked`` are those that the source is asked by."""
+    """``columns`` identify a row, with certainty if ``unique``; ``asked`` are those in a read's condition."""
 
     columns: tuple[str, ...]
     asked: tuple[str, ...]
@@ -40,9 +41,9 @@ def row_identity(
     options: ReselectOptions,
     catalog: CatalogTable | None,
 ) -> Identity:
-    """The identity of a table's rows in the events' field names; ``names`` are those of the events' columns.
+    """Return the identity of a table's rows in the events' field names; ``names`` are the events' columns.
 
-    Without a catalog the message key has to be trusted. ``reselect.use.event.key`` asks by it in any case.
+    Without a catalog the message key is trusted. ``reselect.use.event.key`` reads by it in any case.
     """
     declared = KeyColumns(options.key_columns).of(table) or _catalog_key(names, catalog)
     known = bool(declared) and set(declared) <= set(names)
@@ -60,7 +61,7 @@ def _catalog_key(names: Sequence[str], catalog: CatalogTable | None) -> tuple[st
 
 
 def has_exact_key(table: TableId, key: Sequence[Column], catalog: CatalogTable | None) -> bool:
-    """Whether two rows that are equal to the database share one canonical key text, and no others do (section 5.1)."""
+    """Return whether keys that are equal in the database, and no others, share a canonical text (section 5.1)."""
     if any(column.schema.type in FLOATING for column in key):
         return False
     if catalog is None:

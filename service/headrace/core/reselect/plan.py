@@ -65,11 +65,11 @@ class ReselectPlan:
 
 
 def decided_by_fold(changes: Changes, actions: Actions) -> Mapping[str, int]:
-    """By column, how many cells that events left open other events of the batch have decided: step 1 of section 4."""
+    """Return the number of cells by column that an event omits and another event of the batch decides (section 4)."""
     streamed = (changes.operation != Operation.DELETE) & (changes.operation != Operation.TOMBSTONE)
     left = {column.name: _open_cells(column, ~actions.delete) for column in actions.columns}
     decided = {column.name: _open_cells(column, streamed) - left.get(column.name, 0) for column in changes.columns}
-    return {name: number for name, number in decided.items() if number > 0}
+    return {name: cells for name, cells in decided.items() if cells > 0}
 
 
 def _open_cells(column: Column, rows: Mask) -> int:
@@ -85,7 +85,7 @@ _OPEN_STATES = [CellState.UNCHANGED, CellState.UNKNOWN, CellState.DOUBTFUL, Cell
 
 
 def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None, stored: Mask | None = None) -> ReselectPlan:
-    """Find the open cells, refresh the cache's overlay from the others, and say what must be read from the source.
+    """Find the open cells, refresh the cache's overlay from the others, and make the request for the source.
 
     ``stored`` marks the actions that have a stored row. Without it each may have one that is not a new incarnation.
     """
@@ -93,21 +93,19 @@ def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None, stored: 
     counts: Counter[tuple[str, ...]] = Counter()
     if batch is not None:
         refresh(actions, rules, batch)
-    opened = [
-        found for number in range(len(actions.columns)) if (found := _open(actions, number, rules, batch, counts))
-    ]
+    opened = [found for index in range(len(actions.columns)) if (found := _open(actions, index, rules, batch, counts))]
     askable = _askable(actions, rules)
     wanted = {cells.column: _wanted(actions, cells, rules, unstored) & askable for cells in opened}
-    wanted = {number: mask for number, mask in wanted.items() if mask.any()}
+    wanted = {index: mask for index, mask in wanted.items() if mask.any()}
     rows = np.flatnonzero(np.logical_or.reduce(list(wanted.values()))) if wanted else np.empty(0, np.int64)
     request = _request(actions, rules, rows, wanted) if wanted else None
     return ReselectPlan(actions, rules, batch, tuple(opened), rows, tuple(wanted), request, unstored, counts)
 
 
 def _open(
-    actions: Actions, number: int, rules: TableRules, batch: CacheBatch | None, counts: Counter[tuple[str, ...]]
+    actions: Actions, index: int, rules: TableRules, batch: CacheBatch | None, counts: Counter[tuple[str, ...]]
 ) -> OpenCells | None:
-    column = actions.columns[number]
+    column = actions.columns[index]
     rule = rules.column(column.name)
     if column.states is None and not (rule.nulls and column.values.null_count):
         return None
@@ -127,7 +125,7 @@ def _open(
         counts["cells", state, column.name] += int(mask.sum())
     hit_rows, hit_values = _hits(actions, column, unchanged, rules, batch, counts)
     counts["resolved", "cache", column.name] += len(hit_rows)
-    return OpenCells(number, unchanged, unknown, nulls, hit_rows, hit_values)
+    return OpenCells(index, unchanged, unknown, nulls, hit_rows, hit_values)
 
 
 def _wanted(actions: Actions, cells: OpenCells, rules: TableRules, unstored: Mask) -> Mask:

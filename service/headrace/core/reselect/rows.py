@@ -1,8 +1,8 @@
 """Requests for rows of the source, its answers, and the usable cells of an answer.
 
-Answers come in parts (``runtime/pipeline/source_reader.py``), a part as Python values by column. It is made into Arrow
-columns before the next one is read: a batch's worth of large values as Python objects would cost more, in memory that
-the kernel has to map anew, than reading them.
+Answers come in parts (``runtime/pipeline/source_reader.py``), each as Python values by column. Each part becomes Arrow
+columns before the next one is read: the large values of a batch as Python objects would cost more time than reading
+them, because the kernel has to map new memory for them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ UNREADABLE: Final = _Unreadable()
 class RowRequest:
     """Cells to read again: rows by the values of their key columns, and for each row the columns that it needs.
 
-    ``key`` and ``columns`` say names and schemas; ``key`` also holds the values, one per row. ``needs`` has a row per
-    requested row and a column per column. ``transactions`` are those of the rows' last events (PostgreSQL's
-    id, Oracle's commit SCN), -1 if unknown.
+    ``key`` and ``columns`` contain names and schemas; ``key`` also contains the values, one per row. ``needs`` has a
+    row per requested row and a column per column. ``transactions`` are those of the rows' last events (PostgreSQL's id,
+    Oracle's commit SCN), -1 if unknown.
     """
 
     table: TableId
@@ -51,19 +51,19 @@ class RowRequest:
         return len(self.needs)
 
     def slice(self, begin: int, end: int) -> RowRequest:
-        """Some consecutive rows of the request."""
+        """Return consecutive rows of the request."""
         key = tuple(replace(column, values=column.values[begin:end]) for column in self.key)
         return replace(self, key=key, needs=self.needs[begin:end], transactions=self.transactions[begin:end])
 
 
 @dataclass(frozen=True, slots=True)
 class RowAnswer:
-    """What the source has: ``found`` per requested row, and per column a Connect value (or UNREADABLE) per row.
+    """The rows in the source: ``found`` per requested row, and per column a Connect value (or UNREADABLE) per row.
 
-    Values of rows that were not found, or that were not needed, are undefined. ``proven`` is whether the events'
-    transactions were visible to the reading snapshot; what is not proven is not cached. ``flashback_fallbacks`` counts,
-    by error code, the reads that could not be made as of the events' SCN and took the current state (Oracle).
-    ``waited`` are the seconds in which an event's transaction was not visible yet.
+    Values of rows that were not found, or not requested, are undefined. ``proven`` is whether the events' transactions
+    were visible to the reading snapshot; answers without this proof are not cached. ``flashback_fallbacks`` counts, by
+    error code, the reads that returned the current state instead of the state at the events' SCN (Oracle). ``waited``
+    is the time in seconds in which an event's transaction was not visible yet.
     """
 
     found: npt.NDArray[np.bool_]
@@ -75,9 +75,9 @@ class RowAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ReadCells:
-    """The usable cells of one column: their places in the request, ascending, and what the event would have carried.
+    """The usable cells of one column: their indexes in the request, ascending, and the values that events would have.
 
-    ``unreadable`` counts those that were asked for and found but cannot be used.
+    ``unreadable`` counts the requested and found cells that cannot be used.
     """
 
     places: Rows
@@ -86,7 +86,7 @@ class ReadCells:
 
     @staticmethod
     def of(column: Column, given: Sequence[Any], wanted: Rows) -> ReadCells:
-        """Those of the ``wanted`` places whose value fits the column."""
+        """Return the cells at the ``wanted`` indexes whose value fits the column."""
         usable = [place for place in wanted.tolist() if given[place] is not UNREADABLE]
         while True:
             try:
@@ -99,7 +99,7 @@ class ReadCells:
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """All that the source had for a request, its columns in the request's order; see ``RowAnswer``."""
+    """All rows of the source for a request, with columns in the request's order; see ``RowAnswer``."""
 
     found: Mask
     columns: tuple[ReadCells, ...]
@@ -114,7 +114,7 @@ class ReadRows:
 
     @staticmethod
     def joined(parts: Sequence[ReadRows]) -> ReadRows:
-        """The whole of what was read for consecutive slices of a request."""
+        """Return the combined answers for consecutive slices of a request."""
         if len(parts) == 1:
             return parts[0]
         begins = np.cumsum([0, *(len(part.found) for part in parts[:-1])])

@@ -1,7 +1,7 @@
 """Rules for each column of a table: whether it is reselected, and whether it is cached.
 
 Made from the options, the database's catalog (when there is one) and the events' schemas. ``reselect.md`` sections 3.4,
-5.1 and 8.1 say where the cache stays off, what is cacheable, and what becomes of masked and truncated columns.
+5.1 and 8.1 describe where the cache is off, what is cacheable, and how masked and truncated columns are handled.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from hashlib import blake2b
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, Dialect
 from headrace.core.model.events import Column, TableId
 from headrace.core.model.schema import Schema
+from headrace.core.reselect.column_lists import ColumnFilter
 from headrace.core.reselect.identity import has_exact_key, row_identity
-from headrace.core.reselect.options import ColumnFilter, ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 
 FIXED_STRUCTS = ("Point", "Line", "Circle")
 """Structs of fixed length, which are never stored out of line."""
@@ -25,7 +26,7 @@ FIXED_STRUCTS = ("Point", "Line", "Circle")
 class ColumnRule:
     """One column: ``readable`` from the source, ``cacheable``, reselected when null (``nulls``), ``nullable``.
 
-    ``fingerprint`` says what its values look like; a cached value with another one is not served.
+    ``fingerprint`` describes the form of its values; a cached value with another fingerprint is not served.
     """
 
     readable: bool = False
@@ -57,7 +58,7 @@ class TableRules:
     unresolved_insert_mode: str = "auto"
 
     def column(self, name: str) -> ColumnRule:
-        """The rule of a column; one that has none is neither read nor cached."""
+        """Return the rule of a column; a column without a rule is neither read nor cached."""
         return self.columns.get(name, NO_RULE)
 
     @property
@@ -81,7 +82,7 @@ def table_rules(
     has_source: bool,
     may_cache: bool = True,
 ) -> TableRules:
-    """The rules for a table whose events have ``columns``. ``may_cache`` is False for topics that hide events."""
+    """Return the rules for a table whose events have ``columns``. ``may_cache`` is False if topics lack events."""
     selected = ColumnFilter(options.columns_include_list, options.columns_exclude_list)
     names = tuple(column.name for column in columns)
     identity = row_identity(table, names, key_fields, options, catalog)
@@ -137,7 +138,7 @@ def _nullable(schema: Schema, column: CatalogColumn | None) -> bool:
 
 
 def may_be_omitted(schema: Schema) -> bool:
-    """Without a catalog: whether a type has values of any length, which a source may store out of line."""
+    """Return whether a type has values of any length, which a source may store out of line, without a catalog."""
     if schema.type == "struct":
         return not (schema.name or "").endswith(FIXED_STRUCTS)
     return schema.type in ("string", "bytes", "array", "map")

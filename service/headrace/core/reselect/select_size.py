@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from typing import Any
 
 FIRST_GUESS = 64 * 1024
-"""Bytes of a row of which nothing was read yet: with the defaults it leaves ``max.keys`` as the bound."""
+"""The assumed bytes of a row before the first read: with the defaults, ``max.keys`` remains the bound."""
 MOST = 1 << 29
-"""Bytes that are in any case few enough for one column of Arrow, which holds 2 GiB, in whatever encoding of text."""
+"""Bytes that fit into one column of Arrow, which holds 2 GiB, in any encoding of text."""
 _NUMBER = 8
 _GROWTH = 8
 """After a time-out, each request without one increases the size by an eighth."""
 
 
 class SelectSize:
-    """The size of the next SELECT of one table: at most ``max_keys`` rows that bring about ``max_bytes``.
+    """The size of the next SELECT of one table: at most ``max_keys`` rows of about ``max_bytes``.
 
-    Rows whose size is known bring about MOST bytes, whatever ``max_bytes`` says; the first guess is left to it.
+    SELECTs of rows whose size is known read about MOST bytes at most, even if ``max_bytes`` is higher.
     """
 
     def __init__(self, max_keys: int, max_bytes: int) -> None:
@@ -37,17 +37,17 @@ class SelectSize:
         return max(1, min(self._in_time, self._max_bytes // max(self._row, 1)))
 
     def timed_out(self, rows: int) -> None:
-        """A SELECT of ``rows`` rows took too long."""
+        """Register that a SELECT of ``rows`` rows took too long."""
         self._in_time, self._late = max(1, rows // 2), True
 
     def answered(self) -> None:
-        """All rows of a request have been read, in however many SELECTs and attempts."""
+        """Register that all rows of a request have been read, in any number of SELECTs and attempts."""
         if not self._late:
             self._in_time = min(self._max_keys, self._in_time + max(1, self._in_time // _GROWTH))
         self._late = False
 
     def learn(self, rows: int, columns: Sequence[Sequence[Any]]) -> int:
-        """``rows`` rows have been read; ``columns`` hold their values. Returns their bytes."""
+        """Register that ``rows`` rows with these values by column have been read, and return their bytes."""
         size = sum(value_bytes(value) for column in columns for value in column) if rows else 0
         if rows:
             self._row = -(-size // rows)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.core.merge.fold import OPEN, standing_events
+from headrace.core.merge.fold import OPEN, events_of_rows
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.events import Changes, Column, RowVersion
 from headrace.core.reselect.completion import Completed
@@ -39,18 +39,18 @@ class LeftOut:
 
 
 def unanswered(plan: ReselectPlan, completed: Completed) -> Mapping[int, tuple[str, ...]]:
-    """The cells that the source was asked for and did not give, as column names by action.
+    """Return the cells that were requested from the source without an answer, as column names by action.
 
-    A cell for which the batch has a last resort, or a null that was only looked up again, is not open; nor is one that
-    the row under the old key supplies.
+    A cell is not open if the batch has a last resort for it, if it is a null that was only read again, or if the row
+    under the old key supplies it.
     """
     found: dict[int, tuple[str, ...]] = {}
-    for place, number in enumerate(plan.requested):
-        column = plan.actions.columns[number]
+    for request_column, index in enumerate(plan.requested):
+        column = plan.actions.columns[index]
         if column.states is None or plan.request is None:
             continue
-        asked = plan.rows[plan.request.needs[:, place]]
-        for row in asked[_open(column, asked) & ~np.isin(asked, completed.read.get(number, ()))].tolist():
+        asked = plan.rows[plan.request.needs[:, request_column]]
+        for row in asked[_open(column, asked) & ~np.isin(asked, completed.read.get(index, ()))].tolist():
             found[row] = (*found.get(row, ()), column.name)
     return found
 
@@ -65,7 +65,7 @@ def left_out(
     """Return the changes that omit ``columns`` (by row key), by their index. ``stored`` as in the fold."""
     by_name = {column.name: column for column in changes.columns}
     found = {}
-    for key, events in standing_events(changes, columns.keys(), ledger, stored).items():
+    for key, events in events_of_rows(changes, columns.keys(), ledger, stored).items():
         wanted = [by_name[name] for name in columns[key]]
         lacking = np.logical_or.reduce([_open(column, events) for column in wanted])
         for index in (events[lacking] if lacking.any() else events).tolist():

@@ -235,8 +235,8 @@ class Verdict(StrEnum):
     OPEN = "compare again"
     DIFFERENT = "different"
     EXPLAINED = "changed since by a change of a higher position"
-    UNPROVEN = "different, but the lake was not seen to pass the source's position"
-    UNSETTLED = "changed whenever it was looked at"
+    UNPROVEN = "different, but the lake did not pass the source's position"
+    UNSETTLED = "changed at every comparison"
 
 
 def judge(before: Sighting | None, now: Sighting, passed: bool, again: int | None) -> Verdict:

@@ -1,7 +1,7 @@
-"""One Cassandra table's batches on their way into the lake: read what they touch -> join -> ledger -> merge.
+"""The pipeline of one Cassandra table: read the rows that a batch affects -> join -> ledger -> merge.
 
-Cells have versions of their own, so no position can tell what applies: every batch reads the rows under its keys, and
-those that its deletes cover, and joins them (``cassandra/rows.py``). Whatever is read again joins to the same.
+Each cell has a version, so no position of a row can decide which events apply. Every batch reads the rows under its
+keys and those that its deletes cover, and joins them (``cassandra/rows.py``). Reading it again gives the same result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.core.model.cell_writes import Key
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import RowVersion
 from headrace.ports import Commit, LakeTable
-from headrace.runtime.pipeline.schema_evolution import evolve
+from headrace.runtime.pipeline.pipeline_parts import evolve
 
 
 class CassandraPipeline:
@@ -41,30 +41,30 @@ class CassandraPipeline:
         self._ledger: dict[str, RowVersion] | None = None
 
     def prepare(self) -> bool:
-        """Read the ledger where it is not known; whether that was so. It counts for who was still the owner then."""
+        """Read the ledger if it is not in memory, and return whether it was read."""
         unknown = self._ledger is None
         self._known()
         return unknown
 
     def write(self, batch: CassandraBatch, commit: Commit) -> tuple[()]:
-        """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
+        """Make a batch durable: afterwards the table contains it, and the table's history contains ``commit``.
 
-        Leaves nothing out. Raises Retriable (call again with the same arguments) or Fatal; after an error nothing is
-        half done that a second call does not complete.
+        Returns no unresolved changes. Raises Retriable (call again with the same arguments) or Fatal; a second call
+        completes what a failed one has begun.
         """
         try:
             self._write(batch, commit)
         except BaseException:
-            self._ledger = None  # read it again: it may hold more than we know
+            self._ledger = None  # read it again: it may contain more than the memory
             raise
         return ()
 
-    def assigned(self) -> None:
-        """Another assignment begins: somebody else may have written."""
+    def begin_assignment(self) -> None:
+        """Begin an assignment: another worker may have written."""
         self._ledger = None
 
     def maintain(self) -> None:
-        """Compaction, snapshot expiry and ledger retention, if due."""
+        """Compact the table, expire snapshots and ledger entries, if due."""
         self._table.maintain(self._now(), self._tombstone_retention)
 
     def _write(self, batch: CassandraBatch, commit: Commit) -> None:
@@ -77,14 +77,13 @@ class CassandraPipeline:
             self._table.record_tombstones(folded.tombstones, self._now())
             self._ledger = dict(self._table.ledger())
         if self._table.schema() is None:
-            return  # deletes only, without schemas: nothing says which types the key columns of a new table have
+            return  # deletes only, without schemas: the types of a new table's key columns are unknown
         counts = self._table.merge(actions, commit)
         due = int((~actions.delete).sum()), int(actions.delete.sum())
         if (counts.upserted, counts.deleted) != due:
             raise Fatal(
-                f"{self._name}: {due[0]} upserts and {due[1]} deletes were due, {counts.upserted} and {counts.deleted} "
-                "applied: another writer may work on this table; make sure that nobody else writes it, then restart "
-                "the task"
+                f"{self._name}: {due[0]} upserts and {due[1]} deletes were due, but {counts.upserted} and "
+                f"{counts.deleted} applied: another writer may write to this table; stop it, then restart the task"
             )
 
     def _known(self) -> dict[str, RowVersion]:
@@ -93,28 +92,21 @@ class CassandraPipeline:
         return self._ledger
 
     def _stored(self, batch: CassandraBatch) -> pa.Table:
-        """The rows that stand under the keys of the batch, whole or not, each once."""
+        """The stored rows under the keys, or key prefixes, of the batch, each once."""
         schema = self._table.schema()
         if schema is None:
             return pa.table({})
         lengths = range(1, len(batch.key_fields) + 1)
         found = [self._table.read(_keys(batch, schema, keys)) for n in lengths if (keys := batch.keys(n))]
         rows = pa.concat_tables(found)
-        return rows.take(_first_places(rows, batch.key_fields))
+        found_keys = zip(*(rows[name].combine_chunks() for name in batch.key_fields), strict=True)
+        first = {key: index for index, key in reversed(list(enumerate(found_keys)))}
+        return rows.take(pa.array(sorted(first.values()), pa.int64()))
 
 
 def _keys(batch: CassandraBatch, schema: pa.Schema, keys: Sequence[Key]) -> pa.Table:
-    """Keys, or the beginnings of keys, in the table's types."""
+    """The keys, or key prefixes, in the table's types."""
     columns = {}
     for member, values in zip(batch.fields, zip(*keys, strict=True), strict=False):
         columns[member.name] = build_array(member.schema, values).cast(schema.field(member.name).type)
     return pa.table(columns)
-
-
-def _first_places(rows: pa.Table, key_fields: Sequence[str]) -> pa.Array:
-    seen = {key: place for place, key in reversed(list(enumerate(_rows(rows, key_fields))))}
-    return pa.array(sorted(seen.values()), pa.int64())
-
-
-def _rows(rows: pa.Table, key_fields: Sequence[str]) -> list[tuple[pa.Scalar, ...]]:
-    return list(zip(*(rows[name].combine_chunks() for name in key_fields), strict=True))

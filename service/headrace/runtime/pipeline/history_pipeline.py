@@ -1,8 +1,8 @@
-"""One table's batches on their way into a history (``insert.mode=insert``): skip what is in, reselect, append.
+"""The pipeline of one history (``insert.mode=insert``): skip events that the table contains, reselect, append.
 
-A row has no position that a merge could compare, so what makes the effect exactly-once are offsets: every commit says,
-for all partitions, up to which offset their events are in, and after a restart nothing below is written again
-(``merge.md`` section 9).
+A row of a history has no position for a merge to compare. Offsets make its writes exactly-once: every commit records,
+for all partitions, the offset up to which the table contains their events, and after a restart no event below it is
+written again (``merge.md`` section 9).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from headrace.core.batch.division import divisible
+from headrace.core.batch.event_pairs import divisible
 from headrace.core.merge.actions import lake_columns
 from headrace.core.merge.fold import fold
 from headrace.core.merge.history import (
@@ -27,8 +27,8 @@ from headrace.core.model.conform import resolve_untyped_nulls
 from headrace.core.model.events import Actions, Changes, Truncate
 from headrace.ports import Commit, LakeTable, TopicPartition
 from headrace.runtime import failpoints
-from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, PostProcessor, Stages
-from headrace.runtime.pipeline.schema_evolution import evolve
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages, evolve
+from headrace.runtime.pipeline.reselect import Reselect
 
 
 class HistoryPipeline:
@@ -38,25 +38,25 @@ class HistoryPipeline:
         self,
         name: str,
         table: LakeTable,
-        post_processor: PostProcessor,
+        reselect: Reselect,
         options: PipelineOptions,
         now: Callable[[], int],
         stages: Stages,
     ) -> None:
         self._name = name
         self._table = table
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._options = options
         self._now = now
         self._stages = stages
         self._offsets: dict[tuple[str, int], int] | None = None
 
     def prepare(self) -> bool:
-        """Nothing to read: what another worker has appended is left out by the append itself."""
+        """Return False: nothing is to be read, because the append skips what another worker has appended."""
         return False
 
     def write(self, content: Changes | Truncate, commit: Commit) -> tuple[()]:
-        """Make a batch durable; its events that are in the table already are left out.
+        """Make a batch durable, without the events that the table already contains.
 
         Raises Retriable (call again with the same arguments), TooLarge (with parts of the batch) or Fatal.
         """
@@ -65,54 +65,54 @@ class HistoryPipeline:
             if len(rows):
                 self._append(rows, commit)
         except BaseException:
-            self._post_processor.failed(content.table)
-            self._offsets = None  # ask the table again: the commit may have gone in
+            self._reselect.cache.discard(content.table)
+            self._offsets = None  # read them again: the commit may have succeeded
             raise
-        self._post_processor.committed(content.table)
+        self._reselect.cache.commit(content.table)
         return ()
 
-    def assigned(self) -> None:
-        """Another assignment begins: somebody else may have written."""
+    def begin_assignment(self) -> None:
+        """Begin an assignment: another worker may have written."""
         self._offsets = None
 
     def maintain(self) -> None:
-        """Compaction and clean-up, if due."""
+        """Compact the table and remove expired files, if due."""
         with self._stages("maintain"):
             self._table.maintain(self._now(), self._options.tombstone_retention)
 
     def _rows(self, content: Changes | Truncate, offsets: Mapping[tuple[str, int], int]) -> History:
         if isinstance(content, Truncate):
-            self._post_processor.truncated(content.table)
+            self._reselect.cache.truncate(content.table)
             return truncated(content, offsets)
         with self._stages("fold"):
             changes = resolve_untyped_nulls(unread(content, offsets), self._table.schema())
             if self._options.unknown_null_mode == "null":
                 changes = with_nulls_for_doubted_cells(changes)
-        return history(changes, self._resolved(changes), self._table.schema())
+        return history(changes, self._resolve(changes), self._table.schema())
 
-    def _resolved(self, changes: Changes) -> Actions | None:
-        """The row after the batch, as reselect completes it; None where no cell is open."""
+    def _resolve(self, changes: Changes) -> Actions | None:
+        """The rows after the batch, completed by reselect; None if no cell is open."""
         if not changes.key_fields or all(column.states is None for column in changes.columns):
             return None
         with self._stages("reselect"):
             last = without_last_resorts(fold(changes))
             rows = lake_columns(last, self._table.schema())
-            return self._post_processor.resolve(rows, divisible=divisible(changes))
+            return self._reselect.resolve(rows, divisible=divisible(changes)).actions
 
     def _append(self, rows: History, commit: Commit) -> None:
         offsets = {**self._known_offsets(commit.group), **next_offsets(rows.version)}
-        places = {TopicPartition(topic, partition): offset for (topic, partition), offset in offsets.items()}
+        committed = {TopicPartition(topic, partition): offset for (topic, partition), offset in offsets.items()}
         with self._stages("merge"):
             evolve(self._name, self._table, history_schema(rows), (), new_columns=self._options.evolve)
-            self._table.append(rows, replace(commit, offsets=places))
+            self._table.append(rows, replace(commit, offsets=committed))
         failpoints.reach("after-table-commit")
         self._offsets = offsets
 
     def _known_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """What is in below which offset. Without a group nothing is said of offsets: coordinates alone decide."""
+        """The next offsets in the table. Without a group it has none: the coordinates of rows alone decide."""
         if not group:
             return {}
         if self._offsets is None:
             stored = self._table.offsets(group)
-            self._offsets = {(place.topic, place.partition): offset for place, offset in stored.items()}
+            self._offsets = {(each.topic, each.partition): offset for each, offset in stored.items()}
         return self._offsets

@@ -1,53 +1,20 @@
-"""What every pipeline of a table is given: options, the post-processor, and somebody who measures its stages."""
+"""Parts that the pipelines share: options, the measurement of stages, and schema evolution."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from headrace.core.model.events import Actions, Changes, TableId
-from headrace.core.reselect.causes import Resolved
-
-
-class PostProcessor(Protocol):
-    """Fills the cells that the source left out (``post_processor.py``). Called in the table's thread."""
-
-    def folded(self, changes: Changes, actions: Actions) -> None:
-        """A batch was folded; the next call resolves what is left open."""
-
-    def resolve(self, actions: Actions, *, divisible: bool = False) -> Actions:
-        """The actions with every cell decided: VALUE, NULL, UNCHANGED (keep) or CARRIED.
-
-        Raises UnresolvedRows for rows that may not be written so: they are left out, and the others come again; and
-        TooLarge where a batch that is ``divisible`` needs too much memory.
-        """
-
-    def resolve_stored(self, actions: Actions, stored: npt.NDArray[np.bool_], *, divisible: bool = False) -> Resolved:
-        """As ``resolve``, where ``stored`` marks the actions that have a stored row.
-
-        The cells of others, which have nothing to keep, are read as those of new rows are. UNCHANGED means there that
-        nothing supplies the cell.
-        """
-
-    def contradicted(self, table: TableId, kind: str, rows: int) -> None:
-        """Rows show that events before them never came."""
-
-    def committed(self, table: TableId) -> None:
-        """The table commit of the last ``resolve`` is durable."""
-
-    def failed(self, table: TableId) -> None:
-        """It is not, and the batch comes again."""
-
-    def truncated(self, table: TableId) -> None:
-        """All rows of the table are gone."""
+from headrace.core.model.errors import Fatal
+from headrace.ports import LakeTable
 
 
 class Stages(Protocol):
-    """Where the time goes: ``stages("fold")`` measures what its block does."""
+    """Measures the time of stages: ``stages("fold")`` measures its block."""
 
     def __call__(self, stage: str) -> AbstractContextManager[None]:
         """Measure one stage of one batch."""
@@ -55,10 +22,10 @@ class Stages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
-    """What the connector says about applying changes. Times in microseconds.
+    """Options of the connector for applying changes. Times in microseconds.
 
-    ``shared``: the operator has named a key, so that several source tables may feed one table. ``unknown_null_mode``
-    is for histories; in other tables the post-processor applies it.
+    ``shared``: the operator has named a key, so that several source tables may share one lake table.
+    ``unknown_null_mode`` is for histories; in other tables reselect applies it.
     """
 
     unresolved_insert_mode: str = "auto"
@@ -67,3 +34,14 @@ class PipelineOptions:
     position_regression: int = 3_600_000_000
     tombstone_retention: int = 7 * 86_400_000_000
     shared: bool = False
+
+
+def evolve(name: str, table: LakeTable, wanted: pa.Schema, key_fields: Sequence[str], *, new_columns: bool) -> None:
+    """Add the columns that ``table`` lacks, or create it, by ``schema.evolution`` (``merge.md`` section 8).
+
+    Raises Fatal if the table lacks a column and ``new_columns`` is false; the message contains ``name``.
+    """
+    stored = table.schema()
+    if stored is not None and not new_columns and (new := sorted(set(wanted.names) - set(stored.names))):
+        raise Fatal(f"{name}: new column(s) {', '.join(new)}, and schema.evolution is none")
+    table.evolve(wanted, key_fields)

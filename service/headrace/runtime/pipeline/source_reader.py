@@ -1,6 +1,6 @@
-"""Asks a row source for the rows of a request: in parts that fit, again where it fails for now, and counted.
+"""Reads the rows of a request from a row source: in parts that fit into memory, with retries, and with metrics.
 
-Several tables' threads ask at once; a source is safe for that, and what is remembered here belongs to one table each.
+The threads of several tables call it at the same time. Sources are safe for that, and the state here is per table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from headrace.core.batch.division import TooLarge
+from headrace.core.batch.event_pairs import TooLarge
 from headrace.core.model.catalog import CatalogTable
 from headrace.core.model.errors import Retriable, TimedOut
 from headrace.core.model.events import TableId
@@ -33,12 +33,12 @@ from headrace.core.reselect.select_size import MOST, SelectSize
 from headrace.ports import Connections, RowSource
 
 _SELECTS = 4
-"""What is read for one batch may be so many times what one SELECT may bring."""
+"""The limit for one batch, in multiples of the limit for one SELECT."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One SELECT: how it ended (ok, not_found, timeout, transient or permanent), its keys, and its times in seconds.
+    """One SELECT: its result (ok, not_found, timeout, transient or permanent), number of keys, and times in seconds.
 
     ``waited`` is the part of ``seconds`` in which transactions of the events were not visible yet.
     """
@@ -50,35 +50,35 @@ class Query:
 
 
 class ReselectMetrics(Protocol):
-    """Where reselect counts (``reselect.md`` section 9). Called from several threads."""
+    """The metrics of reselect (``reselect.md`` section 9). Called from several threads."""
 
-    def count(self, table: TableId, kind: str, labels: Sequence[str], number: int) -> None:
-        """Add to the counter ``kind`` of ``runtime/metrics/metrics.py``; ``labels`` are its own, in its order."""
+    def count(self, table: TableId, counter: str, labels: Sequence[str], count: int) -> None:
+        """Add to a counter of ``runtime/metrics/metrics.py``; ``labels`` are its labels, in its order."""
 
     def query(self, table: TableId, query: Query) -> None:
-        """One SELECT has ended."""
+        """Register a SELECT that has ended."""
 
     def cache(self, use: CacheUse) -> None:
-        """How full the task's cache is now."""
+        """Report the current use of the task's cache."""
 
     def connections(self, now: Connections) -> None:
-        """The task's connections to source databases now."""
+        """Report the task's current connections to source databases."""
 
 
 class NoMetrics:
     """Counts nothing."""
 
-    def count(self, table: TableId, kind: str, labels: Sequence[str], number: int) -> None:
-        """Nothing."""
+    def count(self, table: TableId, counter: str, labels: Sequence[str], count: int) -> None:
+        """Do nothing."""
 
     def query(self, table: TableId, query: Query) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def cache(self, use: CacheUse) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def connections(self, now: Connections) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class SourceReader:
@@ -96,49 +96,48 @@ class SourceReader:
         self._most = min(_SELECTS * options.batch_max_bytes, MOST)
 
     def check(self) -> None:
-        """Raise ConfigError or Retriable with the cause when the database cannot be used."""
+        """Raise ConfigError or Retriable with the cause if the database cannot be used."""
         self._source.check()
 
     def catalog(self, table: TableId) -> CatalogTable | None:
-        """What the database says about a table now."""
+        """Read the table's entry in the database's catalog."""
         return self._retrying()(self._source.catalog, table)
 
     def schema(self, catalog: CatalogTable) -> Schema:
-        """The ``after`` schema that Debezium sends for the table."""
+        """Return the ``after`` schema that Debezium sends for the table."""
         return self._source.schema(catalog)
 
     def read(self, catalog: CatalogTable, request: RowRequest, *, divisible: bool = False) -> ReadRows:
-        """The whole answer. Raises what the source raises; Retriable only when it has been tried for long enough.
+        """Return the complete answer. Raises the errors of the source; Retriable only after ``errors.retry.timeout``.
 
-        Raises TooLarge instead of holding much more than ``_most`` bytes, if the request comes of a batch that is
-        ``divisible``.
+        Raises TooLarge for a request of a ``divisible`` batch whose answer needs much more than ``_most`` bytes.
         """
         bounds = SelectSize(self._options.batch_max_keys, self._options.batch_max_bytes)
         size = self._sizes.setdefault(request.table, bounds)
         parts: list[ReadRows] = []
-        done = held = 0
+        done = size_held = 0
         while done < len(request):
             part, answer = self._retrying()(self._ask_next, catalog, request, done, size)
             brought = size.learn(int(answer.found.sum()), answer.values)
             self._metrics.count(request.table, "bytes_read", (), brought)
             if brought > self._most and len(part) > 1:
-                continue  # now that their size is known, fewer of these rows are asked for
-            if done and held + brought > self._most and divisible:
-                raise TooLarge(-(-2 * len(request) // done))  # so that the parts fit even where they differ
+                continue  # their size is known now: read fewer of these rows
+            if done and size_held + brought > self._most and divisible:
+                raise TooLarge(-(-2 * len(request) // done))  # the parts may differ in size
             parts.append(ReadRows.of(part, answer))
-            done, held = done + len(part), held + brought
+            done, size_held = done + len(part), size_held + brought
         size.answered()
         return ReadRows.joined(parts)
 
     def close(self) -> None:
-        """End waiting retries and let go of the database. Idempotent."""
+        """End waiting retries and close the database connections. Idempotent."""
         self._closed.set()
         self._source.close()
 
     def _ask_next(
         self, catalog: CatalogTable, request: RowRequest, done: int, size: SelectSize
     ) -> tuple[RowRequest, RowAnswer]:
-        """The next rows of a request: after a time-out fewer, or the same SELECT would take too long again."""
+        """Read the next rows of a request. After a time-out the next attempt reads fewer rows."""
         part = request.slice(done, done + size.rows())
         try:
             return part, self._ask(catalog, part)
@@ -160,8 +159,8 @@ class SourceReader:
         finally:
             self._metrics.query(part.table, Query(result, len(part), self._clock() - begin, waited))
             self._metrics.connections(self._source.connections())
-        for code, number in answer.flashback_fallbacks.items():
-            self._metrics.count(part.table, "flashback_fallbacks", (code,), number)
+        for code, count in answer.flashback_fallbacks.items():
+            self._metrics.count(part.table, "flashback_fallbacks", (code,), count)
         return answer
 
     def _retrying(self) -> Retrying:

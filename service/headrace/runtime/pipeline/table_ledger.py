@@ -1,7 +1,7 @@
-"""One table's ledger, as its pipeline knows it: read once, added to, heeded where others have added to it.
+"""The ledger of one table in its pipeline: read once, extended, and updated when other workers have extended it.
 
-It holds deletes, the floor of the last truncate and the defaults of columns that were added, all of which must be
-durable before the table follows (``merge.md`` section 3).
+It contains deletes, the floor of the last truncate and the defaults of added columns. All of them must be durable
+before the table is written (``merge.md`` section 3).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _HOUR = 3_600_000_000
 
 
 class TableLedger:
-    """``now`` tells the time in microseconds, in which ``retention`` is as well.
+    """Keeps a table's ledger in memory. ``now`` returns the time in microseconds, the unit of ``retention``.
 
-    ``defaults`` are those of columns that were added, ``to_fill`` those that rows which stand may still lack.
+    ``defaults`` are those of columns that were added, ``to_fill`` those that stored rows may still lack.
     """
 
     def __init__(self, table: Ledger, now: Callable[[], int], retention: int) -> None:
@@ -35,7 +35,7 @@ class TableLedger:
 
     @property
     def tombstones(self) -> Tombstones:
-        """What blocks upserts, read from the lake where it is not known."""
+        """The versions that block upserts, read from the lake if they are not in memory."""
         return self._read() if self._tombstones is None else self._tombstones
 
     @property
@@ -44,50 +44,53 @@ class TableLedger:
         return self.tombstones.known
 
     def prepare(self) -> bool:
-        """Read the ledger where it is not known; whether that was so."""
+        """Read the ledger if it is not in memory, and return whether it was read."""
         if self._assigned_anew:
             self._assigned_anew = False
-            self.forget()
+            self.reset()
         if self._tombstones is not None:
             return False
         self._read()
         return True
 
-    def assigned(self) -> None:
-        """Another assignment begins: what is known of the ledger may be old."""
+    def begin_assignment(self) -> None:
+        """Begin an assignment: the ledger in memory may be outdated."""
         self._assigned_anew = True
 
-    def forget(self) -> None:
-        """Read it again before it is used: it may hold more than is known here."""
+    def reset(self) -> None:
+        """Read the ledger again before its next use: it may contain more than the memory."""
         self._tombstones = None
 
-    def forget_expired(self) -> None:
-        """Read it again, without what has expired, now and then: memory holds the deletes of two retentions at most."""
+    def reset_expired(self) -> None:
+        """Read the ledger again after a retention, without expired entries: memory holds two retentions at most."""
         if self._now() - self._read_at > max(self._retention, _HOUR):
-            self.forget()
+            self.reset()
 
-    def heed_others(self) -> None:
-        """Learn what somebody else has added since it was read: a successor, if this worker was overtaken."""
+    def refresh(self) -> None:
+        """Add the entries of other workers since the last read: of a successor, if this worker was overtaken."""
         if self._table.ledger_moved():
             self.tombstones.learn(self._table.ledger())
             self.defaults = remembered(self.known)
 
     def record(self, new: Mapping[str, RowVersion]) -> None:
-        """Add to the ledger, durably, also of a table that does not exist yet."""
+        """Add durable entries to the ledger, also of a table that does not exist yet."""
         self._table.record_tombstones(new, self._now())
         self.known.update(new)
 
-    def remember_defaults(self, defaults: Sequence[ColumnDefault], version: RowVersion) -> None:
-        """Rows may still come that are older than the columns, and so may these defaults: ranks decide."""
+    def record_defaults(self, defaults: Sequence[ColumnDefault], version: RowVersion) -> None:
+        """Record the defaults of added columns: rows that are older than the columns may still arrive.
+
+        The defaults may be older than recorded ones; ``succeed`` then keeps these.
+        """
         keys = [default.ledger_key for default in defaults]
         self.record({key: succeed(version, self.known.get(key)) for key in keys})
-        self._know_defaults()
+        self._update_defaults()
 
     def _read(self) -> Tombstones:
         self._tombstones, self._read_at = Tombstones(dict(self._table.ledger())), self._now()
-        self._know_defaults()
+        self._update_defaults()
         return self._tombstones
 
-    def _know_defaults(self) -> None:
+    def _update_defaults(self) -> None:
         self.defaults = remembered(self.known)
         self.to_fill = set(self.defaults)

@@ -1,9 +1,9 @@
-"""One table's batches on their way into the lake: fold -> reselect -> ledger -> merge -> verify.
+"""The pipeline of one table's batches: fold -> reselect -> ledger -> merge -> verify.
 
-The fast path needs no read of the table: the merge itself tells by its counts whether everything applied. Where it did
-not (a replay after a crash, a late event), the stored positions of the batch's keys are read and the core folds those
-rows again, event by event, so that the result is exact (``merge.md`` section 5). Whatever then still did not apply is a
-defect or a second writer, and stops the task.
+The fast path does not read the table: the counts of the merge prove whether everything applied. If they do not (records
+that are read again after a crash, a late event), the pipeline reads the stored versions of the batch's keys and
+reconciles: it folds these rows again, event by event, so that the result is exact (``merge.md`` section 5). If the
+second merge does not apply either, a defect or another writer is the cause, and the table fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from headrace.core.batch.division import divisible
+from headrace.core.batch.event_pairs import divisible
 from headrace.core.merge.actions import (
     lake_columns,
     open_rows,
@@ -29,7 +29,7 @@ from headrace.core.merge.actions import (
 )
 from headrace.core.merge.displaced import taken_keys, with_displaced
 from headrace.core.merge.fold import fold
-from headrace.core.merge.tombstones import taken_back
+from headrace.core.merge.tombstones import deletes_of_overtaken
 from headrace.core.model.column_defaults import ColumnDefaults, with_defaults
 from headrace.core.model.conform import resolve_untyped_nulls
 from headrace.core.model.events import Actions, Changes, Truncate
@@ -40,15 +40,15 @@ from headrace.core.reselect.unresolved import LeftOut, UnresolvedRows
 from headrace.core.tables.table_sources import refuse_truncate_of_others
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
-from headrace.runtime.pipeline.exact_path import ExactPath, Unexplained
-from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, PostProcessor, Stages
+from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages, evolve
 from headrace.runtime.pipeline.position_regression import PositionRegression
-from headrace.runtime.pipeline.schema_evolution import evolve
+from headrace.runtime.pipeline.reconciliation import Reconciler, UnexplainedCounts
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_ledger import TableLedger
 
 log = logging.getLogger(__name__)
 
-_SETTLEMENTS = 3
+_RECONCILIATIONS = 3
 
 
 class TablePipeline:
@@ -58,37 +58,37 @@ class TablePipeline:
         self,
         name: str,
         table: LakeTable,
-        post_processor: PostProcessor,
+        reselect: Reselect,
         options: PipelineOptions,
         now: Callable[[], int],
         stages: Stages,
     ) -> None:
         self._name = name
         self._table = table
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._options = options
         self._now = now
         self._stages = stages
         self._ledger = TableLedger(table, now, options.tombstone_retention)
-        self._exact = ExactPath(name, self._ledger, post_processor, self._resolve_stored, options, stages)
+        self._reconciler = Reconciler(name, self._ledger, reselect, self._resolve, options, stages)
         self._regression = PositionRegression(name, options.position_regression)
         self._left_out: Sequence[LeftOut] = ()
         self._divisible = False
 
     def prepare(self) -> bool:
-        """Read the ledger where it is not known; whether that was so.
+        """Read the ledger if it is not in memory, and return whether it was read.
 
-        What was read counts only for who was still the partitions' owner afterwards: it takes a tombstone that lies
-        ahead for one whose delete it will read itself.
+        Trust this read only if the group still assigns the partitions to this worker afterwards: the pipeline expects
+        to read the deletes of tombstones that lie ahead of its offsets itself.
         """
         return self._ledger.prepare()
 
     def write(self, content: Changes | Truncate | ColumnDefaults, commit: Commit) -> Sequence[LeftOut]:
-        """Make a batch durable: once this returns, the table reflects it and ``commit`` stands in its history.
+        """Make a batch durable: afterwards the table contains it, and the table's history contains ``commit``.
 
-        Returns the changes that were left out, because the options say so of rows that cannot be completed. Raises
-        Retriable (call again with the same arguments), TooLarge (call with parts of the batch) or Fatal. Nothing is
-        half done: whatever was written before an error does not apply a second time.
+        Returns the changes that were omitted because their rows cannot be completed, if the options allow it. Raises
+        Retriable (call again with the same arguments), TooLarge (call with parts of the batch) or Fatal. What was
+        written before an error is not applied a second time.
         """
         self.prepare()
         self._left_out = ()
@@ -96,65 +96,67 @@ class TablePipeline:
             if isinstance(content, Truncate):
                 self._truncate(content, commit)
             elif isinstance(content, ColumnDefaults):
-                self._ledger.remember_defaults(content.defaults, content.version)
+                self._ledger.record_defaults(content.defaults, content.version)
                 failpoints.reach("after-ledger")
             else:
                 self._write_changes(content, commit)
             self._fill(commit)
         except BaseException:
-            self._post_processor.failed(content.table)
-            self._ledger.forget()
+            self._reselect.cache.discard(content.table)
+            self._ledger.reset()
             raise
-        self._post_processor.committed(content.table)
+        self._reselect.cache.commit(content.table)
         return sorted(
             self._left_out, key=lambda each: (each.version.topic, each.version.partition, each.version.offset)
         )
 
-    def assigned(self) -> None:
-        """Another assignment begins: somebody else may have written, and partitions begin at other offsets."""
-        self._ledger.assigned()
+    def begin_assignment(self) -> None:
+        """Begin an assignment: another worker may have written, and partitions begin at other offsets."""
+        self._ledger.begin_assignment()
 
     def maintain(self) -> None:
-        """Compaction, snapshot expiry and ledger retention, if due."""
+        """Compact the table, expire snapshots and ledger entries, if due."""
         with self._stages("maintain"):
             self._table.maintain(self._now(), self._options.tombstone_retention)
-        self._ledger.forget_expired()
+        self._ledger.reset_expired()
 
     # -- the fast path ------------------------------------------------------------------------------------------------
 
     def _write_changes(self, changes: Changes, commit: Commit) -> None:
         self._divisible = divisible(changes)
         with self._stages("fold"):
-            changes = resolve_untyped_nulls(self._with_keys_of_table(changes), self._table.schema())
-            self._ledger.heed_others()
+            if len(changes.key_fields) > 1:
+                changes = in_key_order(changes, self._table.key_fields())
+            changes = resolve_untyped_nulls(changes, self._table.schema())
+            self._ledger.refresh()
             changes = with_defaults(changes, self._ledger.defaults, self._table.schema())
             self._ledger.tombstones.begin(changes.version)
-            changes, actions = self._folded(changes)
+            changes, actions = self._fold(changes)
             self._regression.refuse_blocked(changes, actions.stale, self._ledger.known)
-        self._post_processor.folded(changes, actions)
-        whole = False
-        if changes.old_key:  # its cells may come from a stored row: which row that is has to be known before the merge
+        self._reselect.count_folded(changes, actions)
+        complete = False
+        if changes.old_key:  # their cells may come from stored rows, which must be known before the merge
             actions = lake_columns(actions, self._table.schema())
         else:
-            actions, whole = self._resolve_if_possible(actions)
+            actions, complete = self._resolve_if_possible(actions)
         self._record_tombstones(actions)
         failpoints.reach("after-ledger")
-        guess = not whole or bool(open_rows(actions).any())
-        if guess or not _all_applied(actions, self._merge(actions, commit)):
-            self._settle(changes, actions, commit)
+        mergeable = complete and not open_rows(actions).any()
+        if not (mergeable and _all_applied(actions, self._merge(actions, commit))):
+            self._reconcile(changes, actions, commit)
         self._ledger.tombstones.end(changes.version)
 
-    def _folded(self, changes: Changes) -> tuple[Changes, Actions]:
-        """The changes folded, and marked where one deletes a row that has lost its key before."""
+    def _fold(self, changes: Changes) -> tuple[Changes, Actions]:
+        """Fold the changes, and mark those that delete a row which had lost its key before."""
         actions = fold(changes, self._ledger.known)
         keys = taken_keys(changes)
         if keys:
             index = np.flatnonzero(np.asarray(pc.is_in(actions.key, pa.array(keys, pa.string()))))
             known = len(index) and self._table.schema() is not None
             stored = self._table.stored(take_actions(actions, index)) if known else {}
-            # Rows that a successor has written meanwhile do not show whose key they took: its ledger does, which is
-            # written before them and so has to be read after them.
-            self._ledger.heed_others()
+            # Rows that a successor has written since do not show whose key they took. Its ledger does, which it writes
+            # before them; so read it after them.
+            self._ledger.refresh()
             changes, remembered = with_displaced(changes, self._ledger.known, stored)
             if remembered:
                 self._evolve(lake_columns(actions, self._table.schema()))
@@ -162,32 +164,27 @@ class TablePipeline:
             actions = fold(changes, self._ledger.known) if changes.displaced else actions
         return changes, actions
 
-    def _with_keys_of_table(self, changes: Changes) -> Changes:
-        return in_key_order(changes, self._table.key_fields()) if len(changes.key_fields) > 1 else changes
-
-    def _resolve(self, actions: Actions) -> Actions:
+    def _resolve(self, actions: Actions, stored: npt.NDArray[np.bool_] | None = None) -> Resolved:
         with self._stages("reselect"):
             rows = lake_columns(actions, self._table.schema())
-            return self._post_processor.resolve(rows, divisible=self._divisible)
-
-    def _resolve_stored(self, actions: Actions, stored: npt.NDArray[np.bool_]) -> Resolved:
-        with self._stages("reselect"):
-            rows = lake_columns(actions, self._table.schema())
-            return self._post_processor.resolve_stored(rows, stored, divisible=self._divisible)
+            return self._reselect.resolve(rows, stored, divisible=self._divisible)
 
     def _resolve_if_possible(self, actions: Actions) -> tuple[Actions, bool]:
-        """False with the actions as they are where some rows have to be left out, which is for the exact path to do."""
+        """Return the resolved actions and True, or the unresolved actions and False if some must be omitted.
+
+        The reconciliation omits these.
+        """
         try:
-            return self._resolve(actions), True
+            return self._resolve(actions).actions, True
         except UnresolvedRows:
-            self._post_processor.failed(actions.table)
+            self._reselect.cache.discard(actions.table)
             return lake_columns(actions, self._table.schema()), False
 
     def _merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         with self._stages("merge"):
             self._evolve(actions)
             counts = self._table.merge(with_absent_cells_kept(actions), commit)
-            self._take_back(actions, commit)
+            self._delete_overtaken(actions, commit)
         failpoints.reach("after-table-commit")
         return counts
 
@@ -197,26 +194,26 @@ class TablePipeline:
 
     # -- tombstones ---------------------------------------------------------------------------------------------------
 
-    def _take_back(self, actions: Actions, commit: Commit) -> None:
-        """Remove the rows just written that somebody else had deleted before (``merge.md`` section 11).
+    def _delete_overtaken(self, actions: Actions, commit: Commit) -> None:
+        """Delete the rows just written that another worker had deleted before (``merge.md`` section 11).
 
-        The ledger is looked at after the table commit, and everybody writes to it before the table: a tombstone is
-        either seen here, or its delete finds our rows.
+        Each worker writes its ledger before the table, and this one reads the ledger after the table commit. So either
+        it reads the other's tombstone here, or the other's delete finds the rows written here.
         """
         if actions.delete.all():
             return
-        self._ledger.heed_others()
-        if rows := taken_back(actions, self._ledger.tombstones.learned):
+        self._ledger.refresh()
+        if rows := deletes_of_overtaken(actions, self._ledger.tombstones.learned):
             log.warning(
-                "%s: %d row(s) of a batch were deleted by another worker before they were written, and are removed "
-                "again: this worker stood still, or has lost its partitions",
+                "%s: %d row(s) of a batch were deleted by another worker before this worker wrote them, and are "
+                "deleted again: this worker was suspended, or has lost its partitions",
                 self._name,
                 len(rows),
             )
             self._table.merge(rows, replace(commit, group="", offsets={}))
 
     def _record_tombstones(self, actions: Actions) -> None:
-        """Write the batch's deletes into the ledger, before the table (``merge.md`` section 3)."""
+        """Write the batch's deletes to the ledger, before the table (``merge.md`` section 3)."""
         known = self._ledger.known
         deleted = np.flatnonzero(actions.delete)
         keys = actions.key.take(pa.array(deleted)).to_pylist()
@@ -233,7 +230,7 @@ class TablePipeline:
     def _truncate(self, truncate: Truncate, commit: Commit) -> None:
         if self._options.shared:
             refuse_truncate_of_others(self._name, truncate, self._table.topics())
-        self._post_processor.truncated(truncate.table)
+        self._reselect.cache.truncate(truncate.table)
         known = self._ledger.known.get(FLOOR_KEY)
         floor = succeed(truncate.version, known)
         if floor == known:
@@ -243,62 +240,62 @@ class TablePipeline:
                 self._ledger.record({FLOOR_KEY: floor})
             failpoints.reach("after-ledger")
             if self._table.schema() is None:
-                return  # nothing to remove; what another partition brings late is below the floor in the ledger
+                return  # no rows to remove; the floor in the ledger blocks late events of other partitions
             self._table.truncate(truncate.version, commit)
         failpoints.reach("after-table-commit")
 
     # -- columns that are added --------------------------------------------------------------------------------------
 
     def _fill(self, commit: Commit) -> None:
-        """Give the rows that stand the defaults of columns that the table has by now."""
+        """Write the defaults of added columns into stored rows, as soon as the table has these columns."""
         if not self._ledger.to_fill:
             return
         stored = {column.name: column for column in self._table.schema() or ()}
         for default in [default for default in self._ledger.to_fill if default.column in stored]:
             value = default.value(stored[default.column].type)
             if value is None:
-                log.warning("%s: the default of column %s does not fit its type", self._name, default.column)
+                log.warning("%s: column %s: the default does not fit the column's type", self._name, default.column)
             else:
                 with self._stages("merge"):
                     self._table.fill(default.column, value, self._ledger.defaults[default], commit)
                 failpoints.reach("after-table-commit")
             self._ledger.to_fill.discard(default)
 
-    # -- the exact path -----------------------------------------------------------------------------------------------
+    # -- reconciliation -----------------------------------------------------------------------------------------------
 
-    def _settle(self, changes: Changes, actions: Actions, commit: Commit) -> None:
-        """Fold the batch again against what is stored, and write what is left in a second commit.
+    def _reconcile(self, changes: Changes, actions: Actions, commit: Commit) -> None:
+        """Fold the batch again against the stored versions, and write the remaining actions in a second commit.
 
-        Once more where somebody has written in between: a worker that was overtaken may do so, though not for long.
+        Repeat it if another worker has written in between: a worker that was overtaken may do so for a short time.
         """
         again = Retrying(
-            retry=retry_if_exception_type(Unexplained), stop=stop_after_attempt(_SETTLEMENTS), reraise=True
+            retry=retry_if_exception_type(UnexplainedCounts), stop=stop_after_attempt(_RECONCILIATIONS), reraise=True
         )
-        again(self._settle_once, changes, actions, commit)
+        again(self._reconcile_once, changes, actions, commit)
 
-    def _settle_once(self, changes: Changes, actions: Actions, commit: Commit) -> None:
-        with self._stages("settle"):
+    def _reconcile_once(self, changes: Changes, actions: Actions, commit: Commit) -> None:
+        with self._stages("reconcile"):
             stored = {} if self._table.schema() is None else self._table.stored(actions)
-            # A row that another worker has removed meanwhile is missing in what was just read, with cells that a change
-            # of this batch may need. Its ledger, written before, tells that the change need not apply any more.
-            self._ledger.heed_others()
+            # A row that another worker has removed since is missing in this read, with cells that a change of this
+            # batch may need. That worker's ledger, written before, shows that the change need not apply any more.
+            self._ledger.refresh()
             self._regression.refuse(changes, stored)
-        rest, self._left_out, whole = self._exact.settled(changes, stored)
-        if not whole:
-            self._record_tombstones(rest)  # of deletes that a change which was left out stood on
+        rest, self._left_out, complete = self._reconciler.reconcile(changes, stored)
+        if not complete:
+            self._record_tombstones(rest)  # of deletes that a later, now omitted change had replaced
         if len(rest) == 0:
             return
         rest = with_decided_gates(rest, stored)
         counts = self._merge(rest, commit)
-        self._exact.refuse_unexplained(rest, counts, stored)
+        self._reconciler.refuse_unexplained(rest, counts, stored)
 
 
 def _all_applied(actions: Actions, counts: MergeCounts) -> bool:
-    """Whether the counts prove that nothing was held back by the gate.
+    """Whether the counts prove that the gate blocked no action.
 
-    A delete that finds no row is the rule where the row was made within the same batch, so as many may be missing; one
-    that is held back is stale by definition, as its gate is its own position, and so is all that it stands for, unless
-    that includes reads without a position.
+    A delete may find no row if the batch itself has created that row, so as many may be missing. A delete that the gate
+    blocks is stale, because its gate is its own position. So are the events that it replaces, unless these include
+    reads without a position.
     """
     if actions.hiding is not None and actions.hiding.any():
         return False

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headrace.core.batch.batch import Batch, Piece
-from headrace.core.batch.division import TooLarge, divided
+from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.watermarks import Watermarks
 from headrace.core.merge.history import next_offsets
 from headrace.core.model.errors import Fenced
@@ -56,7 +56,7 @@ class BatchWriter:
         After an error that passes call it again with the same batch.
         """
         started = time.monotonic()
-        table = await self._in_thread(self._pipelines.of, batch)  # the first table starts Spark
+        table = await self._in_thread(self._pipelines.open_table, batch)  # the first table starts Spark
         left_out = await self._write(table, batch)
         if left_out is not None:
             self._observer.written(batch, time.monotonic() - started, time.time())
@@ -107,7 +107,7 @@ def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
 def _parts(content: Piece, error: TooLarge) -> Sequence[Piece]:
     if not isinstance(content, Changes):
         raise error
-    return divided(content, error.parts)
+    return divide(content, error.parts)
 
 
 def _reached(content: Piece) -> dict[TopicPartition, int]:

@@ -21,7 +21,7 @@ from headrace.core.model.events import Changes
 from headrace.core.tables.field_selection import FieldSelection
 from headrace.ports import Chunk, TopicPartition
 from headrace.runtime.observation import Observer
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.source_catalog import SourceCatalog
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.committed_offsets import InThread
 from headrace.runtime.task.fetched_schemas import FetchedSchemas, SchemaMissing
@@ -45,7 +45,7 @@ class ChunkDecoder:
         fields: FieldSelection,
         conversion: Conversion | None,
         sources: Sources,
-        catalog: ReselectColumnsPostProcessor,
+        catalog: SourceCatalog,
         observer: Observer,
         in_thread: InThread,
     ) -> None:
@@ -86,7 +86,7 @@ class ChunkDecoder:
 
     def _decode(self, chunk: Chunk) -> Decoded:
         topic = chunk.partition.topic
-        self._catalog.chunk_began()
+        self._catalog.begin_chunk()
         with self._observer.stage(topic, "decode"):
             decoded = self._decoder(topic).decode(chunk.records)
             decoded.messages = self._completed(chunk, decoded)

@@ -29,20 +29,20 @@ InThread = Callable[..., Awaitable[Any]]
 class CommittedOffsets:
     """The offsets of one task, from one assignment to the next.
 
-    ``settled`` hears, on a thread, of offsets below which nothing is read again.
+    ``mark_durable`` is called, on a thread, with offsets before which nothing is read again.
     """
 
     def __init__(
         self,
         connector: str,
         feed: Feed,
-        settled: Callable[..., None],
+        mark_durable: Callable[..., None],
         observer: Observer,
         in_thread: InThread,
     ) -> None:
         self._connector = connector
         self._feed = feed
-        self._settled = settled
+        self._mark_durable = mark_durable
         self._observer = observer
         self._in_thread = in_thread
         self._uncommitted: dict[TopicPartition, int] = {}
@@ -97,7 +97,7 @@ class CommittedOffsets:
             began = time.monotonic()
             await self._feed.commit(offsets)
             self._observer.committed(offsets, time.monotonic() - began)
-            await self._in_thread(self._settled, offsets)
+            await self._in_thread(self._mark_durable, offsets)
         except Fenced as error:
             self._observer.uncommitted(refused=True)
             log.warning("%s: offsets were refused, the records are read again: %s", self._connector, error)

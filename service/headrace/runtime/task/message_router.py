@@ -17,7 +17,7 @@ from headrace.core.decode.messages import (
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.notes import Note
 from headrace.runtime.observation import Observer
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +25,9 @@ log = logging.getLogger(__name__)
 class MessageRouter:
     """Routes the messages of one task. ``fills_defaults``: rows get the defaults of columns that are added."""
 
-    def __init__(
-        self, connector: str, post_processor: ReselectColumnsPostProcessor, observer: Observer, *, fills_defaults: bool
-    ) -> None:
+    def __init__(self, connector: str, reselect: Reselect, observer: Observer, *, fills_defaults: bool) -> None:
         self._connector = connector
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._observer = observer
         self._fills_defaults = fills_defaults
 
@@ -45,14 +43,15 @@ class MessageRouter:
                 case RoutedEvents(topic_of_rows, events):
                     queued.append((topic_of_rows, events))
                 case RecordsLost():
-                    self._post_processor.lost(message.topic, message.partition, message.offset)
+                    self._reselect.cache.lose(message.topic, message.partition, message.offset)
                 case SnapshotBegan(table):
-                    self._post_processor.snapshot_began(table)
+                    self._reselect.cache.begin_snapshot(table)
                 case TableAltered(change, _):
-                    self._post_processor.altered(change.table)
+                    self._reselect.catalog.discard(change.table)
+                    self._reselect.cache.alter(change.table)
                     queued += self._new_columns(topic, message, assigned)
                 case InsufficientMetadata(too_little):
-                    self._post_processor.leave(too_little)
+                    self._reselect.exclude_topic(too_little)
         return queued
 
     def _new_columns(self, topic: str, altered: TableAltered, assigned: Collection[str]) -> list[tuple[str, Piece]]:

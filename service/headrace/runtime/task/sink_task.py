@@ -19,9 +19,8 @@ from functools import partial
 
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import Batch, Piece
-from headrace.core.batch.echoes import resumable
-from headrace.core.batch.offsets import OffsetTracker, Origin
-from headrace.core.batch.sequence import ChunkSequence
+from headrace.core.batch.event_pairs import resumable
+from headrace.core.batch.offsets import ChunkSequence, OffsetTracker, Origin
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.decode.record_decoder import Sources
@@ -39,7 +38,7 @@ from headrace.ports import (
 )
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.pipelines import Pipelines
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.task.batch_writer import BatchWriter, partitions_of
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.committed_offsets import CommittedOffsets
@@ -67,7 +66,7 @@ class SinkTask:
         options: SinkTaskOptions,
         feed: Feed,
         lakehouse: Lakehouse,
-        post_processor: ReselectColumnsPostProcessor,
+        reselect: Reselect,
         dead_letter_queue: DeadLetterQueue | None,
         resources: TaskResources,
         on_failure: Callable[[BaseException], None],
@@ -78,7 +77,7 @@ class SinkTask:
         self._options = options
         self._feed = feed
         self._lakehouse = lakehouse
-        self._post_processor = post_processor
+        self._reselect = reselect
         self._errants = ErrantReporter(
             f"{options.connector}-{options.task}",
             dead_letter_queue,
@@ -99,21 +98,19 @@ class SinkTask:
             options.fields,
             conversion,
             sources or {},
-            post_processor,
+            reselect.catalog,
             observer,
             partial(run_in, self._threads.decoding),
         )
-        self._router = MessageRouter(options.connector, post_processor, observer, fills_defaults=options.fills_defaults)
-        self._pipelines = Pipelines(
-            options.namespace, options.tables, options.pipeline, lakehouse, post_processor, observer
-        )
+        self._router = MessageRouter(options.connector, reselect, observer, fills_defaults=options.fills_defaults)
+        self._pipelines = Pipelines(options.namespace, options.tables, options.pipeline, lakehouse, reselect, observer)
         self._sources = TableSources(
             shared=options.tables.history or bool(options.envelope.key_fields) or options.transforms.merges,
             merged=options.transforms.merges,
         )
         self._chunks = OffsetTracker()
         self._offsets = CommittedOffsets(
-            options.connector, feed, post_processor.settled, observer, partial(run_in, self._threads.decoding)
+            options.connector, feed, reselect.cache.mark_durable, observer, partial(run_in, self._threads.decoding)
         )
         self._writer = BatchWriter(
             options.connector,
@@ -147,7 +144,7 @@ class SinkTask:
     async def start(self) -> None:
         """Check warehouse and source, join the group, begin to read. Raises ConfigError, Retriable or Fatal."""
         await run_in(None, self._lakehouse.check)
-        await run_in(None, self._post_processor.check)
+        await run_in(None, self._reselect.check)
         self._observer.lag(self._feed.lag)
         self._lanes.start()
         await self._feed.start(self)
@@ -166,13 +163,13 @@ class SinkTask:
         """Leave the group at once, with nothing committed; return when the write in flight has ended. Idempotent."""
         self._gate.close()
         await self._feed.stop()
-        self._post_processor.close_source()  # a write that waits for the database might do so without end
+        self._reselect.close_source()  # a write that waits for the database might do so without end
         await self._end_writes()
         await self._close()
 
     async def _close(self) -> None:
         await self._feed.stop()
-        self._post_processor.close()
+        self._reselect.close()
         await self._errants.close()
 
     async def _end_writes(self) -> None:
@@ -232,7 +229,7 @@ class SinkTask:
     async def _resume(self, chunk: Chunk) -> None:
         """The first chunk of a partition tells where the assignment begins."""
         if self._offsets.begins(chunk.partition, chunk.begin):
-            await run_in(self._threads.decoding, self._post_processor.resumed, *chunk.partition, chunk.begin)
+            await run_in(self._threads.decoding, self._reselect.cache.resume, *chunk.partition, chunk.begin)
 
     async def _take(self, chunk: Chunk) -> None:
         try:
@@ -261,8 +258,8 @@ class SinkTask:
         self._kept.clear()
         self._assigned = Counter(partition.topic for partition in partitions)
         await self._lanes.assigned(self._assigned)
-        self._post_processor.assigned(partitions)
-        self._pipelines.assigned()
+        self._reselect.cache.assign(partitions)
+        self._pipelines.begin_assignment()
         self._writer.assigned(self._feed.committed())
         self._observer.assigned(partitions)
         self._gate.open()
@@ -276,7 +273,7 @@ class SinkTask:
         self._sequence.begin(self._sequence.epoch + 1)
         self._chunks.clear()
         self._lanes.clear()
-        self._post_processor.revoked(partitions)
+        self._reselect.cache.revoke(partitions)
 
     def failed(self, error: BaseException) -> None:
         """Stop here: nothing more is written or committed, and the worker hears why. Only the first error counts."""
@@ -314,7 +311,7 @@ class SinkTask:
     async def maintain(self, batch: Batch) -> None:
         """Maintain a table if that is due (``table_lanes.LaneOwner``). A passing failure waits for the next batch."""
         try:
-            await run_in(self._threads.maintenance, self._pipelines.of(batch).pipeline.maintain)
+            await run_in(self._threads.maintenance, self._pipelines.open_table(batch).pipeline.maintain)
         except Exception as error:
             if not remedy(error).retry:
                 raise
@@ -328,7 +325,7 @@ class SinkTask:
             partition = TopicPartition(each.version.topic, each.version.partition)
             record = self._kept.record(partition, each.version.offset)
             await self._errants.report([record], [Errant(0, Stage.TASK_PUT, each.error)])
-            self._post_processor.lost(*partition, each.version.offset)
+            self._reselect.cache.lose(*partition, each.version.offset)
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
@@ -347,7 +344,7 @@ class SinkTask:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _addressed(self, chunk: Chunk, topic: str, piece: Piece) -> Addressed:
-        """The table of a piece. ``topic`` is that of its rows after transforms; the chunk's is the one that is read."""
+        """The table of a piece; ``topic`` is that of its rows after transforms, the chunk's the one that is read."""
         name = self._options.naming.name(topic, piece.table)
         if isinstance(piece, ColumnDefaults):  # from the schema-change topic, which must not be throttled for the table
             return Addressed(name, topic, piece)

@@ -19,7 +19,7 @@ from headrace.ports import Feeds, Lakehouse, RowSource, RowStore, RowStoreOption
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.database_router import DatabaseRouter
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.source_reader import NoMetrics, ReselectMetrics
 from headrace.runtime.task.conversions import OpenRegistry, converter_classes, no_registries, open_conversion
 from headrace.runtime.task.memory_budget import MemoryBudget
@@ -29,7 +29,6 @@ from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker import plugins
-from headrace.transforms import registry
 
 log = logging.getLogger(__name__)
 
@@ -80,27 +79,27 @@ class SinkTaskFactory:
         on_failure: Callable[[BaseException], None],
     ) -> SinkTask:
         """Make the task without starting it. Raises ConfigError for what validation could not see."""
-        reselect = ReselectOptions.from_properties(config.originals)
+        options = config.reselect
         if config.tables.history:  # a cached value may belong to another moment than the event
-            reselect = replace(reselect, cache_enabled=False)
-        for alias in registry.nulls_become_defaults(config.originals):
+            options = replace(options, cache_enabled=False)
+        for alias in config.transforms.defaulting:
             log.warning(_DEFAULTS, connector, alias, alias)
         conversion = open_conversion(config, self._open_registry)
         values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
         divide = values.divide if conversion.value is None else None
-        feed = self._feeds.open(connector, number, config.originals, divide)
-        dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
+        feed = self._feeds.open(connector, number, config.kafka, divide)
+        dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.kafka)
         try:
-            post_processor = self._post_processor(connector, number, config, reselect)
+            reselect = self._reselect(connector, number, config, options)
         except BaseException:  # it is tried again, with a queue of its own
             if dead_letter_queue is not None:
                 await dead_letter_queue.close()
             raise
         return SinkTask(
-            self._adjust(replace(sink_task_options(config, reselect), task=number)),
+            self._adjust(replace(sink_task_options(config), task=number)),
             feed,
             self._lakehouse,
-            post_processor,
+            reselect,
             dead_letter_queue,
             self._resources,
             on_failure,
@@ -109,16 +108,14 @@ class SinkTaskFactory:
             self._sources,
         )
 
-    def _post_processor(
-        self, connector: str, number: int, config: SinkConnectorConfig, reselect: ReselectOptions
-    ) -> ReselectColumnsPostProcessor:
-        compacted = self._feeds.compacted(connector, number, config.originals)
-        return ReselectColumnsPostProcessor(
-            reselect,
-            self._row_source(reselect),
+    def _reselect(self, connector: str, number: int, config: SinkConnectorConfig, options: ReselectOptions) -> Reselect:
+        compacted = self._feeds.compacted(connector, number, config.kafka)
+        return Reselect(
+            options,
+            self._row_source(options),
             metrics=self._count_reselects(connector, number),
             may_cache=lambda topic: not compacted(topic),
-            rows=self._rows(reselect, connector, number),
+            rows=self._rows(options, connector, number),
         )
 
     def _row_source(self, reselect: ReselectOptions) -> RowSource | None:
@@ -137,15 +134,15 @@ class SinkTaskFactory:
         return self._open_rows(reselect.cache_type, options)
 
 
-def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> SinkTaskOptions:
+def sink_task_options(config: SinkConnectorConfig) -> SinkTaskOptions:
     """What a task works with, from the parsed configuration."""
-    framework, tables = config.framework, config.tables
+    framework, tables, reselect = config.framework, config.tables, config.reselect
     return SinkTaskOptions(
         connector=config.name,
         group=config.group_id,
         namespace=tables.namespace,
         naming=tables.naming,
-        envelope=_envelope_options(config, reselect),
+        envelope=_envelope_options(config),
         batches=config.batches.policy,
         fields=tables.fields,
         tables=table_options(tables),
@@ -159,11 +156,11 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         ),
         fills_defaults=config.fills_defaults,
         dead_letters_unresolved=reselect.dead_letters,
-        transforms=registry.chain(config.originals),
-        tolerate_errors=framework.tolerate_errors,
+        transforms=config.transforms,
+        tolerate_errors=framework.errors.tolerate,
         isolate_tables=tables.isolate_tables,
-        log_errors=framework.log_errors,
-        log_messages=framework.log_messages,
+        log_errors=framework.errors.log,
+        log_messages=framework.errors.log_messages,
         converters=converter_classes(config),
     )
 
@@ -182,7 +179,7 @@ def table_options(tables: TableSettings) -> TableOptions:
     )
 
 
-def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> EnvelopeOptions:
+def _envelope_options(config: SinkConnectorConfig) -> EnvelopeOptions:
     source, tables = config.source, config.tables
     by = source.ordering
     return EnvelopeOptions(
@@ -201,6 +198,6 @@ def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
 
 def _metadata_names(config: SinkConnectorConfig, ordering: str | None) -> MetadataNames:
     """What flattened records call their metadata: as the source says, or as the connector's own transform does."""
-    own = registry.chain(config.originals).prefixes
+    own = config.transforms.prefixes
     fields, headers = own or (config.source.fields_prefix, config.source.headers_prefix)
     return MetadataNames(fields, headers, ordering)

@@ -1,7 +1,7 @@
 """Which tables the group has written, and how far: a table that is missing or behind is not filled from the middle.
 
 Every commit of a group's offset carries a note of the tables that have committed records of its partition, and up to
-which offset (``core/batch/offset_notes.py``). A table commit carries the offsets as well. So when a task begins, and
+which offset (``core/batch/offsets.py``). A table commit carries the offsets as well. So when a task begins, and
 before each batch, both sides can be compared: a table that tells a lower offset than the note has been dropped, emptied
 or replaced by an older copy, and the records in between would not be read again. Whoever else sets the group's offsets
 writes no note, and with that takes the tables as they are.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from headrace.core.batch.offset_notes import decode, digest, encode
+from headrace.core.batch.offsets import decode_note, encode_note, table_digest
 from headrace.core.model.errors import TableMissing
 from headrace.ports import OffsetNote, TableReader, TopicPartition
 
@@ -42,13 +42,13 @@ class WrittenTables:
     def begin(self, notes: Mapping[TopicPartition, OffsetNote]) -> None:
         """Another assignment begins, of these partitions. What lies beyond the group's offset is read again."""
         self._tables = {
-            partition: {table: min(offset, committed.offset) for table, offset in decode(committed.note).items()}
+            partition: {table: min(offset, committed.offset) for table, offset in decode_note(committed.note).items()}
             for partition, committed in notes.items()
         }
 
     def required(self, name: str) -> Offsets:
         """The next offsets that the table has to have, since the records below them are not read again."""
-        table = digest(name)
+        table = table_digest(name)
         return {partition: tables[table] for partition, tables in self._tables.items() if tables.get(table)}
 
     def check(self, name: str, table: TableReader, required: Offsets) -> None:
@@ -67,7 +67,7 @@ class WrittenTables:
             raise TableMissing(f"{text}: the records in between would be missing; {ways_out}")
         log.warning("%s; it continues at the group's offsets, since table.missing=recreate", text)
         for tables in self._tables.values():
-            tables.pop(digest(name), None)
+            tables.pop(table_digest(name), None)
 
     def _lost(self, table: TableReader, required: Offsets) -> str | None:
         """What the table lacks, in words; None where it lacks nothing, or where no commit tells."""
@@ -95,12 +95,12 @@ class WrittenTables:
         """The table's commits tell these offsets now. Returns the notes that changed with that."""
         if reached is None:
             return {}
-        table = digest(name)
+        table = table_digest(name)
         changed = {}
         for partition, tables in self._tables.items():
             if tables.get(table, 0) != reached.get(partition, 0):
                 tables[table] = reached.get(partition, 0)
-                changed[partition] = encode({each: offset for each, offset in tables.items() if offset})
+                changed[partition] = encode_note({each: offset for each, offset in tables.items() if offset})
         return changed
 
 

@@ -1,7 +1,7 @@
-"""A running connector put to rest for a moment, through its worker's REST interface.
+"""Pauses a running connector for a moment, through its worker's REST interface.
 
 For `headrace verify --repair` on a table that its task writes all the time: of two commits to one data file the second
-fails, and a task that is always first would keep a repair out for ever.
+fails, so a task that always commits first would never let a repair succeed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0
 REST_SECONDS = 60.0
-"""How long tasks may take to finish what they have in hand."""
+"""The time in which tasks must finish their write in flight."""
 _POLL_SECONDS = 0.2
-_RESUMING = 5
+_RESUME_ATTEMPTS = 5
 
 
 class ConnectorRest:
-    """Pauses and resumes one connector; ``host`` and ``port`` are where its worker listens."""
+    """Pauses and resumes one connector, whose worker listens at ``host`` and ``port``."""
 
     def __init__(self, host: str, port: int, connector: str, clock: Clock) -> None:
         self._host = host
@@ -37,46 +37,40 @@ class ConnectorRest:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """For the time of the block no task of the connector writes, if it runs and its worker can be asked.
+        """Pause the connector's tasks during the block, if the connector runs and its worker answers.
 
-        One that does not run is left as it is. Afterwards it is resumed, whatever happens in the block.
+        A connector that does not run stays as it is. Another one is resumed after the block, also after an error.
         """
         if State.RUNNING not in self._states():
             yield
             return
-        log.warning("connector %s is paused while rows are written beside its task", self._connector)
+        log.warning("connector %s: paused while rows are repaired", self._connector)
         try:
-            if self._order("pause"):
-                self._wait_until_at_rest()
+            if self._request("PUT", "pause") is not None:
+                deadline = self._clock.now() + REST_SECONDS
+                while State.RUNNING in self._states() and self._clock.now() < deadline:
+                    self._clock.sleep(_POLL_SECONDS)
             yield
         finally:
             self._resume()
 
-    def _wait_until_at_rest(self) -> None:
-        deadline = self._clock.now() + REST_SECONDS
-        while State.RUNNING in self._states() and self._clock.now() < deadline:
-            self._clock.sleep(_POLL_SECONDS)
-
     def _resume(self) -> None:
-        for _ in range(_RESUMING):
-            if self._order("resume"):
-                log.warning("connector %s is resumed", self._connector)
+        for _ in range(_RESUME_ATTEMPTS):
+            if self._request("PUT", "resume") is not None:
+                log.warning("connector %s: resumed", self._connector)
                 return
             self._clock.sleep(1.0)
-        log.error("connector %s could not be resumed: PUT /connectors/%s/resume", self._connector, self._connector)
+        log.error("connector %s: not resumed; send PUT /connectors/%s/resume", self._connector, self._connector)
 
     def _states(self) -> set[str]:
-        """Those of connector and tasks; none where the worker does not answer or does not have it."""
-        status = self._ask("GET", "status")
+        """The states of connector and tasks; none if the worker does not answer or does not have the connector."""
+        status = self._request("GET", "status")
         if not isinstance(status, dict) or "connector" not in status:
             return set()
         return {status["connector"]["state"], *(task["state"] for task in status["tasks"])}
 
-    def _order(self, verb: str) -> bool:
-        return self._ask("PUT", verb) is not None
-
-    def _ask(self, method: str, path: str) -> Any:
-        """The answer's JSON, ``{}`` if it has none; None for an error, or where nobody answers."""
+    def _request(self, method: str, path: str) -> Any:
+        """Return the answer's JSON, ``{}`` if it is empty, and None after an error or without an answer."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_SECONDS)
         try:
             connection.request(method, f"/connectors/{quote(self._connector, safe='')}/{path}")
@@ -90,5 +84,5 @@ class ConnectorRest:
 
 
 def reachable(host: str) -> str:
-    """Where to ask a worker that listens on ``host``: on this machine if it is every interface."""
+    """Return the address of a worker that listens on ``host``: this machine if it listens on every interface."""
     return "localhost" if host in ("", "0.0.0.0", "::") else host  # noqa: S104 - nothing is bound to it

@@ -1,4 +1,4 @@
-"""Where a side's rows are kept during a comparison: their keys and digests, in a file, and its checksums in memory."""
+"""The rows of one side during a comparison: keys and digests in a file, checksums in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY, ROW, RANGE = "__key", "__row", "__range"
 
 
 class DigestFile:
-    """Rows are added once, then looked up by range. A context manager that removes its file."""
+    """Stores rows once and finds them by range. A context manager that removes its file."""
 
     def __init__(self, path: Path, keys: pa.Schema) -> None:
         self.checksums = RangeChecksums()
@@ -36,9 +36,9 @@ class DigestFile:
         self._path.unlink(missing_ok=True)
 
     def add(self, rows: Rows) -> None:
-        """Take rows in."""
+        """Add rows, before the first ``select``."""
         if self._writer is None:
-            raise ValueError("rows cannot be added any more")
+            raise ValueError("rows cannot be added after a select")
         self.checksums.add(rows.key, rows.cells)
         self.rows += len(rows)
         own = [pa.array(rows.key), pa.array(rows.cells), pa.array(range_of(rows.key).astype(np.int16))]
@@ -46,12 +46,12 @@ class DigestFile:
         self._writer.write_table(pa.table(arrays, self._schema))
 
     def select(self, ranges: Ints) -> pa.Table:
-        """The rows of some ranges."""
+        """Return the rows of some ranges."""
         self._finish()
         wanted = pa.array(ranges.astype(np.int16))
         with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as reader:
             found = [batch.filter(pc.is_in(batch.column(RANGE), wanted)) for batch in reader]
-            # Copied, because what the batches point to ends with the mapping.
+            # Copied, because the memory of the batches ends with the mapping.
             return pa.concat_tables([pa.Table.from_batches(found, self._schema)]).combine_chunks()
 
     def _finish(self) -> None:
@@ -61,5 +61,5 @@ class DigestFile:
 
 
 def digests(rows: pa.Table, name: str) -> Digests:
-    """A column of digests."""
+    """Return a column of digests."""
     return np.asarray(rows[name].combine_chunks())

@@ -1,7 +1,8 @@
-"""Whether the lake reflects everything that a read of the source saw.
+"""Whether the lake contains everything that a read of the source has seen.
 
-The source connector says up to where its events are in Kafka; what the topics hold by then has to be committed by the
-sink's group, whose offsets follow the table commits. All three are asked in that order, so that the answer is a proof.
+The source connector reports the position up to which Kafka has its events. The sink's group must have committed what
+the topics contain at that time; its offsets follow the table commits. The order of these three requests makes the
+answer a proof.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ POLL_SECONDS = 0.5
 
 
 class Offsets(Protocol):
-    """What Kafka says of a connector's topics and of its group. Raises Retriable when it does not answer."""
+    """The offsets of a connector's topics and of its group in Kafka. Raises Retriable if Kafka does not answer."""
 
     def ends(self, topic: str) -> Mapping[TopicPartition, int]:
-        """The next offset of every partition of the topic."""
+        """Return the next offset of every partition of the topic."""
 
     def committed(self) -> Mapping[TopicPartition, int]:
-        """The next offsets that the connector's group has committed."""
+        """Return the next offsets that the connector's group has committed."""
 
 
 class LakeProgress:
-    """Waits for one table's topic. Once a wait was in vain the next ones only look: nothing moves there."""
+    """Waits for one table's topic. After a wait without success the next calls only check, because nothing advances."""
 
     def __init__(
         self,
@@ -43,22 +44,17 @@ class LakeProgress:
         self._stalled = False
 
     def wait(self, position: LogPosition, deadline: float) -> bool:
-        """Whether the lake has passed ``position`` before ``deadline``, a time of the clock."""
+        """Return whether the lake has passed ``position`` before ``deadline``, a time of the clock."""
         ends: Mapping[TopicPartition, int] | None = None
         while True:
-            if ends is None and self._published(position):
+            published = self._source.log_position().published if ends is None else None
+            if published is not None and published >= position.end:
                 ends = self._offsets.ends(self._topic)
-            if ends is not None and self._committed(ends):
-                return True
+            if ends is not None:
+                committed = self._offsets.committed()
+                if all(committed.get(partition, 0) >= end for partition, end in ends.items()):
+                    return True
             if self._stalled or self._clock() >= deadline:
                 self._stalled = True
                 return False
             self._sleep(POLL_SECONDS)
-
-    def _published(self, position: LogPosition) -> bool:
-        published = self._source.log_position().published
-        return published is not None and published >= position.end
-
-    def _committed(self, ends: Mapping[TopicPartition, int]) -> bool:
-        committed = self._offsets.committed()
-        return all(committed.get(partition, 0) >= end for partition, end in ends.items())

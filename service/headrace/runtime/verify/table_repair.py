@@ -1,10 +1,10 @@
-"""Writes rows of the source into their lake table again, through the path that every change takes.
+"""Writes rows of the source into their lake table again, through the normal path of changes.
 
-The connector's task writes the same table meanwhile, and of two commits the second has to begin again; a task that is
-first every time is asked to rest (``connector_rest.py``). Every attempt begins with a fresh look: what it writes gives
-way to every event that came after that look, by the gates of the merge. What gates cannot see is a row that was deleted
-in between: an upsert would make it anew. Its tombstone is in the ledger before it goes, so the ledger is read after the
-write, and where it tells of such a row the rows are looked at again.
+The connector's task may write the same table at the same time, and the second of two commits has to begin again. If the
+task always commits first, its connector is paused (``connector_rest.py``). Every attempt begins with a new read of the
+source; the gates of the merge prefer every event after that read. They cannot detect a row that was deleted since: an
+upsert would create it again. The ledger gets its tombstone before the table gets the delete. So the repair reads the
+ledger after the write, and reads the rows again if the ledger contains such a tombstone.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, wait_random
 
 from headrace.core.model.errors import Fatal, Retriable
-from headrace.core.model.events import Actions, Changes, RowVersion, TableId
+from headrace.core.model.events import Actions, RowVersion
 from headrace.core.model.keys import canonical_keys
 from headrace.core.reselect.causes import NO_DATABASE, Resolved
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.verify.repair import Repair, overtaken, repair_changes
 from headrace.core.verify.verification import VERSION, Verdict, Where
 from headrace.ports import Commit
-from headrace.runtime.pipeline.exact_path import Unexplained
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
+from headrace.runtime.pipeline.reconciliation import UnexplainedCounts
+from headrace.runtime.pipeline.reselect import Reselect
 from headrace.runtime.pipeline.table_pipeline import TablePipeline
 from headrace.runtime.verify.lake_progress import Offsets
 from headrace.runtime.verify.table_verifier import Clock, Difference, TableVerifier, VerifiedTable, key_digests, under
@@ -34,13 +36,13 @@ from headrace.runtime.verify.table_verifier import Clock, Difference, TableVerif
 _NO_BATCH = 0
 
 
-class _Beaten(Retriable):
-    """The connector's task was faster, and the rows have to be looked at again."""
+class _Overtaken(Retriable):
+    """The connector's task committed first; read the rows again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Whose table it is: what a task of the connector would write with, and how many seconds writing may take."""
+    """The connector of the table, the options of its tasks, and the seconds that a repair may take (``patience``)."""
 
     connector: str
     topic: str
@@ -50,7 +52,7 @@ class Sink:
 
 
 class TableRepair:
-    """Mends one table. The connector may run meanwhile: what it applies later wins, as always."""
+    """Repairs one table. The connector may run at the same time: the changes that it applies later win, as always."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class TableRepair:
         now: Callable[[], int],
         paused: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """``now`` in microseconds. ``paused`` keeps the connector's tasks from writing for a time, if that can be."""
+        """``now`` returns microseconds. ``paused`` pauses the connector during its block, if that is possible."""
         self._table = table
         self._verifier = verifier
         self._sink = sink
@@ -71,58 +73,62 @@ class TableRepair:
         self._now = now
         self._paused = paused
         self._busy = False
-        options = replace(sink.options, unresolved_insert_mode="fail")  # there is no record behind a repaired row
+        options = replace(sink.options, unresolved_insert_mode="fail")  # no record exists for a dead letter
         self._pipeline = TablePipeline(
-            sink.table_name, table.lake, _NothingOpen(), options, now, lambda stage: nullcontext()
+            sink.table_name, table.lake, _CompleteRows(), options, now, lambda stage: nullcontext()
         )
 
-    def mend(self, differences: Sequence[Difference]) -> int:
-        """Read the rows again and write them; returns how many were chosen for that.
+    def repair(self, differences: Sequence[Difference]) -> int:
+        """Read the rows that differ again and write them; returns the number of chosen rows.
 
-        Left are a row that stands twice (which of the two to remove, a merge by key cannot say) and one that may only
-        be waiting for its delete: changes that come before that delete would not find it. Raises Fatal where the topic
-        is gone, Retriable when patience has ended, and whatever reading and writing raise.
+        Does not choose a row that is stored twice (a merge by key cannot select one of them), or one that may still
+        wait for its delete (changes before that delete would not find it). Raises Fatal if the topic does not exist,
+        Retriable after the patience, and the errors of reads and writes.
         """
-        chosen = [each for each in differences if _to_be_mended(each)]
+        chosen = [each for each in differences if _is_repairable(each)]
         if chosen:
             surplus = {key for each in chosen if each.where is Where.LAKE for key in key_digests(each.key)}
-            self._mend(pa.concat_tables([each.key for each in chosen]).combine_chunks(), surplus)
+            self._repair(pa.concat_tables([each.key for each in chosen]).combine_chunks(), surplus)
         return len(chosen)
 
-    def _mend(self, keys: pa.Table, surplus: set[int]) -> None:
-        """Beside the connector's task if it lets us in; where it always commits first, it is asked to rest."""
+    def _repair(self, keys: pa.Table, surplus: set[int]) -> None:
+        """Write beside the connector's task, or while the connector is paused if the task always commits first."""
         if not self._busy:
             try:
-                self._write_as_they_are(keys, surplus)
+                self._write_once(keys, surplus)
                 return
-            except _Beaten:
+            except _Overtaken:
                 self._busy = True
         with self._paused():
-            self._insist(keys, surplus)
+            self._write_with_retries(keys, surplus)  # the connector may run on another worker, and not be paused
 
-    def _insist(self, keys: pa.Table, surplus: set[int]) -> None:
-        """Again and again: nobody may have been there to be asked."""
+    def _write_with_retries(self, keys: pa.Table, surplus: set[int]) -> None:
         deadline = self._clock.now() + self._sink.patience
         retrying = Retrying(
-            retry=retry_if_exception_type(_Beaten),
+            retry=retry_if_exception_type(_Overtaken),
             stop=lambda _: self._clock.now() >= deadline,
-            wait=wait_random(0, 1),  # the task commits in a rhythm of its own, which is to be missed
+            wait=wait_random(0, 1),  # not in the rhythm of the task's commits
             sleep=self._clock.sleep,
             reraise=True,
         )
         try:
-            retrying(self._write_as_they_are, keys, surplus)
-        except _Beaten as error:
+            retrying(self._write_once, keys, surplus)
+        except _Overtaken as error:
             raise Retriable(
                 f"{error}; if the connector's task commits all the time, pause it "
                 f"(PUT /connectors/{self._sink.connector}/pause), repeat with --repair, then resume it"
             ) from error
 
-    def _write_as_they_are(self, keys: pa.Table, surplus: set[int]) -> None:
-        """One attempt. First the offsets, then the rows: what stands below those offsets is included in what is read
-        after them. Of rows that the source does not have, only the ``surplus`` is removed; others have a delete on its
-        way. Rows that turn out to have been deleted during the write join the surplus."""
-        ends = self._ends()
+    def _write_once(self, keys: pa.Table, surplus: set[int]) -> None:
+        """Try to write the rows once.
+
+        Read the topic's end before the source: the source then contains the events below that end. Of the rows that
+        the source lacks, only those in ``surplus`` are deleted, because the deletes of others are still to be applied.
+        Rows that were deleted during the write are added to ``surplus``.
+        """
+        ends = {partition.partition: end for partition, end in self._offsets.ends(self._sink.topic).items()}
+        if not ends:
+            raise Fatal(f"topic {self._sink.topic}: does not exist any more: repaired rows need an offset in it")
         read_at = self._now()
         source = self._verifier.fetch(keys)
         gone = under(keys, (set(key_digests(keys)) - set(source.key.tolist())) & surplus)
@@ -130,25 +136,16 @@ class TableRepair:
             return
         repair = Repair(self._table.id, self._sink.topic, ends, read_at, self._known(keys))
         changes = repair_changes(self._table.wanted, source, gone, repair)
-        self._write(changes)
-        if dead := overtaken(changes, self._table.lake.ledger()):
-            surplus.update(source.key[dead].tolist())
-            raise _Beaten(f"{self._sink.table_name}: {len(dead)} row(s) were deleted while they were being written")
-
-    def _write(self, changes: Changes) -> None:
         try:
             self._pipeline.write(changes, Commit(_NO_BATCH, self._sink.connector))
-        except (Retriable, Unexplained) as error:
-            raise _Beaten(str(error)) from error
-
-    def _ends(self) -> dict[int, int]:
-        ends = {place.partition: end for place, end in self._offsets.ends(self._sink.topic).items()}
-        if not ends:
-            raise Fatal(f"topic {self._sink.topic} does not exist any more: there is no offset to repair rows at")
-        return ends
+        except (Retriable, UnexplainedCounts) as error:
+            raise _Overtaken(str(error)) from error
+        if dead := overtaken(changes, self._table.lake.ledger()):
+            surplus.update(source.key[dead].tolist())
+            raise _Overtaken(f"{self._sink.table_name}: {len(dead)} row(s) were deleted while they were written")
 
     def _known(self, keys: pa.Table) -> dict[str, RowVersion]:
-        """The versions that a repaired row has to succeed: tombstones, and what stands under the keys."""
+        """The versions that a repaired row must succeed: tombstones, and the stored rows under the keys."""
         known = dict(self._table.lake.ledger())
         rows = self._table.lake.read(keys)
         if len(rows):
@@ -158,7 +155,7 @@ class TableRepair:
         return known
 
 
-def _to_be_mended(difference: Difference) -> bool:
+def _is_repairable(difference: Difference) -> bool:
     if difference.where is Where.TWICE:
         return False
     return difference.verdict is Verdict.DIFFERENT or (
@@ -176,26 +173,14 @@ def _versions(rows: pa.Table) -> list[RowVersion | None]:
     ]
 
 
-class _NothingOpen:
-    """The post-processor of rows that were read whole."""
+class _CompleteRows(Reselect):
+    """The reselect of rows that were read from the source: no cell is open, and no value is a placeholder."""
 
-    def folded(self, changes: Changes, actions: Actions) -> None:
-        pass
+    def __init__(self) -> None:
+        super().__init__(ReselectOptions())
 
-    def resolve(self, actions: Actions, *, divisible: bool = False) -> Actions:
-        return actions
-
-    def resolve_stored(self, actions: Actions, stored: npt.NDArray[np.bool_], *, divisible: bool = False) -> Resolved:
+    def resolve(
+        self, actions: Actions, stored: npt.NDArray[np.bool_] | None = None, *, divisible: bool = False
+    ) -> Resolved:
+        """Return the actions as they are."""
         return Resolved(actions, lambda row, column: NO_DATABASE)
-
-    def contradicted(self, table: TableId, kind: str, rows: int) -> None:
-        pass
-
-    def committed(self, table: TableId) -> None:
-        pass
-
-    def failed(self, table: TableId) -> None:
-        pass
-
-    def truncated(self, table: TableId) -> None:
-        pass

@@ -1,10 +1,10 @@
-"""Compares one source table with its lake table, and mends what differs: the steps of `headrace verify`.
+"""Compares one source table with its lake table: the steps of `headrace verify`.
 
     survey   read both sides once, keep a digest per row -> checksums per range -> the keys that differ
-    settle   read those rows again, until each is equal or proven different (``core/verify/verification.py``)
-    repair   read the rows that differ again and write them through the normal path
+    compare  read those rows again, until each is equal or proven different (``core/verify/verification.py``)
+    repair   read the rows that differ again and write them through the normal path (``table_repair.py``)
 
-Memory holds one piece of the tables at a time, and the rows of a limited number of keys.
+Memory contains one piece of the tables at a time, and the rows of a limited number of keys.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 KEYS_AT_ONCE = 2000
 ROWS_AT_ONCE = 1_000_000
 QUICK_ROUNDS = 3
-"""So many times rows are looked at again before anything is waited for: most of what differs has only just changed."""
+"""Comparisons before the first wait for the lake: most of the rows that differ have only just changed."""
 PAUSE_SECONDS = 1.0
 
 
@@ -54,7 +54,7 @@ PAUSE_SECONDS = 1.0
 class VerifyOptions:
     """``patience``: seconds to wait for the lake to pass a position. ``epoch``: ``source.position.epoch``.
 
-    ``keep_values`` lets differences carry cell values.
+    ``keep_values`` adds cell values to differences.
     """
 
     patience: float = 180.0
@@ -66,7 +66,7 @@ class VerifyOptions:
 class Difference:
     """One row that differs. ``key`` is a table of one row, the key columns in lake types.
 
-    ``values`` holds, by column, the texts of source and lake, if asked for.
+    ``values`` contains the texts of source and lake by column, if requested.
     """
 
     verdict: Verdict
@@ -78,7 +78,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The rows of some keys as both sides had them: the source at ``position``, the lake after that."""
+    """The rows of some keys on both sides: the source at ``position``, the lake after that."""
 
     source: Rows
     lake: Rows
@@ -89,7 +89,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedTable:
-    """What is compared: a table of the catalog with its columns, and the lake table of its topic."""
+    """A table of the catalog with its compared columns, and the lake table of its topic."""
 
     id: TableId
     catalog: CatalogTable
@@ -99,7 +99,7 @@ class VerifiedTable:
 
 
 class Clock:
-    """Monotonic seconds, and letting them pass."""
+    """Monotonic seconds, and a sleep."""
 
     def __init__(self, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self.now = now
@@ -107,11 +107,11 @@ class Clock:
 
 
 Progress = Callable[[str, int], None]
-"""Hears of the rows that were read so far, with what is being done."""
+"""Called with the side that is read and the number of rows read so far."""
 
 
 class TableVerifier:
-    """Compares one table. ``folder`` is for digests, about 30 bytes and the key for each row and side."""
+    """Compares one table. ``folder`` is for digests: about 30 bytes and the key for each row and side."""
 
     def __init__(
         self,
@@ -120,75 +120,65 @@ class TableVerifier:
         options: VerifyOptions,
         clock: Clock,
         folder: Path,
-        tell: Progress = lambda step, rows: None,
+        report_progress: Progress = lambda side, rows: None,
     ) -> None:
         self._table = table
         self._progress = progress
         self._options = options
         self._clock = clock
         self._folder = folder
-        self._tell = tell
+        self._report_progress = report_progress
         self.rows = 0
 
     def differences(self) -> Iterator[Difference]:
-        """The rows that differ, as they are found. Raises Retriable, ConfigError or Fatal."""
+        """Yield the rows that differ as they are found. Raises Retriable, ConfigError or Fatal."""
         for suspects in self._survey():
             for begin in range(0, len(suspects), KEYS_AT_ONCE):
-                yield from self.settle(suspects.slice(begin, KEYS_AT_ONCE).combine_chunks())
+                yield from self.compare(suspects.slice(begin, KEYS_AT_ONCE).combine_chunks())
 
     # -- survey -------------------------------------------------------------------------------------------------------
 
     def _survey(self) -> Iterator[pa.Table]:
-        """The keys (columns in lake types) of rows that were not the same when each side was read once."""
+        """The keys (columns in lake types) of rows that differed when each side was read once."""
         wanted = self._table.wanted
         keys = pa.schema([(name, wanted.types[wanted.names.index(name)]) for name in wanted.key_fields])
+        table, lake_names = self._table, wanted.lake_names
         with (
             DigestFile(self._folder / "source.digests", keys) as source,
             DigestFile(self._folder / "lake.digests", keys) as lake,
         ):
-            self._read("source", self._source_pieces(), source)
-            self._read("lake", self._lake_pieces(), lake)
+            for values in table.source.scan(table.catalog, wanted.fields):
+                source.add(source_rows(wanted, values))
+                self._report_progress("source", source.rows)
+            for piece in table.lake.scan(lake_names) if lake_names else ():
+                lake.add(lake_rows(wanted, piece))
+                self._report_progress("lake", lake.rows)
             self.rows = source.rows
             ranges = differing_ranges(source.checksums, lake.checksums)
             for some in portions(ranges, source.checksums, lake.checksums, ROWS_AT_ONCE):
                 yield _suspects(source.select(some), lake.select(some), keys.names)
 
-    def _read(self, side: str, pieces: Iterator[Rows], into: DigestFile) -> None:
-        for piece in pieces:
-            into.add(piece)
-            self._tell(side, into.rows)
+    # -- compare ------------------------------------------------------------------------------------------------------
 
-    def _source_pieces(self) -> Iterator[Rows]:
-        table = self._table
-        for values in table.source.scan(table.catalog, table.wanted.fields):
-            yield source_rows(table.wanted, values)
-
-    def _lake_pieces(self) -> Iterator[Rows]:
-        wanted = self._table.wanted
-        for piece in self._table.lake.scan(wanted.lake_names) if wanted.lake_names else ():
-            yield lake_rows(wanted, piece)
-
-    # -- settle -------------------------------------------------------------------------------------------------------
-
-    def settle(self, keys: pa.Table) -> Iterator[Difference]:
-        """Compare the rows under ``keys`` until each is equal, proven different, or time is up."""
+    def compare(self, keys: pa.Table) -> Iterator[Difference]:
+        """Compare the rows under ``keys`` until each is equal or proven different, or until the patience ends."""
         deadline = self._clock.now() + self._options.patience
         before: Mapping[int, Sighting] = {}
-        number = 0
+        rounds = 0
         while len(keys):
-            if number:
+            if rounds:
                 self._clock.sleep(PAUSE_SECONDS)
-            patient = number >= QUICK_ROUNDS
-            seen = self.look(keys, deadline if patient else None)
-            verdicts = self._judged(seen, before, keys)
-            if (patient and not seen.passed) or self._clock.now() >= deadline:
-                verdicts = self._at_the_end(seen, before, verdicts)
-            yield from self._told(seen, verdicts, keys)
+            waits = rounds >= QUICK_ROUNDS
+            seen = self.look(keys, deadline if waits else None)
+            verdicts = self._judge(seen, before, keys)
+            if (waits and not seen.passed) or self._clock.now() >= deadline:
+                verdicts = self._judge_at_the_end(seen, before, verdicts)
+            yield from self._differences(seen, verdicts, keys)
             keys = under(keys, {key for key, verdict in verdicts.items() if verdict is Verdict.OPEN})
-            before, number = seen.found, number + 1
+            before, rounds = seen.found, rounds + 1
 
     def look(self, keys: pa.Table, deadline: float | None = None) -> Round:
-        """Read the rows under ``keys`` from both sides; with a deadline the lake only when it has passed the source."""
+        """Read the rows under ``keys`` from both sides; with a deadline, wait first until the lake has the source's."""
         source = self.fetch(keys)
         position = self._table.source.log_position()
         passed = deadline is not None and self._progress.wait(position, deadline)
@@ -196,24 +186,18 @@ class TableVerifier:
         return Round(source, lake, position, passed, sightings(self._table.wanted, source, lake))
 
     def fetch(self, keys: pa.Table) -> Rows:
-        """The rows under ``keys`` as the source has them now."""
+        """Return the current rows of the source under ``keys``."""
         table = self._table
         request = _request(table.id, table.wanted, keys)
         size = max(1, KEYS_AT_ONCE // 4)
-        pieces = [
-            self._fetched(request.slice(begin, begin + size), keys.slice(begin, size))
-            for begin in range(0, len(keys), size)
-        ]
-        return source_rows(
-            table.wanted, [[cell for piece in pieces for cell in piece[n]] for n in range(len(table.wanted.names))]
-        )
+        values: list[list[Any]] = [[] for _ in table.wanted.names]
+        for begin in range(0, len(keys), size):
+            answer = table.source.fetch(table.catalog, request.slice(begin, begin + size))
+            for column, cells in zip(values, answer.values, strict=True):
+                column += [cells[row] for row in np.flatnonzero(answer.found).tolist()]
+        return source_rows(table.wanted, values)
 
-    def _fetched(self, request: RowRequest, keys: pa.Table) -> list[list[Any]]:
-        answer = self._table.source.fetch(self._table.catalog, request)
-        found = np.flatnonzero(answer.found).tolist()
-        return [[values[place] for place in found] for values in answer.values]
-
-    def _judged(self, seen: Round, before: Mapping[int, Sighting], keys: pa.Table) -> dict[int, Verdict]:
+    def _judge(self, seen: Round, before: Mapping[int, Sighting], keys: pa.Table) -> dict[int, Verdict]:
         again: Mapping[int, int] = {}
         missing = {key for key, now in seen.found.items() if now.lake is None}
         if seen.passed and missing:
@@ -221,7 +205,7 @@ class TableVerifier:
             again = dict(zip(rows.key.tolist(), rows.cells.tolist(), strict=True))
         return {key: judge(before.get(key), now, seen.passed, again.get(key)) for key, now in seen.found.items()}
 
-    def _at_the_end(
+    def _judge_at_the_end(
         self, seen: Round, before: Mapping[int, Sighting], verdicts: Mapping[int, Verdict]
     ) -> dict[int, Verdict]:
         form = position_format(seen.position.connector)
@@ -231,7 +215,7 @@ class TableVerifier:
             for key, verdict in verdicts.items()
         }
 
-    def _told(self, seen: Round, verdicts: Mapping[int, Verdict], keys: pa.Table) -> Iterator[Difference]:
+    def _differences(self, seen: Round, verdicts: Mapping[int, Verdict], keys: pa.Table) -> Iterator[Difference]:
         decided = {key for key, verdict in verdicts.items() if verdict is not Verdict.OPEN}
         for row, key in _rows_under(keys, decided):
             now = seen.found[key]
@@ -248,24 +232,24 @@ def _suspects(source: pa.Table, lake: pa.Table, names: Sequence[str]) -> pa.Tabl
 
 
 def _rows_under(keys: pa.Table, wanted: set[int]) -> list[tuple[int, int]]:
-    """Place and digest of the keys that are wanted."""
-    return [(place, key) for place, key in enumerate(key_digests(keys)) if key in wanted]
+    """Index and digest of the keys whose digest is wanted."""
+    return [(index, key) for index, key in enumerate(key_digests(keys)) if key in wanted]
 
 
 def key_digests(keys: pa.Table) -> list[int]:
-    """The digest of each key, as ``Rows.key`` has it."""
+    """Return the digest of each key, as in ``Rows.key``."""
     found: list[int] = row_digests([column.combine_chunks() for column in keys.columns]).tolist() if len(keys) else []
     return found
 
 
 def under(keys: pa.Table, wanted: set[int]) -> pa.Table:
-    """Those of ``keys`` whose digest is wanted."""
-    places = [place for place, _ in _rows_under(keys, wanted)]
-    return keys.take(pa.array(places, pa.int64())).combine_chunks()
+    """Return those of ``keys`` whose digest is wanted."""
+    rows = [index for index, _ in _rows_under(keys, wanted)]
+    return keys.take(pa.array(rows, pa.int64())).combine_chunks()
 
 
 def _request(table: TableId, wanted: Comparison, keys: pa.Table) -> RowRequest:
-    """Every compared column of the rows under ``keys``."""
+    """A request for every compared column of the rows under ``keys``."""
     schemas = {member.name: member.schema for member in wanted.fields}
     key = tuple(
         Column(name, schemas[name], keys[name].combine_chunks().cast(arrow_type(schemas[name])))
@@ -277,7 +261,7 @@ def _request(table: TableId, wanted: Comparison, keys: pa.Table) -> RowRequest:
 
 
 def _values(seen: Round, key: int, columns: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    if not columns:  # the row stands on one side only
+    if not columns:  # only one side has the row
         return {}
     source, lake = int(np.flatnonzero(seen.source.key == key)[0]), int(np.flatnonzero(seen.lake.key == key)[0])
     return {
@@ -286,7 +270,7 @@ def _values(seen: Round, key: int, columns: Sequence[str]) -> Mapping[str, tuple
 
 
 def cell_text(cell: pa.Scalar) -> str:
-    """A cell as text; what Python's own types cannot hold as its count."""
+    """Return a cell as text; a value that Python's types cannot represent as its integer."""
     try:
         value = cell.as_py()
     except (ValueError, OverflowError):
@@ -295,7 +279,7 @@ def cell_text(cell: pa.Scalar) -> str:
 
 
 def _shown(cell: pa.Scalar) -> str:
-    """A cell so that a null is no text, and an empty text is something."""
+    """A cell as text that distinguishes null from the empty text."""
     if not cell.is_valid:
         return "null"
     return f"'{cell_text(cell)}'" if pa.types.is_string(cell.type) else cell_text(cell)

@@ -1,4 +1,4 @@
-"""What `headrace verify` prints: progress on a terminal, differences by table, key and column, and a verdict."""
+"""The output of `headrace verify`: progress on a terminal, differences by table, key and column, and a verdict."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ EQUAL, DIFFERENT, NOT_COMPARED = 0, 1, 2
 
 _REMARKS = {
     Verdict.DIFFERENT: "",
-    Verdict.UNPROVEN: " (the lake was not seen to pass the source's position)",
-    Verdict.UNSETTLED: " (changed whenever it was looked at; compare again)",
+    Verdict.UNPROVEN: " (not proven: the lake did not pass the source's position in time)",
+    Verdict.UNSETTLED: " (not decided: the row changed at every comparison; compare again)",
 }
 
 
 class Report:
-    """Counts as it prints; ``finish`` gives the exit status."""
+    """Prints and counts; ``finish`` returns the exit status."""
 
     def __init__(self, out: TextIO, err: TextIO, *, show_values: bool = False) -> None:
         self._out = out
@@ -31,18 +31,18 @@ class Report:
         self._all: Counter[str] = Counter()
 
     def begin(self, table: str) -> None:
-        """A table's comparison begins."""
+        """Begin the comparison of a table."""
         self._table = table
         self._here.clear()
 
     def progress(self, side: str, rows: int) -> None:
-        """So many rows of a side have been read."""
+        """Print the number of rows of a side that have been read."""
         if self._live:
             self._err.write(f"\r{self._table}: {rows:,} rows of the {side} read\x1b[K")
             self._err.flush()
 
-    def told(self, differences: Iterator[Difference]) -> Iterator[Difference]:
-        """The same differences, printed as they pass; rows that a later change explains are only counted."""
+    def printed(self, differences: Iterator[Difference]) -> Iterator[Difference]:
+        """Print and yield the differences; rows that a later change explains are only counted."""
         for difference in differences:
             if difference.verdict is Verdict.EXPLAINED:
                 self._here["explained"] += 1
@@ -54,29 +54,29 @@ class Report:
             yield difference
 
     def repaired(self, difference: Difference) -> None:
-        """A difference is gone."""
+        """Print and count a repaired difference."""
         self._here["repaired"] += 1
         self._print(f"{self._table} {_key(difference)}: repaired")
 
     def failed(self, reason: str) -> None:
-        """The table could not be compared."""
+        """Print that the table could not be compared."""
         self._here["failed"] = 1
-        self._print(f"{self._table}: could not be compared: {reason}")
+        self._print(f"{self._table}: not compared: {reason}")
         self._all.update(self._here)
 
     def end(self, rows: int, only_in_lake: Sequence[str]) -> None:
-        """The table has been compared."""
+        """Print the result of the table's comparison."""
         left = self._here["different"] - self._here["repaired"]
         verdict = f"{left:,} differ" if left else "equal"
         notes = [f"{self._here[name]:,} {name}" for name in ("repaired", "explained") if self._here[name]]
         if only_in_lake:
-            notes.append(f"not at the source, not compared: {', '.join(only_in_lake)}")
+            notes.append(f"not compared, because the source lacks them: {', '.join(only_in_lake)}")
         self._print(f"{self._table}: {rows:,} rows, {verdict}" + (f" ({'; '.join(notes)})" if notes else ""))
         self._all.update(self._here)
         self._all["tables"] += 1
 
     def finish(self) -> int:
-        """The exit status."""
+        """Return the exit status."""
         if self._all["failed"]:
             return NOT_COMPARED
         if not self._all["tables"]:
@@ -99,5 +99,5 @@ def _what(difference: Difference) -> str:
     if difference.where is Where.BOTH:
         return f"{', '.join(difference.columns)} {'differs' if len(difference.columns) == 1 else 'differ'}"
     if difference.where is Where.TWICE:
-        return f"stands {difference.where}; remove one of the rows by hand"
+        return f"stored {difference.where}; remove one of the rows by hand"
     return f"only in the {difference.where}"

@@ -57,7 +57,7 @@ class CacheAssignments:
         if parked is not None and parked.next_offset == position and partition in self._held:
             self._held[partition] = _Held(parked.generation, parked.lost, position)
 
-    def settled(self, offsets: Mapping[Partition, int]) -> None:
+    def mark_durable(self, offsets: Mapping[Partition, int]) -> None:
         """Mark all events before these offsets as durable."""
         for partition, offset in offsets.items():
             if partition in self._held:

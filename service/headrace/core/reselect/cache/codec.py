@@ -1,6 +1,6 @@
 """Serialize rows of the column cache, for stores outside of the process's memory (``reselect.md`` section 10).
 
-What is read back equals what was written, type and all: text and octets stay apart, numbers keep their width and
+A decoded value equals the encoded one, including its type: text and bytes are distinct, numbers keep their width and
 decimals their scale (an Arrow array of one row brings its type along). Bytes that were cut or changed are refused.
 """
 
@@ -48,10 +48,10 @@ def encode_row(row: Row) -> bytes:
     return zlib.crc32(body).to_bytes(_CHECKSUM, "big") + body
 
 
-def decode_row(octets: bytes) -> Row:
+def decode_row(data: bytes) -> Row:
     """The row that ``encode_row`` wrote. Raises ValueError for anything else."""
-    body = octets[_CHECKSUM:]
-    if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != octets[:_CHECKSUM]:
+    body = data[_CHECKSUM:]
+    if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != data[:_CHECKSUM]:
         raise ValueError("the cached row is truncated or modified")
     try:
         return {written.column: _cell(written) for written in _DECODER.decode(body)}
@@ -95,6 +95,6 @@ def _stream(value: pa.Array) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _array(octets: bytes) -> pa.Array:
-    with pa.ipc.open_stream(octets) as reader:
+def _array(data: bytes) -> pa.Array:
+    with pa.ipc.open_stream(data) as reader:
         return reader.read_next_batch().column(0)

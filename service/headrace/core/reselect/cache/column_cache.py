@@ -89,7 +89,7 @@ class ReselectColumnCache:
     def begin(self, table: TableId, shape: object, fingerprints: Mapping[str, object]) -> CacheBatch:
         """Start a batch of one table. A shape (key, columns) other than the last one drops the table's rows.
 
-        ``fingerprints`` says of each cacheable column what its values look like now; a cell with another one is a miss.
+        ``fingerprints`` describes the current form of values by cacheable column; a cell with another one is a miss.
         """
         if self._shapes.get(table, shape) != shape:
             self.drop_table(table, "schema")
@@ -113,9 +113,9 @@ class ReselectColumnCache:
         """Resume at ``position``, the assignment's first event: entries that end exactly there are valid again."""
         self._assignments.resume(partition, position)
 
-    def settled(self, offsets: Mapping[Partition, int]) -> None:
+    def mark_durable(self, offsets: Mapping[Partition, int]) -> None:
         """Mark the events before these offsets as durable: they are in all tables, and applied to the cache."""
-        self._assignments.settled(offsets)
+        self._assignments.mark_durable(offsets)
 
     def revoke(self, partitions: Iterable[Partition]) -> None:
         """Reject puts for the partitions, and serve none of their entries."""
@@ -332,7 +332,7 @@ def _goes_back(earlier: Stamp, later: Stamp) -> bool:
 
 def _may_be_form(value: pa.Array) -> bool:
     """Whether the array's type has a placeholder form at all; times and decimals have none."""
-    kind = value.type.value_type if pa.types.is_list(value.type) else value.type
+    item = value.type.value_type if pa.types.is_list(value.type) else value.type
     return bool(
-        pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_integer(kind) or pa.types.is_map(kind)
+        pa.types.is_string(item) or pa.types.is_binary(item) or pa.types.is_integer(item) or pa.types.is_map(item)
     )

@@ -1,7 +1,7 @@
 """The rows of the reselect column cache, and the store that keeps them in memory.
 
 ``reselect.md`` sections 5.1 and 5.5: what an entry carries, and the bounds (rows, bytes, bytes per table). The rules of
-the cache stand in ``core/reselect/cache/column_cache.py``; a store only keeps rows and may fail.
+the cache are in ``core/reselect/cache/column_cache.py``; a store only keeps rows and may fail.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from unit.runtime.reselect_harness import (
 from headrace.core.model.errors import Fatal, Retriable, TimedOut
 from headrace.ports import Connections
 from headrace.runtime.metrics.metrics import Metrics
-from headrace.runtime.pipeline.post_processor import ReselectColumnsPostProcessor
+from headrace.runtime.pipeline.reselect import Reselect
 
 
 def test_reads_of_the_current_state_are_counted() -> None:
@@ -28,7 +28,7 @@ def test_reads_of_the_current_state_are_counted() -> None:
     source.flashback_fallbacks = {"ORA-01555": 1}
     metrics = Metrics()
     lake = Lake(source, NO_CACHE)
-    lake.post = ReselectColumnsPostProcessor(NO_CACHE, source, metrics=metrics.reselects("shop", 0))
+    lake.post = Reselect(NO_CACHE, source, metrics=metrics.reselects("shop", 0))
     lake.batch(u(1, big=P))
     labels = {"connector": "shop", "task": "0", "table": "public.orders", "code": "ORA-01555"}
     assert metrics.registry.get_sample_value("reselect_flashback_fallbacks_total", labels) == 1.0

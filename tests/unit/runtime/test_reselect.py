@@ -21,7 +21,7 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
-from headrace.core.batch.division import TooLarge
+from headrace.core.batch.event_pairs import TooLarge
 from headrace.core.merge.fold import fold
 from headrace.core.model.catalog import Dialect, HandlingModes, SqlType
 from headrace.core.model.errors import Fatal
@@ -93,7 +93,7 @@ def test_batch_without_open_cells_is_handed_through() -> None:
     """Without open cells and cache the actions are the very same."""
     lake = Lake(database(), NO_CACHE)
     actions = lake.resolve(c(1, big="A"), c(2, big=None))
-    assert lake.post.resolve(actions) is actions
+    assert lake.post.resolve(actions).actions is actions
     assert lake.queries == 0
 
 
@@ -224,7 +224,7 @@ def test_unavailable_values_false_never_asks() -> None:
     """Placeholders are filled from fold and cache, else kept."""
     lake = Lake(database(row(1, "A")), replace(CACHE, unavailable_values=False))
     lake.each(c(1, big="B"), u(1, big=P))
-    lake.post.truncated(TABLE)
+    lake.post.cache.truncate(TABLE)
     lake.batch(u(1, big=P))
     assert (lake.big(), lake.queries) == ("B", 0)
 
@@ -302,11 +302,12 @@ def test_d6_altered_table_is_dropped_and_its_catalog_read_again() -> None:
     lake = Lake(source, CACHE)
     lake.each(c(1, big="old", doc="x"), u(1, big=P, doc="y"))
     assert (lake.big(), lake.queries) == ("old", 0)
-    before = lake.post.table(TABLE)
+    before = lake.post.catalog.table(TABLE)
     source.add(catalog(attstorage="e"), Schema("struct"), [row(1, "new")])
-    assert lake.post.table(TABLE) == before
-    lake.post.altered(TABLE)
-    assert lake.post.table(TABLE) != before
+    assert lake.post.catalog.table(TABLE) == before
+    lake.post.catalog.discard(TABLE)
+    lake.post.cache.alter(TABLE)
+    assert lake.post.catalog.table(TABLE) != before
     lake.batch(u(1, big=P, doc="z"))
     assert (lake.big(), lake.queries) == ("new", 1)
     assert lake.metrics.seen["drops", "schema"] == 1

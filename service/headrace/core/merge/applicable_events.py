@@ -1,7 +1,7 @@
-"""Which events apply: every event against the row as it stands, in order of arrival (``merge.md`` section 2).
+"""Which events of a batch apply to their rows, in order of arrival (``merge.md`` section 2).
 
-Nearly all keys of a batch are *orderly*: one partition, offsets and positions rising. Their events all apply, which is
-seen by comparing neighbours in whole columns. Only the others are walked one by one.
+Nearly all keys of a batch are in order: one partition, increasing offsets and positions. Comparing neighbours in
+complete columns shows that all their events apply. Only the events of other keys are compared one by one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NOTHING: Mapping[str, RowVersion] = {}
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A batch's events by key: ``order`` lists their indexes, key by key, within a key in order of arrival.
+    """A batch's events by key: ``order`` lists their indexes, key by key, each key in order of arrival.
 
-    ``code`` is the number of the key of each ordered event, ``keys`` the key texts by number.
+    ``code`` is the index of each ordered event's key in ``keys``.
     """
 
     order: Ints
@@ -35,40 +35,34 @@ class Grouped:
     keys: pa.StringArray
 
     def starts(self) -> Bools:
-        """Where a new key begins."""
+        """Return where a new key begins."""
         starts = np.ones(len(self.code), np.bool_)
         starts[1:] = self.code[1:] != self.code[:-1]
         return starts
 
 
 def group(changes: Changes) -> Grouped:
-    """The events of a batch by key, without tombstones that only repeat the delete before them."""
+    """Return the events of a batch by key, without tombstones that only repeat the delete before them (section 2.3)."""
     encoded = changes.key.dictionary_encode()
     code = np.asarray(encoded.indices).astype(np.int64)
     order = np.argsort(code, kind="stable")
-    if changes.displaced:  # they end a row that is gone already
+    if changes.displaced:  # they end a row that already lost its key
         order = order[~np.isin(order, list(changes.displaced))]
-    return _without_echoes(changes, Grouped(order, code[order], encoded.dictionary))
+    grouped = Grouped(order, code[order], encoded.dictionary)
+    operation = changes.operation[order]
+    repeats = np.zeros(len(order), np.bool_)
+    repeats[1:] = (operation[1:] == Operation.TOMBSTONE) & (operation[:-1] == Operation.DELETE)
+    repeats &= ~grouped.starts()
+    return Grouped(order[~repeats], grouped.code[~repeats], grouped.keys) if repeats.any() else grouped
 
 
-def _without_echoes(changes: Changes, grouped: Grouped) -> Grouped:
-    """A tombstone right after a ``d`` of the same key is that ``d`` (section 2.3)."""
-    operation = changes.operation[grouped.order]
-    echo = np.zeros(len(operation), np.bool_)
-    echo[1:] = (operation[1:] == Operation.TOMBSTONE) & (operation[:-1] == Operation.DELETE)
-    echo &= ~grouped.starts()
-    if not echo.any():
-        return grouped
-    return Grouped(grouped.order[~echo], grouped.code[~echo], grouped.keys)
-
-
-def applying(
+def applicable(
     changes: Changes, grouped: Grouped, ledger: Mapping[str, RowVersion], stored: Mapping[str, RowVersion]
 ) -> Bools:
-    """Which of the ordered events apply.
+    """Return which of the ordered events apply.
 
-    ``ledger`` holds tombstones, which block only upserts below them (section 3); ``stored`` the versions of rows, which
-    every event must outrank. A key that is in neither has no row yet.
+    ``ledger`` contains tombstones, which block only upserts below them (section 3); ``stored`` the versions of rows,
+    which every event must outrank. A key that is in neither has no row yet.
     """
     version = changes.version.take(grouped.order)
     operation = changes.operation[grouped.order]
@@ -78,10 +72,14 @@ def applying(
     suspect = _disorderly(version, grouped)
     suspect[list(rows)] = True
     suspect |= _needing_arrival(version, grouped, tombstones)
-    exempt = deletes | _ended_here(version, grouped, deletes, tombstones)
+    exempt = deletes | _deleted_later(version, grouped, deletes, tombstones)
     applies: Bools = exempt | _above(version, grouped, tombstones)
     if FLOOR_KEY in ledger:
-        applies &= deletes | _above_floor(version, ledger[FLOOR_KEY])
+        floor = ledger[FLOOR_KEY]  # of the last truncate
+        here = (version.partition == floor.partition) & (version.topic == floor.topic)
+        later = np.where(here, version.offset > floor.offset, version.source_time > floor.source_time)
+        above = np.where(version.position == NO_POSITION, later, version.position > floor.position)
+        applies &= deletes | above
     if rows:
         done = _reflected(version, grouped, rows)
         applies &= ~done[grouped.code]
@@ -91,11 +89,11 @@ def applying(
     return applies
 
 
-def _ended_here(version: Versions, grouped: Grouped, deletes: Bools, tombstones: Mapping[int, RowVersion]) -> Bools:
-    """The events whose row is deleted later in this batch by the very delete that left the tombstone, or a newer one.
+def _deleted_later(version: Versions, grouped: Grouped, deletes: Bools, tombstones: Mapping[int, RowVersion]) -> Bools:
+    """The events before a delete of this batch that left the tombstone of their row, or a newer one.
 
-    Nothing needs to block them, and a key change in between takes its cells from them. So it is after a crash between
-    ledger and table commit, and where a batch is folded again after its deletes were written to the ledger.
+    They need not be blocked, and a key change between them and the delete carries their cells over. This is the case
+    after a crash between ledger and table commit, and when a batch is folded again after its deletes were recorded.
     """
     ended = np.zeros(len(deletes), np.bool_)
     if not tombstones:
@@ -104,7 +102,7 @@ def _ended_here(version: Versions, grouped: Grouped, deletes: Bools, tombstones:
     marked[list(tombstones)] = True
     candidates = np.flatnonzero(deletes & marked[grouped.code])
     ends = np.array(
-        [place for place in candidates if not outranks(tombstones[grouped.code[place]], version.row(int(place)))],
+        [index for index in candidates if not outranks(tombstones[grouped.code[index]], version.row(int(index)))],
         np.int64,
     )
     if len(ends):
@@ -115,10 +113,11 @@ def _ended_here(version: Versions, grouped: Grouped, deletes: Bools, tombstones:
 
 
 def _reflected(version: Versions, grouped: Grouped, rows: Mapping[int, RowVersion]) -> Bools:
-    """The keys, by number, whose stored row is of their last event here: the row reflects all that came before it.
+    """The keys, by code, whose stored row has the version of their last event here: it reflects all earlier events.
 
-    So it is where a merge has written some rows of the batch, and the others are folded again. Source times do not tell
-    this of an event without a position: it may be later than an event of another partition that came after it.
+    This is the case if a merge has written some rows of the batch and the others are folded again. The source time of
+    an event without a position cannot show it: it may be later than that of an event of another partition that arrived
+    after it.
     """
     done = np.zeros(len(grouped.keys), np.bool_)
     ends = np.flatnonzero(np.append(grouped.starts()[1:], True))
@@ -133,7 +132,7 @@ def _coordinate(version: RowVersion) -> tuple[str, int, int]:
 
 
 def _above(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVersion]) -> Bools:
-    """Whether each event's position is above its key's tombstone; true where either is without one."""
+    """Whether each event's position is above its key's tombstone; true if one of them has no position."""
     if not tombstones:
         return np.ones(len(version), np.bool_)
     floor = np.full(len(grouped.keys), NO_POSITION, version.position.dtype)
@@ -143,15 +142,8 @@ def _above(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVers
     return above
 
 
-def _above_floor(version: Versions, floor: RowVersion) -> Bools:
-    """Whether each event outranks the last truncate."""
-    here = (version.partition == floor.partition) & (version.topic == floor.topic)
-    later = np.where(here, version.offset > floor.offset, version.source_time > floor.source_time)
-    return np.where(version.position == NO_POSITION, later, version.position > floor.position)
-
-
 def _needing_arrival(version: Versions, grouped: Grouped, tombstones: Mapping[int, RowVersion]) -> Bools:
-    """The keys, by number, where an event or the tombstone has no position, so that arrival decides."""
+    """The keys, by code, for which arrival decides because an event or the tombstone has no position."""
     marked = np.zeros(len(grouped.keys), np.bool_)
     if tombstones:
         marked[list(tombstones)] = True
@@ -174,14 +166,14 @@ def _walk_all(
 ) -> None:
     bounds = np.append(np.flatnonzero(grouped.starts()), len(exempt))
     present = grouped.code[bounds[:-1]]
-    for place in np.flatnonzero(suspect[present]):
-        code = int(present[place])
-        span = (int(bounds[place]), int(bounds[place + 1]))
+    for key in np.flatnonzero(suspect[present]):
+        code = int(present[key])
+        span = (int(bounds[key]), int(bounds[key + 1]))
         _walk(version, deletes, exempt, applies, span, tombstones.get(code), rows.get(code))
 
 
 def _known(versions: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[int, RowVersion]:
-    """The versions of the batch's keys, by key number."""
+    """The versions of the batch's keys, by key code."""
     if not versions:
         return {}
     found = ((code, versions.get(key)) for code, key in enumerate(keys.to_pylist()))
@@ -189,7 +181,7 @@ def _known(versions: Mapping[str, RowVersion], keys: pa.StringArray) -> dict[int
 
 
 def _disorderly(version: Versions, grouped: Grouped) -> Bools:
-    """The keys, by number, of which not every event is plainly later than the one before it."""
+    """The keys, by code, with an event that is not plainly later than the one before it."""
     doubtful = ~grouped.starts()[1:] & ~plainly_later(version)
     suspect = np.zeros(len(grouped.keys), np.bool_)
     suspect[grouped.code[1:][doubtful]] = True
@@ -197,7 +189,7 @@ def _disorderly(version: Versions, grouped: Grouped) -> Bools:
 
 
 def plainly_later(version: Versions) -> Bools:
-    """Whether each event but the first is later than the one before it by partition, offset and position."""
+    """Return whether each event but the first is later than the one before it by partition, offset and position."""
     later = (version.partition[1:] == version.partition[:-1]) & (version.offset[1:] > version.offset[:-1])
     higher = version.position[1:] > version.position[:-1]
     both_without = (version.position[1:] == NO_POSITION) & (version.position[:-1] == NO_POSITION)
@@ -214,12 +206,12 @@ def _walk(
     tombstone: RowVersion | None,
     row: RowVersion | None,
 ) -> None:
-    """One key's events, one by one, against the row and the tombstone as they stand after each of them."""
-    gone: RowVersion | None = None  # the delete of this batch that took the row away
+    """Compare one key's events, one by one, with the row and the tombstone after each of them."""
+    gone: RowVersion | None = None  # the delete of this batch that removed the row
     for index in range(*bounds):
         event = version.row(index)
         blocked = tombstone is not None and not exempt[index] and not outranks(event, tombstone)
-        # A delete blocks only upserts, so a read that stands behind it can be deleted at the same position again.
+        # A delete blocks only upserts, so a read after it can be deleted at the same position again.
         rivals = (row or gone,) if deletes[index] else (gone, row)
         stale = any(known is not None and not outranks(event, known) for known in rivals)
         applies[index] &= not blocked and not stale

@@ -100,7 +100,7 @@ def test_mode_dlq_names_what_the_database_did_not_give(failure: Fatal | None) ->
         lake.resolve(u(1, big=P, doc="x"), u(2, big=P, doc=DOUBT), u(3, big=None, doc="x"), u(4, big="x", doc="x"))
     lacking = {1: ("big", "doc")}
     assert refused.value.columns == (lacking if failure is None else {0: ("big",), **lacking})
-    assert (str(failure) if failure is not None else "did not have them") in str(refused.value)
+    assert (str(failure) if failure is not None else "does not have them") in str(refused.value)
 
 
 def test_mode_dlq_names_a_value_that_does_not_fit() -> None:

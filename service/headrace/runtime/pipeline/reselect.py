@@ -1,0 +1,200 @@
+"""Reselect of one task: plan a batch's open cells, query the database for the rest, and complete the actions.
+
+The pure parts are ``core/reselect/plan.py`` and ``completion.py``. The threads of the tables call ``resolve`` at the
+same time, each for the batch of its table.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.errors import ConfigError, Fatal, HeadraceError, Retriable
+from headrace.core.model.events import Actions, Changes, TableId
+from headrace.core.model.unavailable import Placeholder
+from headrace.core.reselect.cache.rows import Origin, RowStore
+from headrace.core.reselect.causes import NO_DATABASE, Cause, Causes, Resolved, no_table, untraceable
+from headrace.core.reselect.completion import Completed, check_no_placeholder, complete
+from headrace.core.reselect.options import ReselectOptions
+from headrace.core.reselect.plan import ReselectPlan, decided_by_fold, plan
+from headrace.core.reselect.rows import ReadRows
+from headrace.core.reselect.rules import table_rules
+from headrace.core.reselect.unresolved import UnresolvedRows, unanswered
+from headrace.ports import RowSource
+from headrace.runtime.pipeline.column_cache_service import ColumnCacheService
+from headrace.runtime.pipeline.source_catalog import SourceCatalog
+from headrace.runtime.pipeline.source_reader import NoMetrics, ReselectMetrics, SourceReader
+
+log = logging.getLogger(__name__)
+
+MAY_CACHE: Callable[[str], bool] = lambda topic: True  # noqa: E731 - a default that says what it is
+
+
+class Reselect:
+    """Fills the cells that the source omitted, from ``cache`` and database, before a batch is written.
+
+    ``source`` is None without a database. ``may_cache`` is False for topics without some of the source's events
+    (compacted, or filtered before Headrace). ``clock`` returns monotonic seconds. ``rows`` stores the cache's entries.
+    """
+
+    def __init__(
+        self,
+        options: ReselectOptions,
+        source: RowSource | None = None,
+        *,
+        metrics: ReselectMetrics | None = None,
+        may_cache: Callable[[str], bool] = MAY_CACHE,
+        clock: Callable[[], float] = time.monotonic,
+        rows: RowStore | None = None,
+    ) -> None:
+        self._options = options
+        self._metrics = metrics or NoMetrics()
+        self._source = None if source is None else SourceReader(source, options, self._metrics, clock)
+        self._may_cache = may_cache
+        self._placeholder = Placeholder(options.unavailable_value_placeholder)
+        self.catalog = SourceCatalog(self._source, options.catalog_refresh_ms, clock)
+        self.cache = ColumnCacheService(options, self._placeholder, rows, clock)
+        self._excluded: set[str] = set()
+        if options.null_values and source is not None and not options.columns_include_list:
+            log.warning(
+                "reselect.null.values=true without reselect.columns.include.list reads a row again for every null of "
+                "every column; set reselect.null.values=false or list the columns"
+            )
+
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause if the configured database cannot be used."""
+        if self._source is not None:
+            self._source.check()
+
+    def close(self) -> None:
+        """End waiting retries, and close the database connections and the cache. Idempotent."""
+        self.cache.close()
+        self.close_source()
+
+    def close_source(self) -> None:
+        """End waiting retries, and close the database connections: queries in flight fail. Idempotent."""
+        if self._source is not None:
+            self._source.close()
+
+    def exclude_topic(self, topic: str) -> None:
+        """Neither read nor cache rows of a topic from now on: its records do not identify their events and rows."""
+        if topic not in self._excluded:
+            self._excluded.add(topic)
+            self.cache.exclude_topic(topic)
+
+    def count_folded(self, changes: Changes, actions: Actions) -> None:
+        """Count the cells that other events of the batch have decided."""
+        for column, cells in decided_by_fold(changes, actions).items():
+            self._metrics.count(changes.table, "resolved", ("fold", column), cells)
+
+    def count_contradictions(self, table: TableId, contradiction: str, rows: int) -> None:
+        """Count rows that indicate missing events, by the kind of contradiction."""
+        if rows:
+            self._metrics.count(table, "contradictions", (contradiction,), rows)
+
+    def resolve(
+        self, actions: Actions, stored: npt.NDArray[np.bool_] | None = None, *, divisible: bool = False
+    ) -> Resolved:
+        """Decide the open cells of a table's batch: VALUE, NULL, UNCHANGED (keep the stored cell) or CARRIED.
+
+        ``stored`` marks the actions that have a stored row; an UNCHANGED cell of another action is still open. Without
+        it, each action that is not a new incarnation may have one. A batch may be resolved several times, until
+        ``cache.commit`` or ``cache.discard`` ends it.
+
+        Raises what ``core/reselect/completion.py: complete`` and the database raise, UnresolvedRows if
+        ``reselect.error.handling.mode`` is dlq, and TooLarge if a ``divisible`` batch needs too much memory.
+        """
+        catalog = self.catalog.table(actions.table)
+        no_source = self._why_no_source(actions, catalog)
+        topic = actions.version.topic
+        rules = table_rules(
+            actions.table,
+            actions.columns,
+            actions.key_fields,
+            self._options,
+            catalog,
+            has_source=no_source is None,
+            may_cache=self._options.caches and topic not in self._excluded and self._may_cache(topic),
+        )
+        with self.cache.lock:
+            planned = plan(actions, rules, self.cache.batch(actions.table, rules), stored)
+        answer, failure = self._query(planned, catalog, divisible)
+        with self.cache.lock:
+            completed = complete(planned, answer, failure)
+        self._report(planned)
+        self._refuse_placeholders(completed)
+        if self._options.error_handling_mode == "dlq" and (rows := unanswered(planned, completed)):
+            cause = "the database does not have them" if failure is None else f"the read of them failed: {failure}"
+            raise UnresolvedRows(f"{cause}; a later change of the row that contains them completes it", rows)
+        causes = Causes(self._options, planned, answer, failure, no_source)
+        return Resolved(completed.actions, causes.of)
+
+    def _why_no_source(self, actions: Actions, catalog: CatalogTable | None) -> Cause | None:
+        """Return why the rows of a batch cannot be read from a database, or None if they can."""
+        if self._source is None:
+            return NO_DATABASE
+        if actions.version.topic in self._excluded:
+            return untraceable(actions.version.topic)
+        return no_table(actions.table) if catalog is None else None
+
+    def _query(
+        self, planned: ReselectPlan, catalog: CatalogTable | None, divisible: bool
+    ) -> tuple[ReadRows | None, HeadraceError | None]:
+        """Return the answer to the plan's request, or the failure that ``reselect.error.handling.mode`` tolerates."""
+        if planned.request is None or self._source is None or catalog is None:
+            return None, None
+        try:
+            answer = self._source.read(catalog, planned.request, divisible=divisible)
+        except ConfigError:
+            raise
+        except (Retriable, Fatal) as error:
+            if self._options.error_handling_mode == "fail":
+                raise
+            if self._options.error_handling_mode == "dlq" and isinstance(error, Retriable):
+                raise  # the database, not the record: nothing is dead-lettered because a server is down
+            table = catalog.table
+            log.warning("%s.%s: reselect of %d row(s) failed: %s", table.schema, table.table, len(planned.rows), error)
+            self.catalog.discard(table)
+            return None, error
+        missing = int((~answer.found).sum())
+        if missing:
+            self._metrics.count(catalog.table, "rows_not_found", (), missing)
+        if missing and self._options.error_handling_mode == "fail":
+            raise Fatal(
+                f"{catalog.table.schema}.{catalog.table.table}: {missing} row(s) cannot be read again: they are not in "
+                "the source any more; set reselect.error.handling.mode=warn to continue with the known values"
+            )
+        return answer, None
+
+    # -- metrics ------------------------------------------------------------------------------------------------------
+
+    def _report(self, planned: ReselectPlan) -> None:
+        table = planned.actions.table
+        counts = dict(planned.counts)
+        if self.cache.enabled:
+            use, outcomes = self.cache.take_counts()
+            self._metrics.cache(use)
+            counts.update(outcomes)
+        else:  # then no request bypasses it
+            counts.pop(("requests", "bypassed"), None)
+        for (counter, *labels), count in counts.items():
+            if count:
+                self._metrics.count(table, counter, labels, count)
+        # An event behind its row: delivered again after a restart, or its source has restarted its positions.
+        regressions = counts.get(("writes", Origin.EVENT, "position"), 0)
+        self.count_contradictions(table, "position_regression", regressions)
+
+    def _refuse_placeholders(self, completed: Completed) -> None:
+        table = completed.actions.table
+        try:
+            equal = check_no_placeholder(completed, self._placeholder)
+        except Fatal:
+            self._metrics.count(table, "guard", (), 1)
+            raise
+        if equal:
+            self._metrics.count(table, "source_equals_placeholder", (), equal)
