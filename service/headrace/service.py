@@ -199,7 +199,7 @@ def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
     plugin = plugins.installed().find(properties.get("connector.class", ""))
     if plugin is None:
         raise ConfigError(f"{path}: connector.class is not one of Headrace's", "connector.class")
-    defaults, resolved = worker_defaults(config), config_providers(config.originals).resolve(properties)
+    defaults, resolved = worker_defaults(config), config_providers(config.provider_properties).resolve(properties)
     if errors := resolved.hide(plugin.validate(resolved.properties, defaults)).errors():
         raise ConfigError(f"{path}: " + "; ".join(errors))
     return plugin.config({key: value for key, value in resolved.properties.items() if value is not None}, defaults)

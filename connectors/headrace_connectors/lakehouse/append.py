@@ -51,6 +51,6 @@ def row_offsets_sql(table: str) -> str:
 
 def _in_lake_type(name: str, values: pa.Array, stored: pa.Schema) -> pa.Array:
     if name not in stored.names:
-        raise Fatal(f"column {name!r} is not in the table; it has to be evolved first")
+        raise Fatal(f"column {name!r}: the table does not have it; call evolve first")
     kind = stored.field(name).type
     return values if values.type == kind else values.cast(kind)

@@ -26,7 +26,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"Disk quota exceeded", Retriable, "the warehouse's disk quota is used up; raise it, the batch is kept"),
     (r"Read-only file system|Permission denied|AccessDenied|Mkdirs failed|Not a directory", Retriable,
      "the warehouse cannot be written; check its path and the rights of the worker's user"),
-    (r"CommitStateUnknownException", Conflict, "it is not known whether the commit went in"),
+    (r"CommitStateUnknownException", Conflict, "the result of the commit is unknown"),
     (r"CommitFailedException|ValidationException|ConcurrentModification|DELTA_CONCURRENT_\w+|"
      r"io\.delta\.exceptions\.\w*(Concurrent|Changed)\w*|DELTA_(METADATA|PROTOCOL)_CHANGED", Conflict,
      "another writer changed the table in between"),
@@ -38,7 +38,7 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "the table's location contains other files, perhaps of another format; move them away"),
     (r"DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME", Fatal,
      "a column's name has a space or one of ,;{}()= in it, which requires "
-     "table.properties.delta.columnMapping.mode=name; create the table anew with it, or rename the column"),
+     "table.properties.delta.columnMapping.mode=name; recreate the table with it, or rename the column"),
     (r"TABLE_OR_VIEW_NOT_FOUND|NoSuchTableException|DELTA_MISSING_DELTA_TABLE|DELTA_TABLE_ONLY_OPERATION|"
      r"PATH_NOT_FOUND", NotThere, "the table does not exist, or the storage does not show it"),
     (r"Answer from Java side is empty|Error while sending or receiving|Py4JNetworkError|Connection reset by peer",

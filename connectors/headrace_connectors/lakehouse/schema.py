@@ -153,7 +153,7 @@ def _refuse_alike(table: str, what: str, names: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
         if "${" in name:
-            raise Fatal(f"{table}: {what} {name!r}: Spark takes ${{}} in a name for a variable; rename or exclude it")
+            raise Fatal(f"{table}: {what} {name!r}: Spark treats ${{}} in a name as a variable; rename or exclude it")
         other = seen.get(name.lower())
         if other is not None:
             how = "occurs twice" if other == name else f"differs from {other!r} only in case"
@@ -237,7 +237,8 @@ def _widened(table: str, wanted: pa.Field, stored: pa.DataType) -> pa.Field:
         return wanted
     raise Fatal(
         f"{table}: column {wanted.name!r} is {sql_type(stored)} in the table and {sql_type(wanted.type)} in the "
-        "events, and the one cannot be widened to the other; exclude the column, or move the table away to start anew"
+        "events, which cannot be widened to one another; exclude the column, or move the table away, so that a new one "
+        "is created"
     )
 
 

@@ -157,7 +157,7 @@ def _refuse_unsafe(chosen: Mapping[str, str]) -> None:
     warehouse = chosen[f"{prefix}.warehouse"]
     if chosen.get(f"{prefix}.type") == "hadoop" and urlsplit(warehouse).scheme not in _ATOMIC_RENAME:
         raise ConfigError(
-            f"the embedded catalog needs atomic renames, which {urlsplit(warehouse).scheme} has not: "
+            f"the embedded catalog needs atomic renames, which {urlsplit(warehouse).scheme} does not support: "
             f"set {prefix}.type (rest, jdbc, hive…) and its uri, or use a local warehouse",
             key=f"{prefix}.type",
         )
@@ -269,7 +269,7 @@ def _start(chosen: Mapping[str, str]) -> Any:
         raise
     except Exception as error:
         raise Retriable(
-            f"Spark did not start ({type(error).__name__}); is Java 17 installed, are its jars there?"
+            f"Spark did not start ({type(error).__name__}); install Java 17, and check that Spark's jars exist"
         ) from error
 
 
@@ -303,9 +303,11 @@ def _check_folder(path: Path) -> None:
         with tempfile.TemporaryFile(dir=path) as probe:
             probe.write(b"headrace")
     except (FileExistsError, NotADirectoryError) as error:
-        raise ConfigError(f"warehouse {path} is not a folder; choose another path", key="warehouse") from error
+        raise ConfigError(f"warehouse: {path} is not a folder; choose another path", key="warehouse") from error
     except OSError as error:
-        raise Retriable(f"warehouse {path} cannot be written: {error.strerror}") from error
+        raise Retriable(
+            f"warehouse: {path} cannot be written: {error.strerror}; check the path and the rights of the worker's user"
+        ) from error
 
 
 def java_bytes(text: str) -> int:

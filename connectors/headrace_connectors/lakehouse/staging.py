@@ -131,7 +131,7 @@ def _columns_with(picked: _Picked, state: CellState) -> frozenset[int]:
 
 def _in_lake_type(values: pa.Array, name: str, schema: pa.Schema) -> pa.Array:
     if name not in schema.names:
-        raise Fatal(f"column {name!r} is not in the table; it has to be evolved first")
+        raise Fatal(f"column {name!r}: the table does not have it; call evolve first")
     kind = schema.field(name).type
     return values if values.type == kind else values.cast(kind)
 

@@ -70,7 +70,7 @@ class Upkeep:
                 self._ledger.expire(now - tombstone_retention)
                 self._expired = now // _DAY
         except Conflict as error:
-            log.info("Upkeep is left for later: %s", error)
+            log.info("Maintenance failed and is repeated later: %s", error)
 
     def _compact(self, day: int) -> None:
         if self._files - self._compacted >= FILES_UNTIL_COMPACTION:

@@ -28,7 +28,7 @@ from headrace.core.reselect.cache.rows import CacheLimits, Row, RowKey, StoreFai
 from headrace.ports import RowStoreOptions
 
 _ROW, _ORDER, _STATE = b"r", b"o", b"s"
-_PLACE = 8
+_RANK = 8
 _PATH = "reselect.cache.rocksdb.path"
 MEMORY_BYTES = 16 << 20
 """The bytes that RocksDB holds back before it writes a file; it has two such buffers."""
@@ -61,7 +61,7 @@ def open_rows(options: RowStoreOptions) -> RocksRowStore:
     """
     settings = parsed(RocksDbOptions, options.properties)
     if not settings.path:
-        raise ConfigError(f"{_PATH} is missing: the directory for the cache's files", _PATH)
+        raise ConfigError(f"{_PATH} is missing; set it to the directory for the cache's files", _PATH)
     connector = options.connector.replace("/", "%2F")  # names of connectors may contain slashes
     return RocksRowStore(Path(settings.path) / f"{connector}-{options.task}", options.limits, cleanup=settings.cleanup)
 
@@ -80,7 +80,7 @@ class RocksRowStore:
         self._limits = limits
         self._cleanup = cleanup
         self._uses: dict[int, _Use] = {}
-        self._last_place = 0
+        self._last_rank = 0
         self.evicted = 0
         self._db: Any = _open(path)
 
@@ -92,12 +92,12 @@ class RocksRowStore:
         if written is None:
             return None
         try:
-            row = decode_row(written[_PLACE:])
+            row = decode_row(written[_RANK:])
         except ValueError:
             self.drop(key)
             return None
-        if self._last_place - _place_of(written) >= max(len(self) // 2, 1):
-            self._write(key, written, written[_PLACE:])
+        if self._last_rank - _rank_of(written) >= max(len(self) // 2, 1):
+            self._write(key, written, written[_RANK:])
         return row
 
     def put(self, key: RowKey, row: Row) -> None:
@@ -117,7 +117,7 @@ class RocksRowStore:
         """Remove the row if it is stored."""
         written = _tried(self._db.get, _row_key(key))
         if written is not None:
-            self._remove(key.table, _place_of(written), key, len(written))
+            self._remove(key.table, _rank_of(written), key, len(written))
 
     def keys(self, table: int | None) -> Collection[RowKey]:
         """Return the keys of a table, or of all tables."""
@@ -164,7 +164,7 @@ class RocksRowStore:
             return None
         if saved is None:
             return None
-        self._last_place = saved.last_place
+        self._last_rank = saved.last_place
         self._uses = {table: _Use(*use) for table, use in saved.uses.items()}
         return saved.state
 
@@ -172,7 +172,7 @@ class RocksRowStore:
         """Write the state after all rows, with a sync to the disk."""
         uses = {table: (use.rows, use.bytes, use.floor) for table, use in self._uses.items()}
         _tried(self._db.flush_wal, True)
-        _tried(self._db.put, _STATE, msgspec.msgpack.encode(_Saved(state, self._last_place, uses)))
+        _tried(self._db.put, _STATE, msgspec.msgpack.encode(_Saved(state, self._last_rank, uses)))
         _tried(self._db.flush_wal, True)
 
     def close(self) -> None:
@@ -188,19 +188,19 @@ class RocksRowStore:
         """Move the row to the end of the order, in one step."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         if old is not None:
-            batch.delete(_order_key(key.table, _place_of(old)))
-        place = self._last_place + 1
-        batch.put(_order_key(key.table, place), key.key.encode())
-        batch.put(_row_key(key), _long(place) + body)
+            batch.delete(_order_key(key.table, _rank_of(old)))
+        rank = self._last_rank + 1
+        batch.put(_order_key(key.table, rank), key.key.encode())
+        batch.put(_row_key(key), _long(rank) + body)
         _tried(self._db.write, batch)
-        self._last_place = place
+        self._last_rank = rank
         use = self._uses.setdefault(key.table, _Use())
         use.rows += old is None
-        use.bytes += _PLACE + len(body) - (0 if old is None else len(old))
+        use.bytes += _RANK + len(body) - (0 if old is None else len(old))
 
-    def _remove(self, table: int, place: int, key: RowKey, size: int) -> None:
+    def _remove(self, table: int, rank: int, key: RowKey, size: int) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
-        batch.delete(_order_key(table, place))
+        batch.delete(_order_key(table, rank))
         batch.delete(_row_key(key))
         _tried(self._db.write, batch)
         use = self._uses[table]
@@ -224,15 +224,15 @@ class RocksRowStore:
 
     def _evict_first(self, table: int) -> None:
         self.evicted += 1
-        place, key = self._first(table)
+        rank, key = self._first(table)
         written = _tried(self._db.get, _row_key(key))
-        self._remove(table, place, key, len(written or b""))
+        self._remove(table, rank, key, len(written or b""))
 
     def _first(self, table: int) -> tuple[int, RowKey]:
         """The rank and key of a table's least recently used row."""
         prefix, use = _ORDER + _number(table), self._uses[table]
         stored, key = _tried(next, self._range(prefix, prefix + _long(use.floor)))
-        use.floor = int.from_bytes(stored[-_PLACE:], "big")
+        use.floor = int.from_bytes(stored[-_RANK:], "big")
         return use.floor, RowKey(table, key.decode())
 
     def _range(self, prefix: bytes, begin: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
@@ -252,10 +252,12 @@ def _open(path: Path) -> Any:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{_PATH}: {path.parent} cannot be made: {error.strerror}", _PATH) from error
+        raise ConfigError(
+            f"{_PATH}: {path.parent} cannot be created: {error.strerror}; choose another directory", _PATH
+        ) from error
     try:
         return rocksdict.Rdict(str(path), options)
-    except Exception as error:  # rocksdict raises nothing more telling
+    except Exception as error:  # rocksdict raises no more specific errors
         if "lock" in str(error).lower():
             raise Retriable(f"the reselect cache in {path} is open in another process or task") from error
     shutil.rmtree(path, ignore_errors=True)
@@ -268,7 +270,7 @@ def _open(path: Path) -> Any:
 def _tried(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     try:
         return call(*args, **kwargs)
-    except Exception as error:  # rocksdict raises nothing more telling
+    except Exception as error:  # rocksdict raises no more specific errors
         raise StoreFailed(str(error)) from error
 
 
@@ -276,20 +278,20 @@ def _row_key(key: RowKey) -> bytes:
     return _ROW + _number(key.table) + key.key.encode()
 
 
-def _order_key(table: int, place: int) -> bytes:
-    return _ORDER + _number(table) + _long(place)
+def _order_key(table: int, rank: int) -> bytes:
+    return _ORDER + _number(table) + _long(rank)
 
 
-def _place_of(written: bytes) -> int:
-    return int.from_bytes(written[:_PLACE], "big")
+def _rank_of(written: bytes) -> int:
+    return int.from_bytes(written[:_RANK], "big")
 
 
 def _number(table: int) -> bytes:
     return table.to_bytes(4, "big")
 
 
-def _long(place: int) -> bytes:
-    return place.to_bytes(_PLACE, "big")
+def _long(rank: int) -> bytes:
+    return rank.to_bytes(_RANK, "big")
 
 
 def _after(prefix: bytes) -> bytes:

@@ -34,8 +34,8 @@ class FoundRows:
         """Take the row that answers request ``place``. Raises Fatal if there is one already."""
         if self.found[place]:
             raise Fatal(
-                f"several rows of {self._table.schema}.{self._table.table} have the same key, so it does not identify "
-                "a row; set primary.key.fields to columns that do"
+                f"{self._table.schema}.{self._table.table}: several rows have the same key, so it does not identify a "
+                "row; set primary.key.fields to columns that do"
             )
         self.found[place] = True
         for column, value in zip(self.values, values, strict=True):
@@ -119,8 +119,8 @@ def key_column(catalog: CatalogTable, name: str) -> CatalogColumn:
 def inexact_key(name: str, schema: Schema, known: CatalogColumn) -> Fatal:
     """Return the error for a key whose events contain less than the database: "row not found" would be wrong."""
     return Fatal(
-        f"rows cannot be found again by key column {name}: its events ({schema.name or schema.type}) do not carry the "
-        f"exact value of its type {known.type.name}; use another handling mode at the source connector, or set "
+        f"key column {name} cannot identify rows in the source: its events ({schema.name or schema.type}) do not "
+        f"contain the exact value of type {known.type.name}; use another handling mode at the source connector, or set "
         "reselect.source.reads=none"
     )
 

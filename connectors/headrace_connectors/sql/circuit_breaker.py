@@ -109,6 +109,6 @@ class CircuitBreaker:
     def _move(self, happened: Happened) -> None:
         before, self._state = self._state, TRANSITIONS.get((self._state, happened), self._state)
         if before is not self._state and self._state is CircuitState.OPEN:
-            log.warning("%s does not answer and is left alone for %g s", self._where, self._seconds)
+            log.warning("%s: does not answer; no queries for %g s", self._where, self._seconds)
         elif before is not self._state and self._state is CircuitState.CLOSED:
-            log.info("%s answers again", self._where)
+            log.info("%s: answers again", self._where)

@@ -133,7 +133,7 @@ class OracleRowSource:
                 raise self._wrong_role(server)
             if server.standby and read.scn < 0:
                 raise _NotOnStandby(
-                    f"{server.where}: events of {read.where} carry no commit SCN, so a standby may be behind them; "
+                    f"{server.where}: events of {read.where} contain no commit SCN, so a standby may be behind them; "
                     "list the primary in reselect.database.hostname too"
                 )
             return _rows(server, connection, read)

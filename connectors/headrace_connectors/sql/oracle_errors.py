@@ -42,7 +42,7 @@ _SETTINGS: Mapping[str, str] = {
     "ORA-28040": "the server refuses the driver's authentication protocol",
     "DPY-3001": "the server asks for native network encryption, which needs Oracle's client library; use TLS",
     "DPY-3010": "the server is older than Oracle 12.1",
-    "DPY-3015": "the password has a form that only old clients know; set it anew",
+    "DPY-3015": "the password has a verifier that only old clients support; set it again",
     "DPY-4000": "the connect string cannot be read",
     "DPY-4001": "user or password is missing",
 }

@@ -87,7 +87,7 @@ def prepare_session(connection: Any) -> None:
 
 
 def _ssl_context(database: DatabaseOptions) -> ssl.SSLContext:
-    """As libpq: ``require`` trusts any certificate, ``verify-ca`` checks authorities, ``verify-full`` also names."""
+    """As libpq: ``require`` trusts any certificate, ``verify-ca`` known authorities, ``verify-full`` names as well."""
     try:
         context = ssl.create_default_context(cafile=database.sslrootcert or None)
         if database.sslcert:

@@ -101,7 +101,7 @@ class PostgresRowSource:
         primaries = [server for server in self._servers if server.role is Role.PRIMARY]
         if not primaries:
             raise Fatal(
-                f"{self._servers[0].where}: events of {request.table.schema}.{request.table.table} carry no "
+                f"{self._servers[0].where}: events of {request.table.schema}.{request.table.table} contain no "
                 "transaction id, so a standby may be behind them; list the primary in reselect.database.hostname too"
             )
         return primaries

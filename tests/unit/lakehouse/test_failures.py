@@ -26,7 +26,7 @@ class AnalysisError(Exception):
         ("java.io.FileNotFoundException: /w/x (Permission denied)", Retriable, "cannot be written"),
         ("org.apache.iceberg.exceptions.CommitFailedException: Version 3 exists", Conflict, "another writer"),
         ("org.apache.iceberg.exceptions.ValidationException: Found conflicting files", Conflict, "another writer"),
-        ("org.apache.iceberg.exceptions.CommitStateUnknownException: x", Conflict, "not known"),
+        ("org.apache.iceberg.exceptions.CommitStateUnknownException: x", Conflict, "is unknown"),
         ("io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND] x", Conflict, "another writer"),
         ("io.delta.exceptions.MetadataChangedException: [DELTA_METADATA_CHANGED] x", Conflict, "another writer"),
         ("[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] x", Fatal, "other files"),

@@ -122,7 +122,7 @@ def test_absent_columns_are_kept_unless_the_row_is_a_new_one() -> None:
 
 def test_a_column_that_the_table_lacks_is_a_defect_that_is_told() -> None:
     """Instead of a batch without it."""
-    with pytest.raises(Fatal, match="'note' is not in the table"):
+    with pytest.raises(Fatal, match="'note': the table does not have it"):
         staged([item(1, position=1)], table=pa.schema(list(ITEM)[:2]))
 
 

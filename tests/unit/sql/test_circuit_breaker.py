@@ -74,8 +74,8 @@ def test_operator_is_told(breaker: CircuitBreaker, clock: Clock, caplog: pytest.
         call(breaker)
         call(breaker)
     assert [record.getMessage() for record in caplog.records] == [
-        "the database does not answer and is left alone for 10 s",
-        "the database answers again",
+        "the database: does not answer; no queries for 10 s",
+        "the database: answers again",
     ]
 
 

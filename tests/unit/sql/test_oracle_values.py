@@ -193,7 +193,7 @@ def test_row_is_found_by_its_key(
 )
 def test_inexact_key_is_refused(stored: OracleColumn, schema: Schema, sent: Any) -> None:
     """Events that carry less than the key holds would find no row, or another one."""
-    with pytest.raises(Fatal, match="cannot be found again by key column V"):
+    with pytest.raises(Fatal, match="key column V cannot identify rows"):
         found_by_key(stored, None, schema, sent, HandlingModes())
 
 

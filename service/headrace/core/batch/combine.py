@@ -52,8 +52,8 @@ def joined(shape: Shape | None, run: Changes) -> Shape | None:
     if (run.table, run.version.topic, run.key_fields) != (shape.table, shape.topic, shape.key_fields):
         return None
     merged = dict(shape.types)
-    for name, kind in types.items():
-        wider = wider_type(merged.get(name, kind), kind)
+    for name, column_type in types.items():
+        wider = wider_type(merged.get(name, column_type), column_type)
         if wider is None:
             return None
         merged[name] = wider
@@ -163,30 +163,18 @@ def _versions(parts: Sequence[Versions]) -> Versions:
 def _column(name: str, runs: Sequence[Changes]) -> Column:
     found = [next((column for column in run.columns if column.name == name), None) for run in runs]
     present = [column for column in found if column is not None]
-    kind = _widest([column.values.type for column in present])
-    widest = next((column for column in reversed(present) if column.values.type == kind), present[-1])
-    arrays = [
-        pa.nulls(len(run), kind) if column is None else _cast(column.values, kind)
-        for run, column in zip(runs, found, strict=True)
-    ]
-    return Column(name, widest.schema, pa.concat_arrays(arrays), _states(runs, found))
-
-
-def _widest(kinds: Sequence[pa.DataType]) -> pa.DataType:
-    widest = kinds[0]
-    for kind in kinds[1:]:
-        widest = wider_type(widest, kind) or widest
-    return widest
-
-
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    return values if values.type == kind else values.cast(kind)
-
-
-def _states(runs: Sequence[Changes], found: Sequence[Column | None]) -> npt.NDArray[np.uint8] | None:
-    if all(column is not None and column.states is None for column in found):
-        return None
-    return np.concatenate([_states_of(run, column) for run, column in zip(runs, found, strict=True)])
+    widest_type = present[0].values.type
+    for column in present[1:]:
+        widest_type = wider_type(widest_type, column.values.type) or widest_type
+    widest = next((column for column in reversed(present) if column.values.type == widest_type), present[-1])
+    arrays = []
+    for run, own in zip(runs, found, strict=True):
+        values = pa.nulls(len(run), widest_type) if own is None else own.values
+        arrays.append(values if values.type == widest_type else values.cast(widest_type))
+    states = None
+    if any(column is None or column.states is not None for column in found):
+        states = np.concatenate([_states_of(run, column) for run, column in zip(runs, found, strict=True)])
+    return Column(name, widest.schema, pa.concat_arrays(arrays), states)
 
 
 def _states_of(run: Changes, column: Column | None) -> npt.NDArray[np.uint8]:

@@ -130,7 +130,7 @@ def check_no_placeholder(completed: Completed, placeholder: Placeholder) -> int:
         mask[read] = False
         if mask.any():
             raise Fatal(
-                f"{int(mask.sum())} cell(s) of column {column.name} of {completed.actions.table.table} hold the "
+                f"{completed.actions.table.table}: {int(mask.sum())} cell(s) of column {column.name} contain the "
                 "unavailable value placeholder; this is a defect of Headrace: report it with the column's type"
             )
     return real

@@ -118,7 +118,9 @@ def _server(text: str, default_port: int) -> tuple[str, int]:
     if not colon or (":" in host and not host.endswith("]")):
         return text.strip("[]"), default_port
     if not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ConfigError(f"reselect.database.hostname: {port!r} in {text!r} is no port", "reselect.database.hostname")
+        raise ConfigError(
+            f"reselect.database.hostname: {port!r} in {text!r} is not a port", "reselect.database.hostname"
+        )
     return host.strip("[]"), int(port)
 
 
