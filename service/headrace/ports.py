@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.work import Assignment, Task
 from headrace.core.decode.envelope_events import KafkaRecord
 from headrace.core.decode.json_types import Document
@@ -502,10 +503,10 @@ class Stores(Protocol):
     def member(self, worker: str) -> WorkerMember:
         """The membership of the worker that is reached as ``worker`` (``host:port``)."""
 
-    def group_offsets(self, connector: str, config: Mapping[str, str]) -> GroupOffsets:
+    def group_offsets(self, connector: str, settings: KafkaSettings) -> GroupOffsets:
         """The consumer groups of the cluster that the connector reads. Raises ConfigError for its client properties."""
 
-    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> TopicOffsets:
+    def topic_offsets(self, connector: str, settings: KafkaSettings) -> TopicOffsets:
         """The topics of that cluster. Raises ConfigError likewise."""
 
     async def cluster_id(self) -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
+from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.dead_letters import DeadLetter
 from headrace.core.model.errors import ConfigError
 from headrace.ports import ErrantRecord, Lakehouse, Record
@@ -52,7 +53,7 @@ _NAMED = 20
 class ReplayFeeds(Protocol):
     """What is asked of the feeds of a worker."""
 
-    def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
+    def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
         """What stands in the connector's dead letter topic now, some at a time."""
 
 
@@ -72,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: bool) -> int:
     """Replay the letters of the connector in this file; the exit status. Raises HeadraceError."""
     sink = checked_connector(config, connector)
-    if not sink.framework.dead_letter_topic:
+    if not sink.framework.dead_letters.topic:
         raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
     feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
     host, port = config.listener()
@@ -145,7 +146,7 @@ def oldest(sink: SinkConnectorConfig, now: float) -> int:
 async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, said: Said) -> Letters:
     """Read the queue and say what is there."""
     letters, reasons = Letters(since), dict[tuple[str, str], int]()
-    async for records in feeds.dead_letters(sink.name, sink.originals):
+    async for records in feeds.dead_letters(sink.name, sink.kafka):
         for letter in letters.mine(sink.name, records):
             place = letter.topic, letter.reason
             reasons[place] = reasons.get(place, 0) + 1
@@ -164,7 +165,7 @@ async def write(
 
     async def mine() -> AsyncIterator[list[DeadLetter]]:
         letters = Letters(since)
-        async for records in feeds.dead_letters(sink.name, sink.originals):
+        async for records in feeds.dead_letters(sink.name, sink.kafka):
             if found := letters.mine(sink.name, records):
                 yield found
 

@@ -119,8 +119,8 @@ class KafkaOffsets:
     """What Kafka says, asked from a program without a loop of its own."""
 
     def __init__(self, stores: Stores, connector: SinkConnectorConfig, runner: asyncio.Runner) -> None:
-        self._topics = stores.topic_offsets(connector.name, connector.originals)
-        self._groups = stores.group_offsets(connector.name, connector.originals)
+        self._topics = stores.topic_offsets(connector.name, connector.kafka)
+        self._groups = stores.group_offsets(connector.name, connector.kafka)
         self._group = connector.group_id
         self._runner = runner
 
@@ -150,10 +150,9 @@ class Verification:
         folder: Path,
     ) -> None:
         """Make the parts; nothing is asked yet. Raises ConfigError."""
-        reselect = ReselectOptions.from_properties(connector.originals)
-        self._databases = _databases(reselect)
+        self._databases = _databases(connector.reselect)
         self._connector = connector
-        self._task = sink_task_options(connector, reselect)
+        self._task = sink_task_options(connector)
         if self._task.tables.history:
             raise ConfigError("a history has a row for every event, so it equals no table of the source", "insert.mode")
         if self._task.transforms:
@@ -191,8 +190,9 @@ class Verification:
 
     def _tables(self) -> list[tuple[str, TableId, TableSource]]:
         """The connector's topics, their source tables and databases. Raises ConfigError for a name that is no table."""
-        names = "|".join(map(re.escape, self._connector.framework.topics))
-        topics = self._offsets.topics(self._connector.framework.topic_pattern or names)
+        wanted = self._connector.framework.topics
+        names = "|".join(map(re.escape, wanted.names))
+        topics = self._offsets.topics(wanted.pattern or names)
         found = [(topic, *place) for topic in topics if (place := self._place(topic))]
         asked = self._arguments.tables
         for name in asked:

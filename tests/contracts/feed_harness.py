@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.batch.offsets import ChunkSequence
 from headrace.core.decode.json_types import Document
 from headrace.core.model.errors import Fenced
@@ -19,7 +20,7 @@ DEADLINE = 30.0
 class Feeds(Protocol):
     """What opens feeds."""
 
-    def open(self, connector: str, task: int, config: Mapping[str, str]) -> Feed: ...
+    def open(self, connector: str, task: int, settings: KafkaSettings) -> Feed: ...
 
 
 class Cluster(Protocol):

@@ -7,6 +7,7 @@ from abc import abstractmethod
 
 import pytest
 from contracts.feed_harness import Cluster, FeedHarness, Recorder, numbered, until
+from kafka_settings import settings_of
 
 from headrace.core.model.errors import ConfigError, Fatal, Fenced
 from headrace.ports import Feed, OffsetNote, TopicPartition
@@ -35,7 +36,7 @@ class FeedSuite:
     ) -> tuple[Feed, Recorder]:
         """A feed that has its first assignment."""
         listener = Recorder()
-        listener.feed = cluster.feeds.open(connector, task, {"topics": topics, **harness.config})
+        listener.feed = cluster.feeds.open(connector, task, settings_of({"topics": topics, **harness.config}))
         await listener.feed.start(listener)
         await until(lambda: bool(listener.assignments), "the first assignment")
         return listener.feed, listener
@@ -177,7 +178,7 @@ class FeedSuite:
                 await cluster.create(topic)
                 await cluster.append(topic, numbered(10))
                 seen = Recorder()
-                feed = seen.feed = cluster.feeds.open(connector, 0, {"topics": topic, **config})
+                feed = seen.feed = cluster.feeds.open(connector, 0, settings_of({"topics": topic, **config}))
                 await feed.start(seen)
                 await until(lambda: len(seen.values) == 10, "records before the pause")
                 feed.pause()
@@ -201,7 +202,7 @@ class FeedSuite:
                 await cluster.create(topic)
                 await cluster.append(topic, numbered(10))
                 seen = Recorder()
-                feed = cluster.feeds.open(connector, 0, {"topics": topic, **harness.config})
+                feed = cluster.feeds.open(connector, 0, settings_of({"topics": topic, **harness.config}))
                 feed.pause()
                 await feed.start(seen)
                 await until(lambda: sum(feed.lag().values()) == 10, "the lag")
@@ -346,7 +347,7 @@ class FeedSuite:
                 await cluster.create(f"other.{topic}.a")
                 seen = Recorder()
                 pattern = {"topics.regex": f"{topic}\\..*", **harness.config}
-                feed = seen.feed = cluster.feeds.open(connector, 0, pattern)
+                feed = seen.feed = cluster.feeds.open(connector, 0, settings_of(pattern))
                 await feed.start(seen)
                 await until(lambda: seen.topics == {f"{topic}.a"}, "the matching topic alone")
                 await cluster.create(f"{topic}.b")
@@ -366,6 +367,6 @@ class FeedSuite:
         async def scenario() -> None:
             async with harness.cluster() as cluster:
                 with pytest.raises(ConfigError, match="topics"):
-                    cluster.feeds.open(connector, 0, {})
+                    cluster.feeds.open(connector, 0, settings_of({}))
 
         asyncio.run(scenario())

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Removal
 from contracts.feed_harness import Recorder, until
+from kafka_settings import settings_of
 
+from headrace.config.kafka import KafkaSettings
 from headrace.ports import Divide, Feed, TopicPartition
 from headrace_connectors.kafka import KafkaFeedFactory
 from headrace_dev.kafka import Kafka
@@ -39,8 +41,8 @@ class TidyFeeds(KafkaFeedFactory):
         super().__init__(properties)
         self._opened: list[Feed] = []
 
-    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
-        self._opened.append(super().open(connector, task, config, divide))
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
+        self._opened.append(super().open(connector, task, settings, divide))
         return self._opened[-1]
 
     async def close(self) -> None:
@@ -106,7 +108,7 @@ class KafkaHarness:
 async def opened(cluster: KafkaCluster, connector: str, task: int, config: Mapping[str, str]) -> tuple[Feed, Recorder]:
     """A feed that has its first assignment."""
     listener = Recorder()
-    listener.feed = cluster.feeds.open(connector, task, {**QUICK, **config})
+    listener.feed = cluster.feeds.open(connector, task, settings_of({**QUICK, **config}))
     await listener.feed.start(listener)
     await until(lambda: bool(listener.assignments), "the first assignment")
     return listener.feed, listener

@@ -9,6 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from contracts.compacted_log_suite import CompactedLogSuite, Open
 from contracts.scripted_broker import NOT_CONTROLLER, TOO_FEW, scripted_broker
+from kafka_settings import settings_of
 from rest import connect_topics
 
 from headrace.core.connect.lifecycle import TargetState
@@ -80,7 +81,10 @@ class TestKafkaStores:
     async def test_a_group_without_offsets_has_none(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
         """An unknown group is no error."""
         stores = KafkaStores(_properties(stack_kafka.bootstrap_servers, unique("stores")))
-        assert await stores.group_offsets("nobody", {}).committed("connect-nobody") == dict[TopicPartition, int]()
+        assert (
+            await stores.group_offsets("nobody", settings_of({})).committed("connect-nobody")
+            == dict[TopicPartition, int]()
+        )
 
     async def test_the_cluster_id_is_known(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
         """GET / shows it."""

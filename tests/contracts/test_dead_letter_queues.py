@@ -12,6 +12,7 @@ from aiokafka.errors import RequestTimedOutError
 from confluent_kafka import Consumer
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
 from contracts.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
+from kafka_settings import settings_of
 
 from headrace.core.decode.dead_letters import original
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
@@ -48,7 +49,7 @@ class MemoryHarness:
     @asynccontextmanager
     async def open(self, context: str | None = "true") -> AsyncIterator[MemoryQueue]:
         feeds = MemoryFeeds(MemoryBroker())
-        await feeds.dead_letter_queue("sink", 3, options("dead", context))
+        await feeds.dead_letter_queue("sink", 3, settings_of(options("dead", context)))
         yield MemoryQueue(feeds.queues["dead"])
 
 
@@ -85,7 +86,7 @@ class KafkaHarness:
     async def open(self, context: str | None = "true") -> AsyncIterator[KafkaQueue]:
         feeds = KafkaFeedFactory({"bootstrap.servers": self._kafka.bootstrap_servers})
         await feeds.start()
-        queue = await feeds.dead_letter_queue("sink", 3, options(self._topic, context))
+        queue = await feeds.dead_letter_queue("sink", 3, settings_of(options(self._topic, context)))
         assert queue is not None
         yield KafkaQueue(self._kafka, self._topic, queue)
         await feeds.close()
@@ -106,7 +107,7 @@ def test_brokers_that_are_away_are_waited_for() -> None:
         feeds = KafkaFeedFactory({"bootstrap.servers": f"{LOOPBACK}:{free_ports(1)[0]}"})
         await feeds.start()
         with pytest.raises(Retriable, match="Could not initialize dead letter queue with topic=dead: "):
-            await feeds.dead_letter_queue("sink", 3, options("dead"))
+            await feeds.dead_letter_queue("sink", 3, settings_of(options("dead")))
         await feeds.close()
 
     asyncio.run(scenario())
@@ -124,7 +125,7 @@ def test_a_cluster_that_elects_its_controller_is_waited_for(answers: dict[str, i
             feeds = KafkaFeedFactory({"bootstrap.servers": address})
             await feeds.start()
             with pytest.raises(kind, match="Could not initialize dead letter queue with topic=dead: "):
-                await feeds.dead_letter_queue("sink", 3, options("dead"))
+                await feeds.dead_letter_queue("sink", 3, settings_of(options("dead")))
             await feeds.close()
 
     asyncio.run(scenario())
@@ -153,7 +154,7 @@ def test_the_topic_is_made_with_the_admin_clients_connection() -> None:
         await feeds.start()
         config = options("dead", **{"admin.override.bootstrap.servers": f"{LOOPBACK}:{admin}"})
         with pytest.raises(Retriable, match=f"'{LOOPBACK}', {admin}, "):
-            await feeds.dead_letter_queue("sink", 3, config)
+            await feeds.dead_letter_queue("sink", 3, settings_of(config))
         await feeds.close()
 
     asyncio.run(scenario())
@@ -167,7 +168,7 @@ def test_letters_are_read_where_they_were_written() -> None:
         feeds = KafkaFeedFactory({"bootstrap.servers": f"{LOOPBACK}:{written}"})
         config = options("dead", topics="a", **{"consumer.override.bootstrap.servers": f"{LOOPBACK}:{read}"})
         with pytest.raises(Retriable, match=f"'{LOOPBACK}', {written}, "):
-            await anext(feeds.dead_letters("sink", config))
+            await anext(feeds.dead_letters("sink", settings_of(config)))
 
     asyncio.run(scenario())
 
@@ -187,14 +188,14 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
         async def scenario() -> None:
             feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
             await feeds.start()
-            queue = await feeds.dead_letter_queue("sink", 3, options(topic))
+            queue = await feeds.dead_letter_queue("sink", 3, settings_of(options(topic)))
             assert queue is not None
             await queue.report([errant(b"k", b"v", [("trace", b"1")]), errant(None, None)])
             config = {"topics": "shop.public.orders", **options(topic)}
-            records = [record async for some in feeds.dead_letters("sink", config) for record in some]
+            records = [record async for some in feeds.dead_letters("sink", settings_of(config)) for record in some]
             letters = [original(record, record.key, record.value) for record in records]
             with pytest.raises(ConfigError, match=f"no dead letter topic {topic}_absent"):
-                await anext(feeds.dead_letters("sink", {**config, **options(f"{topic}_absent")}))
+                await anext(feeds.dead_letters("sink", settings_of({**config, **options(f"{topic}_absent")})))
             await queue.close()
             await feeds.close()
             assert [
@@ -221,7 +222,7 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
             feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
             await feeds.start()
             config = options(topic, **{"producer.override.max.request.size": limit})
-            queue = await feeds.dead_letter_queue("sink", 3, config)
+            queue = await feeds.dead_letter_queue("sink", 3, settings_of(config))
             assert queue is not None
             with pytest.raises(Fatal) as refused:
                 await queue.report([errant(b"first", b""), large] if limit == "2000" else [large])
@@ -244,7 +245,7 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
             await feeds.start()
             with pytest.raises(Fatal, match=f"Could not initialize dead letter queue with topic={topic}"):
                 await feeds.dead_letter_queue(
-                    "sink", 3, options(topic, **{"errors.deadletterqueue.topic.replication.factor": "3"})
+                    "sink", 3, settings_of(options(topic, **{"errors.deadletterqueue.topic.replication.factor": "3"}))
                 )
             await feeds.close()
 

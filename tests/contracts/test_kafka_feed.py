@@ -9,6 +9,7 @@ import pytest
 from contracts.feed_harness import FeedHarness, Recorder, until
 from contracts.feed_suite import FeedSuite
 from contracts.kafka_harness import QUICK, KafkaHarness
+from kafka_settings import settings_of
 
 from headrace.core.decode.json_types import Document, JsonConverter, whole
 from headrace.ports import TopicPartition
@@ -33,7 +34,7 @@ class TestKafkaFeed(FeedSuite):
                 await cluster.create(topic)
                 await cluster.append(topic, documents)
                 divide = JsonConverter(True).divide
-                listener.feed = cluster.feeds.open(connector, 0, {**QUICK, "topics": topic}, divide)
+                listener.feed = cluster.feeds.open(connector, 0, settings_of({**QUICK, "topics": topic}), divide)
                 await listener.feed.start(listener)
                 await until(lambda: len(listener.values) == len(documents), "all records")
                 await listener.feed.stop()
@@ -51,7 +52,7 @@ class TestKafkaFeed(FeedSuite):
         async def scenario() -> None:
             async with harness.cluster() as cluster:
                 await cluster.create(topic)
-                listener.feed = cluster.feeds.open(connector, 0, {**QUICK, "topics": topic})
+                listener.feed = cluster.feeds.open(connector, 0, settings_of({**QUICK, "topics": topic}))
                 await listener.feed.start(listener)
                 await until(lambda: bool(listener.assignments), "the assignment")
                 listener.feed.note({place: "x" * 5_000})

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from confluent_kafka import Producer
+from kafka_settings import settings_of
 
 from headrace.core.model.errors import Retriable
 from headrace.ports import TopicOffsets, TopicPartition
@@ -53,7 +54,7 @@ def test_the_brokers_of_the_connectors_consumers_are_asked() -> None:
     properties = {"bootstrap.servers": f"{LOOPBACK}:{workers}", "consumer.bootstrap.servers": f"{LOOPBACK}:{consumers}"}
     config = {"topics": "a", "consumer.override.max.poll.records": "10"}
     for port, more in (consumers, {}), (own, {"consumer.override.bootstrap.servers": f"{LOOPBACK}:{own}"}):
-        offsets = StandaloneStores(properties).topic_offsets("sink", {**config, **more})
+        offsets = StandaloneStores(properties).topic_offsets("sink", settings_of({**config, **more}))
         with pytest.raises(Retriable, match=f"'{LOOPBACK}', {port}, "):
             asyncio.run(offsets.ends("a"))
 

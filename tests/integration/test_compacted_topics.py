@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from kafka_settings import settings_of
 
 from headrace_connectors.kafka import KafkaFeedFactory
 from headrace_dev.kafka import Kafka
@@ -23,7 +24,7 @@ def test_policies_are_asked_once(stack_kafka: Kafka, unique: Callable[[str], str
     async def scenario() -> None:
         feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
         await feeds.start()
-        compacted = feeds.compacted("sink", 0, {"topics": ",".join(topics)})
+        compacted = feeds.compacted("sink", 0, settings_of({"topics": ",".join(topics)}))
         found = {topic: await asyncio.to_thread(compacted, topic) for topic in topics}
         await feeds.close()
         assert found == {topic: policies[policy] for topic, policy in topics.items()}
@@ -40,7 +41,7 @@ def test_an_unknown_policy_counts_as_compacted(
     async def scenario() -> None:
         feeds = KafkaFeedFactory({"bootstrap.servers": stack_kafka.bootstrap_servers})
         await feeds.start()
-        compacted = feeds.compacted("sink", 0, {"topics": "gone"})
+        compacted = feeds.compacted("sink", 0, settings_of({"topics": "gone"}))
         assert await asyncio.to_thread(compacted, unique("gone"))
         await feeds.close()
 

@@ -12,6 +12,7 @@ import pytest
 from aiokafka.errors import KafkaError
 from contracts.feed_harness import Recorder, numbered, until
 from contracts.kafka_harness import QUICK, KafkaHarness, opened, producer
+from kafka_settings import settings_of
 
 from headrace.core.model.errors import ConfigError, Fenced, HeadraceError, Retriable
 from headrace.ports import Feed, TopicPartition
@@ -91,7 +92,7 @@ def test_stop_while_the_broker_is_down(broker: SaslKafka, unique: Callable[[str]
             async with asyncio.timeout(20):
                 await feed.stop()
             with pytest.raises(Retriable, match="is the broker up"):
-                await cluster.feeds.open(topic, 0, {"topics": topic}).start(Recorder())
+                await cluster.feeds.open(topic, 0, settings_of({"topics": topic})).start(Recorder())
             await asyncio.to_thread(broker.start)
 
     asyncio.run(scenario())
@@ -122,7 +123,7 @@ def test_the_cause_of_a_refused_connection(
         await feeds.start()
         async with asyncio.timeout(10):
             with pytest.raises(kind, match=text) as caught:
-                await feeds.open("sink", 0, {"topics": "topic"}).start(Recorder())
+                await feeds.open("sink", 0, settings_of({"topics": "topic"})).start(Recorder())
         assert "sesame" not in str(caught.value)
         assert "wrong" not in str(caught.value)
         await feeds.close()
@@ -141,7 +142,7 @@ def test_the_right_password(broker: SaslKafka, unique: Callable[[str], str]) -> 
         feeds = KafkaFeedFactory(broker.client())
         await feeds.start()
         seen = Recorder()
-        feed = feeds.open("sink", 0, {"topics": topic})
+        feed = feeds.open("sink", 0, settings_of({"topics": topic}))
         await feed.start(seen)
         await until(lambda: seen.values == numbered(3), "the records")
         await feed.stop()
@@ -164,7 +165,7 @@ def test_an_assignment_that_cannot_be_taken(
             await cluster.create(topic)
             monkeypatch.setattr(member, "committed", refused)
             listener = Recorder()
-            listener.feed = cluster.feeds.open(topic, 0, {**QUICK, "topics": topic})
+            listener.feed = cluster.feeds.open(topic, 0, settings_of({**QUICK, "topics": topic}))
             await listener.feed.start(listener)
             await until(lambda: bool(listener.errors), "the error")
             await listener.feed.stop()
@@ -241,7 +242,7 @@ def test_a_batch_that_outlasts_the_revoke_timeout(stack_kafka: Kafka, unique: Ca
             for name in names:
                 await cluster.create(name)
             slow = Recorder()
-            feed = cluster.feeds.open(topic, 0, {**QUICK, "topics": ",".join(names)})
+            feed = cluster.feeds.open(topic, 0, settings_of({**QUICK, "topics": ",".join(names)}))
             feed._revoke_seconds = 1.0
             await feed.start(slow)
             await until(lambda: slow.topics == set(names), "both topics")

@@ -33,7 +33,7 @@ async def send(kafka: Kafka, topic: str, values: list[bytes]) -> None:
     """Letters of the connector ``sink`` in the dead letter topic."""
     feeds = KafkaFeedFactory({"bootstrap.servers": kafka.bootstrap_servers})
     await feeds.start()
-    queue = await feeds.dead_letter_queue("sink", 0, options(topic))
+    queue = await feeds.dead_letter_queue("sink", 0, kafka(options(topic)))
     assert queue is not None
     now = int(time.time() * 1000)
     records = [MemoryRecord(TOPIC, 0, offset, now, key({"id": 1}), value, ()) for offset, value in enumerate(values)]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from properties.columns import changes_of
 from properties.reference_model import Event
 
+from headrace.config.reselect import reselect_options
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.events import CellState, Operation, RowVersion
 from headrace.core.reselect.options import ReselectOptions
@@ -56,8 +57,8 @@ def test_operator_decides_what_doubted_nulls_are(mode: str, marked: list[str] | 
     """``reselect.unknown.null.mode`` as the connector's configuration says it."""
     config = {"reselect.unknown.null.mode": mode, "insert.mode": "insert"}
     properties = {"name": "shop", "connector.class": "LakehouseSink", "topics": "t", **config}
-    options = ReselectOptions.from_properties(properties)
-    task = sink_task_options(sink_connector_config(properties, DEFAULTS), options)
+    options = reselect_options(properties)
+    task = sink_task_options(sink_connector_config(properties, DEFAULTS))
     lakehouse, source = MemoryLakehouse(), Source({}, [], [])
     source.change(0, "insert", 0, (1, 1))
     source.change(1, "update", 0, (0, None))

@@ -16,9 +16,9 @@ from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic
 from task_queues import TaskQueues
 
 from headrace.cassandra.decoder import RecordDecoder
+from headrace.config import reselect
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
-from headrace.core.model.catalog import HandlingModes
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.options import ReselectOptions
@@ -84,7 +84,7 @@ class Replay:
             key_schemas=self.of.key_schemas,
             value_schemas=not self.of.bare,
             placeholder=Placeholder(self.of.placeholder),
-            modes=HandlingModes.from_properties(connector_properties(self.of)),
+            modes=options.modes,
         )
         topic = topic_of(self.table, self.of)
         reselect.cache.assign([(topic, number) for number in range(self.partitions)])
@@ -148,7 +148,7 @@ class Replay:
 
 def reselect_options(of: Variant, more: Mapping[str, str]) -> ReselectOptions:
     """The reselect options of a connector that reads ``of``."""
-    return ReselectOptions.from_properties(connector_properties(of) | dict(more))
+    return reselect.reselect_options(connector_properties(of) | dict(more))
 
 
 def connector_properties(of: Variant) -> dict[str, str]:

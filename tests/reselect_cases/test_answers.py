@@ -25,8 +25,8 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
+from headrace.config.reselect import reselect_options
 from headrace.core.model.schema import Field, Schema
-from headrace.core.reselect.options import ReselectOptions
 
 
 def test_s12_newer_answer_converges() -> None:
@@ -64,7 +64,7 @@ def test_s14_a_new_row_under_the_old_key_answers() -> None:
 
 def test_s14_a_table_that_keeps_history_takes_no_later_value() -> None:
     """S14: in a history the row of another time would stay for ever, so the database is not asked, nothing cached."""
-    options = ReselectOptions.from_properties({"insert.mode": "insert", "reselect.cache.enabled": "true"})
+    options = reselect_options({"insert.mode": "insert", "reselect.cache.enabled": "true"})
     lake = Lake(database(row(2, "new")), options)
     lake.rows[2] = {"big": "old", "doc": None}
     lake.each(u(2, big="A"), u(2, big=P))

@@ -28,6 +28,7 @@ from unit.runtime.reselect_harness import (
     u,
 )
 
+from headrace.config.reselect import reselect_options
 from headrace.core.model.catalog import KeyColumn
 from headrace.core.model.errors import Fatal, Retriable
 from headrace.core.model.events import CellState
@@ -174,10 +175,10 @@ def test_s24_declared_filter_turns_the_cache_off(skipped: str) -> None:
         "reselect.cache.enabled": "true",
         "reselect.null.values": "false",
     }
-    lake = Lake(database(row(1, "B")), ReselectOptions.from_properties(given))
+    lake = Lake(database(row(1, "B")), reselect_options(given))
     lake.each(u(1, big="A"), u(1, big=P))
     assert lake.big() == "B"
-    assert ReselectOptions.from_properties({**given, "skipped.operations": "t"}).caches
+    assert reselect_options({**given, "skipped.operations": "t"}).caches
 
 
 def test_s25_rows_that_share_a_message_key_share_no_value() -> None:

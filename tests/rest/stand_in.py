@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from headrace.config import SinkConnectorConfig, validation
-from headrace.config.connector import CLIENT_OVERRIDES
 from headrace.config.framework import FRAMEWORK_OPTIONS
+from headrace.config.kafka import CLIENT_OVERRIDES
 from headrace.config.validation import Properties, WorkerDefaults
 from headrace.core.connect.config_def import (
     ConfigDef,
@@ -46,8 +46,9 @@ class FileStreamSinkConnector:
         )
 
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
-        """The typed form."""
-        return validation.sink_connector_config(properties, defaults)
+        """The typed form, without transforms: Connect accepts a predicate that is unknown until the tasks start."""
+        used = {name: value for name, value in properties.items() if name != "transforms"}
+        return validation.sink_connector_config(used, defaults)
 
     def task_count(self, config: SinkConnectorConfig) -> int:
         """As many as are allowed, whatever the topics."""

@@ -316,14 +316,14 @@ async def test_a_secret_reaches_the_task_and_nobody_else(tmp_path: Path) -> None
     api = Api(**{"config.providers": "dir", "config.providers.dir.class": "DirectoryConfigProvider"})
     await api.worker.start()
     reference = f"${{dir:{tmp_path}:user}}"
-    created = await api.create(**{"reselect.database.user": reference})
+    created = await api.create(**{"table.namespace": reference})
     await api.until("RUNNING", "RUNNING")
     shown = [created, *[await api.call("GET", f"/connectors/shop{path}") for path in ("", "/config", "/tasks")]]
     assert all(reference in answer.body.decode() and "reader" not in answer.body.decode() for answer in shown)
-    assert api.tasks.configs["shop-0"].originals["reselect.database.user"] == "reader"
+    assert api.tasks.configs["shop-0"].tables.namespace == "reader"
     secret.write_text("writer")
     await api.call("POST", "/connectors/shop/tasks/0/restart")
-    await eventually(lambda: api.tasks.configs["shop-0"].originals["reselect.database.user"] == "writer")
+    await eventually(lambda: api.tasks.configs["shop-0"].tables.namespace == "writer")
     await api.worker.stop()
 
 

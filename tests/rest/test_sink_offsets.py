@@ -12,6 +12,7 @@ import pytest
 from rest.asgi import Answer
 from rest.worker_api import Api
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import Retriable
 from headrace.core.model.ranking import UNVERSIONED
 from headrace.ports import Commit, TableOptions, TopicPartition
@@ -131,9 +132,9 @@ class FarGroups(MemoryStores):
         self.far = MemoryGroupOffsets({"connect-shop": {FIRST: 7}})
         self.far.partitions = {TOPIC: 2}
 
-    def group_offsets(self, connector: str, config: Mapping[str, str]) -> MemoryGroupOffsets:
+    def group_offsets(self, connector: str, settings: KafkaSettings) -> MemoryGroupOffsets:
         """As its configuration says."""
-        return self.far if config.get("admin.override.bootstrap.servers") == "far:9092" else self.groups
+        return self.far if settings.admin.get("bootstrap.servers") == "far:9092" else self.groups
 
 
 async def test_offsets_are_seen_and_set_where_the_connector_says() -> None:

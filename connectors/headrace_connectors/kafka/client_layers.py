@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import ConfigError
 
 Properties = Mapping[str, str]
@@ -19,19 +20,19 @@ _SECURITY_PREFIXES = ("security.protocol", "sasl.", "ssl.")
 _DEFAULTS = {_PROTOCOL: "PLAINTEXT"}
 
 
-def client_properties(worker: Properties, client: str, config: Properties) -> dict[str, str]:
+def client_properties(worker: Properties, client: str, settings: KafkaSettings) -> dict[str, str]:
     """The properties of the connector's ``client`` (``consumer``, ``producer`` or ``admin``).
 
     Raises ConfigError, naming the override, where the worker's credentials would reach brokers that the connector
     names, or would be sent with other security settings than the worker's.
     """
     inherited = {**connection(worker), **under(f"{client}.", worker)}
-    return overridden(inherited, config, f"{client}.override.")
+    return overridden(inherited, settings, client)
 
 
-def overridden(inherited: Properties, config: Properties, prefix: str) -> dict[str, str]:
-    """``inherited`` properties with those that the connector sets below ``prefix``. Raises ConfigError as above."""
-    own = under(prefix, config)
+def overridden(inherited: Properties, settings: KafkaSettings, client: str) -> dict[str, str]:
+    """``inherited`` properties with those that the connector overrides of ``client``. Raises ConfigError as above."""
+    own, prefix = settings.overrides(client), f"{client}.override."
     if names_other_brokers(inherited, own):
         _check_own_security(inherited, own, prefix)
         return {**without_security(inherited), **own}

@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from headrace.config.framework import DeadLetterSettings
 from headrace.core.decode.json_types import whole
 from headrace.core.model.errors import Fatal, Retriable
 from headrace.ports import ErrantRecord
@@ -45,7 +46,7 @@ class KafkaDeadLetterQueue:
         self,
         connector: str,
         task: int,
-        config: Mapping[str, str],
+        settings: DeadLetterSettings,
         producer: Mapping[str, Any],
         admin: Mapping[str, Any],
         loop: ConsumerLoop,
@@ -53,9 +54,9 @@ class KafkaDeadLetterQueue:
         """``producer`` and ``admin`` are aiokafka's arguments for its two clients."""
         self._connector = connector
         self._task = task
-        self._topic = config[TOPIC]
-        self._replication = int(config.get(REPLICATION, "3"))
-        self._with_context = config.get(CONTEXT_HEADERS, "false").lower() == "true"
+        self._topic = settings.topic
+        self._replication = settings.replication
+        self._with_context = settings.context_headers
         self._arguments = producer
         self._admin = admin
         self._loop = loop

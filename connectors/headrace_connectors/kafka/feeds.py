@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
+from headrace.config.kafka import KafkaSettings
 from headrace.ports import DeadLetterQueue, Divide, Feed, Record
 from headrace_connectors.kafka.agent import Body, FaustHost, TableAgent
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
-from headrace_connectors.kafka.dead_letter_queue import TOPIC, KafkaDeadLetterQueue
+from headrace_connectors.kafka.dead_letter_queue import KafkaDeadLetterQueue
 from headrace_connectors.kafka.dead_letters import read_topic
 from headrace_connectors.kafka.feed import KafkaFeed
 from headrace_connectors.kafka.settings import (
@@ -37,51 +38,51 @@ class KafkaFeedFactory:
         self._consumers.start()
         await self._host.start()
 
-    def check(self, connector: str, config: Mapping[str, str]) -> None:
+    def check(self, connector: str, settings: KafkaSettings) -> None:
         """Raise ConfigError, which names the property, for invalid client properties of the connector."""
-        consumer_settings(self._properties, connector, 0, config)
-        group_arguments(self._properties, connector, config)
-        if config.get(TOPIC):
-            producer_arguments(self._properties, connector, 0, config)
+        consumer_settings(self._properties, connector, 0, settings)
+        group_arguments(self._properties, connector, settings)
+        if settings.dead_letters.topic:
+            producer_arguments(self._properties, connector, 0, settings)
 
-    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
         """Create the feed of one task; the caller starts it. Raises ConfigError, which names the property.
 
         ``divide`` converts the bytes of the records' values, on the consumer thread.
         """
-        settings = consumer_settings(self._properties, connector, task, config)
+        consumer = consumer_settings(self._properties, connector, task, settings)
         if divide is not None:
-            settings = replace(settings, arguments={**settings.arguments, "value_deserializer": divide})
-        return KafkaFeed(settings, self._consumers)
+            consumer = replace(consumer, arguments={**consumer.arguments, "value_deserializer": divide})
+        return KafkaFeed(consumer, self._consumers)
 
     def agent(self, name: str, body: Body) -> TableAgent:
         """The agent of a table, hosted by Faust; not started yet."""
         return self._host.agent(name, body)
 
-    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> CompactedTopics:
+    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> CompactedTopics:
         """Return an object that checks whether a topic of the connector is compacted. Raises ConfigError."""
-        settings = consumer_settings(self._properties, connector, task, config)
-        return CompactedTopics(settings.arguments, self._consumers)
+        consumer = consumer_settings(self._properties, connector, task, settings)
+        return CompactedTopics(consumer.arguments, self._consumers)
 
-    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
         """Open the task's dead letter queue; None without one. Raises ConfigError, Retriable or Fatal."""
-        if not config.get(TOPIC):
+        if not settings.dead_letters.topic:
             return None
-        producer = producer_arguments(self._properties, connector, task, config)
-        admin = admin_arguments(self._properties, config, f"connector-dlq-adminclient-{connector}-{task}")
-        queue = KafkaDeadLetterQueue(connector, task, config, producer, admin, self._consumers)
+        producer = producer_arguments(self._properties, connector, task, settings)
+        admin = admin_arguments(self._properties, settings, f"connector-dlq-adminclient-{connector}-{task}")
+        queue = KafkaDeadLetterQueue(connector, task, settings.dead_letters, producer, admin, self._consumers)
         await queue.start()
         return queue
 
-    def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
+    def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
         """Read the connector's dead letter topic up to its current end. Raises ConfigError, Retriable or Fatal.
 
         The connector's consumer properties are used, unless its producer writes to other brokers.
         """
-        consumer = connection_arguments(consumer_settings(self._properties, connector, 0, config).arguments)
-        producer = connection_arguments(producer_arguments(self._properties, connector, 0, config))
+        consumer = connection_arguments(consumer_settings(self._properties, connector, 0, settings).arguments)
+        producer = connection_arguments(producer_arguments(self._properties, connector, 0, settings))
         other_brokers = producer["bootstrap_servers"] != consumer["bootstrap_servers"]
-        return read_topic(config[TOPIC], producer if other_brokers else consumer)
+        return read_topic(settings.dead_letters.topic, producer if other_brokers else consumer)
 
     async def close(self) -> None:
         """Stop the app and the thread; feeds must have been stopped. Idempotent."""

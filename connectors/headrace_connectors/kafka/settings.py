@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.config.framework import TopicSettings
+from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.java_patterns import OnlyJava, python_pattern
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.client_layers import (
@@ -74,57 +76,59 @@ class ConsumerSettings:
     reset: str
 
 
-def consumer_settings(worker: Properties, connector: str, task: int, config: Properties) -> ConsumerSettings:
+def consumer_settings(worker: Properties, connector: str, task: int, settings: KafkaSettings) -> ConsumerSettings:
     """Settings of the consumer of ``connector``'s task. Raises ConfigError that names the property."""
     properties = {
         "group.id": f"connect-{connector}",
         "client.id": f"connector-consumer-{connector}-{task}",
-        **client_properties(worker, "consumer", config),
+        **client_properties(worker, "consumer", settings),
     }
     arguments = {**CONSUMER_DEFAULTS, **_translate(properties, CONSUMER)}
     shortest = arguments["rebalance_timeout_ms"] + _JOIN_MARGIN_MS
     arguments["request_timeout_ms"] = max(arguments["request_timeout_ms"], shortest)
     if "group_instance_id" in arguments:  # two members with one id evict each other without an error
         arguments["group_instance_id"] += f"-{task}"
-    return ConsumerSettings(arguments, arguments["group_id"], topic_pattern(config), arguments["auto_offset_reset"])
+    return ConsumerSettings(
+        arguments, arguments["group_id"], topic_pattern(settings.topics), arguments["auto_offset_reset"]
+    )
 
 
-def producer_arguments(worker: Properties, connector: str, task: int, config: Properties) -> dict[str, Any]:
+def producer_arguments(worker: Properties, connector: str, task: int, settings: KafkaSettings) -> dict[str, Any]:
     """aiokafka's arguments for the dead letter queue's producer. Raises ConfigError that names the property."""
     properties = {
         "client.id": f"connector-dlq-producer-{connector}-{task}",
-        **client_properties(worker, "producer", config),
+        **client_properties(worker, "producer", settings),
     }
     return {**_translate(properties, PRODUCER), "acks": "all", "enable_idempotence": True}
 
 
-def admin_arguments(worker: Properties, config: Properties, client_id: str) -> dict[str, Any]:
+def admin_arguments(worker: Properties, settings: KafkaSettings, client_id: str) -> dict[str, Any]:
     """aiokafka's arguments for an admin client of a connector. Raises ConfigError that names the property."""
-    return _translate({"client.id": client_id, **client_properties(worker, "admin", config)}, CLIENT)
+    return _translate({"client.id": client_id, **client_properties(worker, "admin", settings)}, CLIENT)
 
 
-def group_arguments(worker: Properties, connector: str, config: Properties) -> dict[str, Any]:
+def group_arguments(worker: Properties, connector: str, settings: KafkaSettings) -> dict[str, Any]:
     """The same for asking about the connector's group, which is where its consumers read. Raises ConfigError.
 
     Kafka Connect asks the worker's brokers unless ``admin.override.bootstrap.servers`` names others. A connector whose
     consumers alone have other brokers would be answered from, and altered in, the wrong cluster: theirs are asked here.
     """
-    consumer = client_properties(worker, "consumer", config)
+    consumer = client_properties(worker, "consumer", settings)
     admin = under("admin.", worker)
     inherited = {**connection(worker), **admin}
-    named = _BROKERS in admin or f"admin.override.{_BROKERS}" in config
+    named = _BROKERS in admin or _BROKERS in settings.admin
     if not named and consumer.get(_BROKERS) != worker.get(_BROKERS):
         operators = {**connection(worker), **under("consumer.", worker)}
-        if names_other_brokers(operators, under("consumer.override.", config)):
+        if names_other_brokers(operators, settings.consumer):
             admin = without_security(admin)
         inherited = {**connection(consumer), **admin}
-    properties = overridden(inherited, config, "admin.override.")
+    properties = overridden(inherited, settings, "admin")
     return _translate({"client.id": f"connector-worker-adminclient-{connector}", **properties}, CLIENT)
 
 
-def topic_arguments(worker: Properties, config: Properties) -> dict[str, Any]:
+def topic_arguments(worker: Properties, settings: KafkaSettings) -> dict[str, Any]:
     """The same for asking about the topics that the connector's consumers read. Raises ConfigError."""
-    return client_arguments(client_properties(worker, "consumer", config))
+    return client_arguments(client_properties(worker, "consumer", settings))
 
 
 def check_worker(worker: Properties) -> None:
@@ -151,14 +155,13 @@ def connection_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if key in names}
 
 
-def topic_pattern(config: Properties) -> str:
+def topic_pattern(topics: TopicSettings) -> str:
     """The regular expression of the subscribed topics, anchored for the full match that Connect asks for.
 
     Named topics become a pattern too: a consumer that subscribes by name makes a broker with automatic topic creation
     re-create a deleted topic.
     """
-    names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
-    regex = config.get("topics.regex", "")
+    names, regex = [name for name in topics.names if name], topics.regex
     if bool(names) == bool(regex):
         raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
     try:

@@ -11,6 +11,7 @@ from aiokafka import TopicPartition as ClientPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
+from headrace.config.kafka import KafkaSettings
 from headrace.ports import TopicPartition, WorkerMember
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.fenced_log import KafkaFencedLog
@@ -81,13 +82,13 @@ class KafkaStores:
         """A member of the group ``group.id``, made of consumers of the config topic."""
         return KafkaWorkerMember(worker, self._group, self._config_topic, self._arguments, self._timeouts)
 
-    def group_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaGroupOffsets:
+    def group_offsets(self, connector: str, settings: KafkaSettings) -> KafkaGroupOffsets:
         """Asked as ``admin.*`` and ``admin.override.*`` say."""
-        return KafkaGroupOffsets(group_arguments(self._properties, connector, config))
+        return KafkaGroupOffsets(group_arguments(self._properties, connector, settings))
 
-    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaTopicOffsets:
+    def topic_offsets(self, connector: str, settings: KafkaSettings) -> KafkaTopicOffsets:
         """Asked as the connector's consumers are connected."""
-        return KafkaTopicOffsets(topic_arguments(self._properties, config))
+        return KafkaTopicOffsets(topic_arguments(self._properties, settings))
 
     async def cluster_id(self) -> str | None:
         """The id that ``GET /`` shows, None if it cannot be had just now."""
@@ -116,13 +117,13 @@ class StandaloneStores:
         """A group of one."""
         return MemoryMember(MemoryGroup(), worker)
 
-    def group_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaGroupOffsets:
+    def group_offsets(self, connector: str, settings: KafkaSettings) -> KafkaGroupOffsets:
         """Asked as ``admin.*`` and ``admin.override.*`` say."""
-        return KafkaGroupOffsets(group_arguments(self._properties, connector, config))
+        return KafkaGroupOffsets(group_arguments(self._properties, connector, settings))
 
-    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> KafkaTopicOffsets:
+    def topic_offsets(self, connector: str, settings: KafkaSettings) -> KafkaTopicOffsets:
         """Asked as the connector's consumers are connected."""
-        return KafkaTopicOffsets(topic_arguments(self._properties, config))
+        return KafkaTopicOffsets(topic_arguments(self._properties, settings))
 
     async def cluster_id(self) -> str | None:
         """The id that ``GET /`` shows."""

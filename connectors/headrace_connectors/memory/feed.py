@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.connect.assignment import assign_topics
-from headrace.core.connect.java_patterns import python_pattern
 from headrace.core.decode.json_types import Document, whole
 from headrace.core.model.errors import ConfigError, Fenced
 from headrace.ports import Chunk, DeadLetterQueue, Divide, FeedListener, OffsetNote, Record, TopicPartition
@@ -287,37 +287,36 @@ class MemoryFeeds:
     async def start(self) -> None:
         """Do nothing."""
 
-    def check(self, connector: str, config: Mapping[str, str]) -> None:
+    def check(self, connector: str, settings: KafkaSettings) -> None:
         """Raise ConfigError if the configuration contains no topic."""
-        self.open(connector, 0, config)
+        self.open(connector, 0, settings)
 
-    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> MemoryFeed:
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> MemoryFeed:
         """Open the feed of one task; ``divide`` makes the values."""
-        names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
-        if not names and not config.get("topics.regex"):
+        names = settings.topics.names
+        if not names and not settings.topics.regex:
             raise ConfigError("exactly one of topics and topics.regex must be set", "topics")
-        pattern = re.compile(python_pattern(config.get("topics.regex", "")) or "|".join(map(re.escape, names)))
-        group = config.get("consumer.override.group.id", f"connect-{connector}")
+        pattern = re.compile(settings.topics.pattern or "|".join(map(re.escape, names)))
+        group = settings.consumer.get("group.id", f"connect-{connector}")
         return MemoryFeed(self._broker, group, f"{connector}-{task}", pattern, divide)
 
     def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> AsyncioAgent:
         """Open the agent of a table."""
         return AsyncioAgent(name, body)
 
-    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
+    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
         """Return that no topic is compacted."""
         return lambda topic: False
 
-    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
         """Return the queue of that topic, which outlives its tasks; None if none is configured."""
-        topic = config.get("errors.deadletterqueue.topic.name")
-        with_context = config.get("errors.deadletterqueue.context.headers.enable", "false").lower() == "true"
-        queue = MemoryDeadLetterQueue(connector, task, with_context=with_context)
+        topic = settings.dead_letters.topic
+        queue = MemoryDeadLetterQueue(connector, task, with_context=settings.dead_letters.context_headers)
         return self.queues.setdefault(topic, queue) if topic else None
 
-    async def dead_letters(self, connector: str, config: Mapping[str, str]) -> AsyncIterator[Sequence[Record]]:
+    async def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
         """Read the connector's dead letter queue up to its current end."""
-        topic = config["errors.deadletterqueue.topic.name"]
+        topic = settings.dead_letters.topic
         letters = self.queues[topic].letters if topic in self.queues else []
         yield [
             MemoryRecord(topic, 0, number, each.timestamp, each.key, each.value, each.headers)  # type: ignore[arg-type]

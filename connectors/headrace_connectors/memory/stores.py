@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import Fatal, Fenced, Retriable
 from headrace.ports import LogRecord, TopicPartition
 from headrace_connectors.memory.group import MemoryGroup, MemoryMember
@@ -138,11 +139,11 @@ class MemoryStores:
         """Return a membership in the one group of these stores."""
         return MemoryMember(self.group, worker)
 
-    def group_offsets(self, connector: str, config: Mapping[str, str]) -> MemoryGroupOffsets:
+    def group_offsets(self, connector: str, settings: KafkaSettings) -> MemoryGroupOffsets:
         """Return the same store for every connector."""
         return self.groups
 
-    def topic_offsets(self, connector: str, config: Mapping[str, str]) -> MemoryTopicOffsets:
+    def topic_offsets(self, connector: str, settings: KafkaSettings) -> MemoryTopicOffsets:
         """Return the same store for every connector."""
         return self.topics
 

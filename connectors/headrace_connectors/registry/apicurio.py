@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from headrace.config.registry_converters import ApicurioOptions
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
+from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace_connectors.registry.http import RegistryClient, addresses, basic, tls_context
 
@@ -25,12 +27,13 @@ class ApicurioRegistry:
 
     def __init__(self, options: Mapping[str, str], kind: str = "AVRO") -> None:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
-        urls = addresses(URL, options.get(URL, ""))
+        given = parsed(ApicurioOptions, options)
+        urls = addresses(URL, given.urls)
         headers = {}
-        if options.get(_USER):
-            if not options.get(_PASSWORD):
+        if given.user:
+            if not given.password:
                 raise ConfigError(f"{_USER} needs {_PASSWORD}", _PASSWORD)
-            headers["Authorization"] = basic(f"{options[_USER]}:{options[_PASSWORD]}")
+            headers["Authorization"] = basic(f"{given.user}:{given.password}")
         self._kind = kind
         self._client = RegistryClient(URL, urls, headers, tls_context(options, "apicurio.registry.request.ssl."))
 

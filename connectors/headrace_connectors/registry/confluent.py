@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from headrace.config.registry_converters import ConfluentOptions
 from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
+from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace_connectors.registry.http import RegistryClient, addresses, basic, tls_context
 
@@ -16,21 +18,16 @@ _USER_INFO = "basic.auth.user.info"
 _TOKEN_SOURCE = "bearer.auth.credentials.source"  # noqa: S105 - the name of an option
 _TOKEN = "bearer.auth.token"  # noqa: S105 - the name of an option
 
-_TARGETS = {
-    "bearer.auth.logical.cluster": "target-sr-cluster",
-    "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
-}
-"""The options for the scope of a token, and the headers that contain them."""
-
 
 class ConfluentRegistry:
     """A ``SchemaRegistry``; ``options`` are the converter's."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Raises ConfigError for options that cannot be right; asks nothing yet."""
-        urls = addresses(URL, options.get(URL, ""))
+        given = parsed(ConfluentOptions, options)
+        urls = addresses(URL, given.urls)
         tls = tls_context(options, "schema.registry.ssl.")
-        self._client = RegistryClient(URL, urls, _authorization(options), tls, _proxy(options))
+        self._client = RegistryClient(URL, urls, _authorization(given), tls, _proxy(given))
 
     def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
         """By id or GUID, with all that it refers to."""
@@ -62,32 +59,25 @@ def _context(subject: str) -> str:
     return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
 
 
-def _authorization(options: Mapping[str, str]) -> dict[str, str]:
-    source = options.get(_SOURCE, "URL").upper()
-    if source == "USER_INFO":
-        info = options.get(f"schema.registry.{_USER_INFO}") or options.get(_USER_INFO, "")
+def _authorization(given: ConfluentOptions) -> dict[str, str]:
+    if given.credentials_source == "USER_INFO":
+        info = given.registry_user_info or given.user_info or ""
         if ":" not in info:
             raise ConfigError(f"{_SOURCE}=USER_INFO needs {_USER_INFO} with user:password", _USER_INFO)
         return {"Authorization": basic(info)}
-    if source != "URL":
-        raise ConfigError(f"{_SOURCE}={source} is not supported: use USER_INFO or URL", _SOURCE)
-    return _bearer(options)
-
-
-def _bearer(options: Mapping[str, str]) -> dict[str, str]:
-    source = options.get(_TOKEN_SOURCE, "")
-    if not source:
+    if not given.token_source:
         return {}
-    if source.upper() != "STATIC_TOKEN":
-        raise ConfigError(f"{_TOKEN_SOURCE}={source} is not supported: use STATIC_TOKEN", _TOKEN_SOURCE)
-    if not options.get(_TOKEN):
+    if not given.token:
         raise ConfigError(f"{_TOKEN_SOURCE}=STATIC_TOKEN needs {_TOKEN}", _TOKEN)
-    targets = {header: options[name] for name, header in _TARGETS.items() if options.get(name)}
-    return {"Authorization": f"Bearer {options[_TOKEN]}", **targets}
+    scope = {"target-sr-cluster": given.logical_cluster, "Confluent-Identity-Pool-Id": given.identity_pool}
+    return {
+        "Authorization": f"Bearer {given.token}",
+        **{header: value for header, value in scope.items() if value},
+    }
 
 
-def _proxy(options: Mapping[str, str]) -> str:
-    host, port = options.get("proxy.host", ""), options.get("proxy.port", "")
+def _proxy(given: ConfluentOptions) -> str:
+    host, port = given.proxy_host, given.proxy_port
     if bool(host) != bool(port):
         raise ConfigError("proxy.host and proxy.port go together", "proxy.port" if host else "proxy.host")
     return f"{host}:{port}" if host else ""

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from headrace.config.registry_converters import TlsOptions
+from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import BadRecord, ConfigError, Retriable
 
 log = logging.getLogger(__name__)
@@ -122,9 +124,9 @@ def _is_registrys(body: bytes) -> bool:
     return code in _UNKNOWN or (name.endswith("NotFoundException") and name != "NotFoundException")
 
 
-def addresses(option: str, value: str) -> list[str]:
+def addresses(option: str, given: Sequence[str]) -> list[str]:
     """The URLs of an option. Raises ConfigError for one that is none."""
-    urls = [each.strip() for each in value.split(",") if each.strip()]
+    urls = [each for each in given if each]
     if not urls:
         raise ConfigError(f'Missing required configuration "{option}" which has no default value.', option)
     for each in urls:
@@ -147,24 +149,21 @@ def basic(credentials: str) -> str:
 
 def tls_context(options: Mapping[str, str], prefix: str) -> ssl.SSLContext | None:
     """Create the TLS context from options with Kafka's names and PEM files. Raises ConfigError."""
-    given = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
-    if not given:
+    given = parsed(TlsOptions, options, prefix)
+    if given == TlsOptions():
         return None
-    for store in ("truststore", "keystore"):
-        kind = given.get(f"{store}.type", "PEM")
+    for store, kind in (("truststore", given.truststore_type), ("keystore", given.keystore_type)):
         if kind.upper() != "PEM":
             key = f"{prefix}{store}.type"
             raise ConfigError(f"{key}={kind} is a Java key store: convert it to PEM and set {key}=PEM", key)
     try:
-        context = ssl.create_default_context(
-            cafile=given.get("truststore.location"), cadata=given.get("truststore.certificates")
-        )
-        if keystore := given.get("keystore.location"):
-            context.load_cert_chain(keystore, password=given.get("key.password"))
+        context = ssl.create_default_context(cafile=given.truststore_location, cadata=given.truststore_certificates)
+        if given.keystore_location:
+            context.load_cert_chain(given.keystore_location, password=given.key_password)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"the certificates of {prefix}* cannot be read: {error}", f"{prefix}truststore.location"
         ) from error
-    if given.get("endpoint.identification.algorithm", "https").strip() == "":
+    if not given.endpoint_identification:
         context.check_hostname = False
     return context

@@ -20,6 +20,8 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 import rocksdict
 
+from headrace.config.reselect import RocksDbOptions
+from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.core.reselect.cache.codec import decode_row, encode_row
 from headrace.core.reselect.cache.rows import CacheLimits, Row, RowKey, StoreFailed
@@ -57,12 +59,11 @@ def open_rows(options: RowStoreOptions) -> RocksRowStore:
 
     Raises ConfigError for a path that cannot be written, Retriable while another process has it.
     """
-    path = options.properties.get("path", "").strip()
-    if not path:
+    settings = parsed(RocksDbOptions, options.properties)
+    if not settings.path:
         raise ConfigError(f"{_PATH} is missing; set it to the directory for the cache's files", _PATH)
-    cleanup = options.properties.get("cleanup", "false").strip().lower() == "true"
     connector = options.connector.replace("/", "%2F")  # names of connectors may contain slashes
-    return RocksRowStore(Path(path) / f"{connector}-{options.task}", options.limits, cleanup=cleanup)
+    return RocksRowStore(Path(settings.path) / f"{connector}-{options.task}", options.limits, cleanup=settings.cleanup)
 
 
 class RocksRowStore:

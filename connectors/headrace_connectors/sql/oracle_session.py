@@ -46,7 +46,7 @@ def connect_parameters(database: DatabaseOptions, address: tuple[str, int]) -> d
     """Return arguments of ``oracledb.connect``. Raises ConfigError for certificates that cannot be read."""
     parameters: dict[str, Any] = {
         "user": database.user,
-        "password": database.password,
+        "password": database.password or "",
         "host": address[0],
         "port": address[1],
         "service_name": database.dbname,

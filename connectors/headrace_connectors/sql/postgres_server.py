@@ -126,7 +126,7 @@ def _conninfo(database: DatabaseOptions, role: Role) -> str:
         "host": ",".join(host for host, _ in database.servers),
         "port": ",".join(str(port) for _, port in database.servers),
         "user": database.user,
-        "password": database.password,
+        "password": database.password or "",
         "dbname": database.dbname,
         "sslmode": database.sslmode,
         "sslrootcert": database.sslrootcert,

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headrace.config.converter import SchemasEnabled
 from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
+from headrace.config.kafka import KafkaSettings
 from headrace.config.reselect import POST_PROCESSORS, RESELECT_OPTIONS
 from headrace.config.sink_options import BatchSettings, SourceSettings, TableSettings
-from headrace.core.connect.typed_options import definition
+from headrace.core.connect.typed_options import definition, parsed, section
+from headrace.core.reselect.options import ReselectOptions
+from headrace.transforms.chain import Chain
 
 SINK_OPTIONS = (
-    definition(TableSettings, "Tables")
-    + definition(BatchSettings, "Batching")
-    + definition(SourceSettings, "Source")
+    section("Tables", definition(TableSettings).keys)
+    + section("Batching", definition(BatchSettings).keys)
+    + section("Source", definition(SourceSettings).keys)
     + POST_PROCESSORS
     + RESELECT_OPTIONS
 )
@@ -25,8 +29,6 @@ LATER = {
     "signal.data.collection": "a later release adds signal tables",
 }
 """Keys that a later release brings: refused with that reason, never silently accepted."""
-
-CLIENT_OVERRIDES = ("consumer.override.", "producer.override.", "admin.override.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,12 @@ class SinkConnectorConfig:
     tables: TableSettings
     batches: BatchSettings
     source: SourceSettings
+    reselect: ReselectOptions
+    transforms: Chain
+    kafka: KafkaSettings
     group_id: str
     converter_classes: Mapping[str, str]
     converters: Mapping[str, Mapping[str, str]] = field(repr=False)
-    originals: Mapping[str, str] = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -61,4 +65,4 @@ class SinkConnectorConfig:
 
     def schemas_enabled(self, side: str) -> bool:
         """Whether documents of ``side`` (``key`` or ``value``) carry their schema."""
-        return self.converters[side].get("schemas.enable", "true").strip().lower() != "false"
+        return parsed(SchemasEnabled, self.converters[side]).enabled

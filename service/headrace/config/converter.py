@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.config.registry_converters import REGISTRY_CONVERTERS
@@ -13,9 +13,11 @@ from headrace.converters.simple import (
     BYTE_ARRAY_CONVERTER,
     NUMBER_CONVERTERS,
     STRING_CONVERTER,
+    StringOptions,
 )
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
 from headrace.core.connect.config_validators import InvalidValue, any_case, at_least, one_of
+from headrace.core.connect.typed_options import Layout, definition, nested, option
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import schema_from_json
 
@@ -41,15 +43,7 @@ def _connect_schema(name: str, value: Any) -> None:
         raise InvalidValue(f"Invalid value for configuration {name}: it is not a schema of Kafka Connect") from error
 
 
-def _encoding(name: str, value: Any) -> None:
-    try:
-        codecs.lookup(str(value))
-    except LookupError as error:
-        message = f"Invalid value {value} for configuration {name}: Encoding {value} not found."
-        raise InvalidValue(message) from error
-
-
-JSON_CONVERTER_KEYS = ConfigDef(
+_TYPE = ConfigDef(
     (
         ConfigKey(
             "converter.type",
@@ -59,90 +53,73 @@ JSON_CONVERTER_KEYS = ConfigDef(
             "Whether the converter reads keys, values or headers. Set by the option that names the converter.",
             validator=one_of("key", "value", "header"),
         ),
-        ConfigKey(
-            "schemas.enable",
-            Type.BOOLEAN,
-            "true",
-            Importance.HIGH,
-            "Whether every document contains its schema, as Debezium writes it by default. If false, the "
-            "documents are plain JSON, and types come from the table and from inference.",
-            "Schemas",
-            0,
-            Width.MEDIUM,
-            "Enable Schemas",
-        ),
-        ConfigKey(
-            "schemas.cache.size",
-            Type.INT,
-            "1000",
-            Importance.HIGH,
-            "Accepted for compatibility with Kafka Connect, where it bounds the cache of parsed schemas. Headrace "
-            "parses a schema text that repeats byte for byte once, and bounds its cache itself.",
-            "Schemas",
-            1,
-            Width.MEDIUM,
-            "Schema Cache Size",
-            at_least(0),
-        ),
-        ConfigKey(
-            "schema.content",
-            Type.STRING,
-            None,
-            Importance.HIGH,
-            "The schema of all documents, which then contain none: JSON in the form that JsonConverter writes "
-            "before a document. Applies if schemas.enable is true.",
-            "Schemas",
-            2,
-            Width.MEDIUM,
-            "Schema Content",
-            _connect_schema,
-        ),
-        ConfigKey(
-            "decimal.format",
-            Type.STRING,
-            "BASE64",
-            Importance.LOW,
-            "How decimals are written: BASE64 or NUMERIC. A sink reads both, regardless of this value.",
-            "Serialization",
-            0,
-            Width.MEDIUM,
-            "Decimal Format",
-            any_case("NUMERIC", "BASE64"),
-        ),
-        ConfigKey(
-            "replace.null.with.default",
-            Type.BOOLEAN,
-            "false",
-            Importance.LOW,
-            "Kafka Connect's option for reading a null as the default of its field. Only false is accepted: a table "
-            "that equals its source keeps its nulls. The source connector's converters need false as well.",
-            "Serialization",
-            1,
-            Width.MEDIUM,
-            "Replace null with default",
-            _nulls_stay,
-        ),
     )
 )
 
-_TYPE = ConfigDef((JSON_CONVERTER_KEYS["converter.type"],))
 
-STRING_CONVERTER_KEYS = _TYPE + ConfigDef(
-    (
-        ConfigKey(
-            "converter.encoding",
-            Type.STRING,
-            "UTF-8",
-            Importance.HIGH,
-            "Character set of the text, by its name in Java or Python.",
-            None,
-            -1,
-            Width.MEDIUM,
-            "Encoding",
-            _encoding,
-        ),
+@dataclass(frozen=True, slots=True)
+class SchemasEnabled:
+    """Whether documents contain their schemas. Other converters than JsonConverter have none beside them."""
+
+    enabled: bool = option(
+        "schemas.enable",
+        Type.BOOLEAN,
+        True,
+        "Whether every document contains its schema, as Debezium writes it by default. If false, the "
+        "documents are plain JSON, and types come from the table and from inference.",
+        Importance.HIGH,
+        layout=Layout("Schemas", 0, Width.MEDIUM, "Enable Schemas"),
     )
-)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOptions:
+    """The options of JsonConverter."""
+
+    schemas: SchemasEnabled = nested(SchemasEnabled)
+    cache_size: int = option(
+        "schemas.cache.size",
+        Type.INT,
+        1000,
+        "Accepted for compatibility with Kafka Connect, where it bounds the cache of parsed schemas. Headrace "
+        "parses a schema text that repeats byte for byte once, and bounds its cache itself.",
+        Importance.HIGH,
+        at_least(0),
+        layout=Layout("Schemas", 1, Width.MEDIUM, "Schema Cache Size"),
+    )
+    schema_content: str | None = option(
+        "schema.content",
+        Type.STRING,
+        None,
+        "The schema of all documents, which then contain none: JSON in the form that JsonConverter writes "
+        "before a document. Applies if schemas.enable is true.",
+        Importance.HIGH,
+        _connect_schema,
+        layout=Layout("Schemas", 2, Width.MEDIUM, "Schema Content"),
+    )
+    decimal_format: str = option(
+        "decimal.format",
+        Type.STRING,
+        "BASE64",
+        "How decimals are written: BASE64 or NUMERIC. A sink reads both, regardless of this value.",
+        Importance.LOW,
+        any_case("NUMERIC", "BASE64"),
+        layout=Layout("Serialization", 0, Width.MEDIUM, "Decimal Format"),
+    )
+    replace_nulls: bool = option(
+        "replace.null.with.default",
+        Type.BOOLEAN,
+        False,
+        "Kafka Connect's option for reading a null as the default of its field. Only false is accepted: a table "
+        "that equals its source keeps its nulls. The source connector's converters need false as well.",
+        Importance.LOW,
+        _nulls_stay,
+        layout=Layout("Serialization", 1, Width.MEDIUM, "Replace null with default"),
+    )
+
+
+JSON_CONVERTER_KEYS = _TYPE + definition(JsonOptions)
+STRING_CONVERTER_KEYS = _TYPE + definition(StringOptions)
 
 _SIMPLE: dict[str, ConfigDef] = {
     **dict.fromkeys((BOOLEAN_CONVERTER, BYTE_ARRAY_CONVERTER, *NUMBER_CONVERTERS), _TYPE),

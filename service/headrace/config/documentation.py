@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from headrace.config import connector, worker_keys, worker_options
+from headrace.config import connector, kafka, worker_keys, worker_options
 from headrace.config.converter import CONVERTERS
 from headrace.config.framework import FRAMEWORK_OPTIONS
 from headrace.config.other_sinks import OTHER_SINKS
@@ -40,7 +40,7 @@ def configuration() -> str:
         *_reasons(worker_keys.LATER),
         "## Connector\n",
         "In `POST /connectors` and `PUT /connectors/{name}/config`. Client properties have the prefixes "
-        f"{_listed(connector.CLIENT_OVERRIDES)}. Reselect options may have the prefix `post.processors.<name>.`. A "
+        f"{_listed(kafka.CLIENT_OVERRIDES)}. Reselect options may have the prefix `post.processors.<name>.`. A "
         "consumer's `request.timeout.ms` is at least its `rebalance.timeout.ms` plus 5 s, because a join may take that "
         "long.\n",
         *_groups(FRAMEWORK_OPTIONS + connector.SINK_OPTIONS),

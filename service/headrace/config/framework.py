@@ -16,11 +16,13 @@ from headrace.core.connect.config_validators import (
     unique_entries,
 )
 from headrace.core.connect.java_patterns import python_pattern
-from headrace.core.connect.typed_options import Layout, definition, equal_to, option
+from headrace.core.connect.typed_options import Layout, definition, equal_to, nested, option
+from headrace.core.reselect.options import ReselectOptions
 
 CONNECTOR_CLASS = "headrace.LakehouseSinkConnector"
 TASK_CLASS = "headrace.LakehouseSinkTask"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+_RESELECT = ReselectOptions()
 _COMMON, _ERRORS = "Common", "Error Handling"
 
 
@@ -43,6 +45,117 @@ def _converter_version(side: str, order: int) -> Any:
         f"Version range of the {side} converter.",
         _LOW,
         layout=Layout(_COMMON, order, Width.SHORT, f"{side.capitalize()} converter version"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSettings:
+    """What to do about errors and records that cannot be used."""
+
+    retry_timeout_ms: int = option(
+        "errors.retry.timeout",
+        Type.LONG,
+        _RESELECT.errors_retry_timeout_ms,
+        "Time, in ms, for which a row's SELECT is retried after a retriable error; -1 means no limit. A "
+        "record always waits for a schema registry that does not answer, regardless of this value: retriable "
+        "errors of converters skip nothing.",
+        _MEDIUM,
+        layout=Layout(_ERRORS, 1, Width.MEDIUM, "Retry Timeout for Errors"),
+    )
+    retry_delay_max_ms: int = option(
+        "errors.retry.delay.max.ms",
+        Type.LONG,
+        _RESELECT.errors_retry_delay_max_ms,
+        "Longest pause, in ms, between two such attempts.",
+        _MEDIUM,
+        layout=Layout(_ERRORS, 2, Width.MEDIUM, "Maximum Delay Between Retries for Errors"),
+    )
+    tolerate: bool = option(
+        "errors.tolerance",
+        Type.STRING,
+        "none",
+        "What to do with a record that cannot be used: none fails the task, all skips the record (and sends "
+        "it to the dead letter queue if there is one).",
+        _MEDIUM,
+        one_of("none", "all"),
+        read=equal_to("all"),
+        layout=Layout(_ERRORS, 3, Width.SHORT, "Error Tolerance"),
+    )
+    log: bool = option(
+        "errors.log.enable",
+        Type.BOOLEAN,
+        False,
+        "Whether to log every bad record with its stage and error.",
+        _MEDIUM,
+        layout=Layout(_ERRORS, 4, Width.SHORT, "Log Errors"),
+    )
+    log_messages: bool = option(
+        "errors.log.include.messages",
+        Type.BOOLEAN,
+        False,
+        "Whether that log line contains topic, partition, offset and timestamp. Values are never logged.",
+        _MEDIUM,
+        layout=Layout(_ERRORS, 5, Width.SHORT, "Log Error Details"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """The topics of a connector: names, or a regular expression."""
+
+    names: tuple[str, ...] = option(
+        "topics",
+        Type.LIST,
+        (),
+        "Topics to read, one table each. Set either this or topics.regex.",
+        _HIGH,
+        unique_entries,
+        layout=Layout(_COMMON, 4, Width.LONG, "Topics"),
+    )
+    regex: str = option(
+        "topics.regex",
+        Type.STRING,
+        "",
+        "Regular expression that must match a topic's whole name. New topics are found at a metadata refresh.",
+        _HIGH,
+        regex,
+        layout=Layout(_COMMON, 4, Width.LONG, "Topics regex"),
+    )
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression for whole names of topics, in Python's syntax; empty where topics are named."""
+        return python_pattern(self.regex)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterSettings:
+    """The dead letter queue; there is none without a ``topic``."""
+
+    topic: str = option(
+        "errors.deadletterqueue.topic.name",
+        Type.STRING,
+        "",
+        "Topic for records that cannot be used; empty means none. It is created if it does not exist.",
+        _MEDIUM,
+        layout=Layout(_ERRORS, 6, Width.MEDIUM, "Dead Letter Queue Topic Name"),
+    )
+    replication: int = option(
+        "errors.deadletterqueue.topic.replication.factor",
+        Type.SHORT,
+        3,
+        "Replication factor of that topic when it is created.",
+        _MEDIUM,
+        layout=Layout(_ERRORS, 7, Width.MEDIUM, "Dead Letter Queue Topic Replication Factor"),
+    )
+    context_headers: bool = option(
+        "errors.deadletterqueue.context.headers.enable",
+        Type.BOOLEAN,
+        False,
+        "Whether dead letters have the __connect.errors.* headers, which contain the origin of the record and "
+        "the error.",
+        _MEDIUM,
+        layout=Layout(_ERRORS, 8, Width.MEDIUM, "Enable Error Context Headers"),
     )
 
 
@@ -126,99 +239,9 @@ class FrameworkSettings:
         one_of("none", "restart"),
         layout=Layout(_COMMON, 14, Width.MEDIUM, "Reload Action"),
     )
-    retry_timeout_ms: int = option(
-        "errors.retry.timeout",
-        Type.LONG,
-        0,
-        "Time, in ms, for which a row's SELECT is retried after a retriable error; -1 means no limit. A "
-        "record always waits for a schema registry that does not answer, regardless of this value: retriable "
-        "errors of converters skip nothing.",
-        _MEDIUM,
-        layout=Layout(_ERRORS, 1, Width.MEDIUM, "Retry Timeout for Errors"),
-    )
-    retry_delay_max_ms: int = option(
-        "errors.retry.delay.max.ms",
-        Type.LONG,
-        60_000,
-        "Longest pause, in ms, between two such attempts.",
-        _MEDIUM,
-        layout=Layout(_ERRORS, 2, Width.MEDIUM, "Maximum Delay Between Retries for Errors"),
-    )
-    tolerate_errors: bool = option(
-        "errors.tolerance",
-        Type.STRING,
-        "none",
-        "What to do with a record that cannot be used: none fails the task, all skips the record (and sends "
-        "it to the dead letter queue if there is one).",
-        _MEDIUM,
-        one_of("none", "all"),
-        read=equal_to("all"),
-        layout=Layout(_ERRORS, 3, Width.SHORT, "Error Tolerance"),
-    )
-    log_errors: bool = option(
-        "errors.log.enable",
-        Type.BOOLEAN,
-        False,
-        "Whether to log every bad record with its stage and error.",
-        _MEDIUM,
-        layout=Layout(_ERRORS, 4, Width.SHORT, "Log Errors"),
-    )
-    log_messages: bool = option(
-        "errors.log.include.messages",
-        Type.BOOLEAN,
-        False,
-        "Whether that log line contains topic, partition, offset and timestamp. Values are never logged.",
-        _MEDIUM,
-        layout=Layout(_ERRORS, 5, Width.SHORT, "Log Error Details"),
-    )
-    topics: tuple[str, ...] = option(
-        "topics",
-        Type.LIST,
-        (),
-        "Topics to read, one table each. Set either this or topics.regex.",
-        _HIGH,
-        unique_entries,
-        layout=Layout(_COMMON, 4, Width.LONG, "Topics"),
-    )
-    topics_regex: str = option(
-        "topics.regex",
-        Type.STRING,
-        "",
-        "Regular expression that must match a topic's whole name. New topics are found at a metadata refresh.",
-        _HIGH,
-        regex,
-        layout=Layout(_COMMON, 4, Width.LONG, "Topics regex"),
-    )
-    dead_letter_topic: str = option(
-        "errors.deadletterqueue.topic.name",
-        Type.STRING,
-        "",
-        "Topic for records that cannot be used; empty means none. It is created if it does not exist.",
-        _MEDIUM,
-        layout=Layout(_ERRORS, 6, Width.MEDIUM, "Dead Letter Queue Topic Name"),
-    )
-    dead_letter_replication: int = option(
-        "errors.deadletterqueue.topic.replication.factor",
-        Type.SHORT,
-        3,
-        "Replication factor of that topic when it is created.",
-        _MEDIUM,
-        layout=Layout(_ERRORS, 7, Width.MEDIUM, "Dead Letter Queue Topic Replication Factor"),
-    )
-    dead_letter_headers: bool = option(
-        "errors.deadletterqueue.context.headers.enable",
-        Type.BOOLEAN,
-        False,
-        "Whether dead letters have the __connect.errors.* headers, which contain the origin of the record and "
-        "the error.",
-        _MEDIUM,
-        layout=Layout(_ERRORS, 8, Width.MEDIUM, "Enable Error Context Headers"),
-    )
-
-    @property
-    def topic_pattern(self) -> str:
-        """The regular expression for whole names of topics, in Python's syntax; empty where topics are named."""
-        return python_pattern(self.topics_regex)
+    errors: ErrorSettings = nested(ErrorSettings)
+    topics: TopicSettings = nested(TopicSettings)
+    dead_letters: DeadLetterSettings = nested(DeadLetterSettings)
 
 
 FRAMEWORK_OPTIONS = definition(FrameworkSettings)

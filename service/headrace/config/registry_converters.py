@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
-from headrace.core.connect.config_validators import InvalidValue, Validator, any_case, at_least
+from headrace.converters.protobuf_options import ProtobufOptions
+from headrace.converters.registered import IdKind
+from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, parse_list
+from headrace.core.connect.config_validators import InvalidValue, any_case, at_least
+from headrace.core.connect.typed_options import Layout, Read, definition, option
 
 CONFLUENT_AVRO = "io.confluent.connect.avro.AvroConverter"
 CONFLUENT_JSON = "io.confluent.connect.json.JsonSchemaConverter"
@@ -23,15 +27,15 @@ _OF_TLS = "Accepted for compatibility with Kafka Connect. Connections use the ne
 _OF_READING = "Accepted for compatibility with Kafka Connect. This value does not change how documents are read."
 
 
-def _key(
-    name: str, doc: str, kind: Type = Type.STRING, default: Any = None, validator: Validator | None = None
-) -> ConfigKey:
+def _option(
+    name: str, doc: str, kind: Type = Type.STRING, default: Any = None, validator: Any = None, read: Read | None = None
+) -> Any:
     importance = Importance.HIGH if default is REQUIRED else Importance.LOW
-    return ConfigKey(name, kind, default, importance, doc, display_name=name, validator=validator)
+    return option(name, kind, default, doc, importance, validator, read=read, layout=Layout(display_name=name))
 
 
 def _without_effect(doc: str, names: Iterable[str]) -> tuple[ConfigKey, ...]:
-    return tuple(_key(name, doc) for name in names)
+    return tuple(ConfigKey(name, Type.STRING, None, Importance.LOW, doc, display_name=name) for name in names)
 
 
 def _no_java_store(name: str, value: Any) -> None:
@@ -58,77 +62,116 @@ def _no_contexts(name: str, value: Any) -> None:
         )
 
 
-def _tls(prefix: str) -> tuple[ConfigKey, ...]:
-    return (
-        _key(f"{prefix}truststore.location", "PEM file of the certificate authorities to trust."),
-        _key(f"{prefix}truststore.certificates", "The same certificates as PEM text."),
-        _key(f"{prefix}truststore.type", "Format of the file: PEM.", default="PEM"),
-        _key(
-            f"{prefix}truststore.password",
-            _OF_JAVA,
-            Type.PASSWORD,
-            None,
-            _no_java_store,
-        ),
-        _key(f"{prefix}keystore.location", "PEM file with the client's key and certificates."),
-        _key(f"{prefix}keystore.type", "Format of the file: PEM.", default="PEM"),
-        _key(f"{prefix}keystore.password", _OF_JAVA, Type.PASSWORD, None, _no_java_store),
-        _key(f"{prefix}key.password", "Password of the client's key.", Type.PASSWORD),
-        _key(
-            f"{prefix}endpoint.identification.algorithm",
-            "https verifies the registry's name against its certificate; empty does not.",
-            default="https",
-        ),
-        _key(f"{prefix}keystore.key", "Refused; use keystore.location.", Type.PASSWORD, None, _no_key_in_place),
-        _key(
-            f"{prefix}keystore.certificate.chain",
-            "Refused; use keystore.location.",
-            Type.PASSWORD,
-            None,
-            _no_key_in_place,
-        ),
-        *_without_effect(_OF_TLS, (f"{prefix}{name}" for name in ("protocol", "enabled.protocols", "cipher.suites"))),
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """The connection to a registry over TLS: Kafka's options, with PEM files."""
+
+    truststore_location: str | None = _option(
+        "truststore.location", "PEM file of the certificate authorities to trust."
+    )
+    truststore_certificates: str | None = _option("truststore.certificates", "The same certificates as PEM text.")
+    truststore_type: str = _option("truststore.type", "Format of the file: PEM.", default="PEM")
+    truststore_password: str | None = _option("truststore.password", _OF_JAVA, Type.PASSWORD, None, _no_java_store)
+    keystore_location: str | None = _option("keystore.location", "PEM file with the client's key and certificates.")
+    keystore_type: str = _option("keystore.type", "Format of the file: PEM.", default="PEM")
+    keystore_password: str | None = _option("keystore.password", _OF_JAVA, Type.PASSWORD, None, _no_java_store)
+    key_password: str | None = _option("key.password", "Password of the client's key.", Type.PASSWORD)
+    endpoint_identification: str = _option(
+        "endpoint.identification.algorithm",
+        "https verifies the registry's name against its certificate; empty does not.",
+        default="https",
+    )
+    keystore_key: str | None = _option(
+        "keystore.key", "Refused; use keystore.location.", Type.PASSWORD, None, _no_key_in_place
+    )
+    keystore_certificate_chain: str | None = _option(
+        "keystore.certificate.chain", "Refused; use keystore.location.", Type.PASSWORD, None, _no_key_in_place
     )
 
 
-_CACHE = (_key("schemas.cache.config", "Maximum number of cached schemas of a task.", Type.INT, "1000", at_least(1)),)
-_CONFLUENT = (
-    _key("schema.registry.url", "URLs of the registry, separated by commas; queried in turn.", Type.LIST, REQUIRED),
-    _key(
+def _tls(prefix: str) -> Iterator[ConfigKey]:
+    """The options of TLS behind ``prefix``, and those without an effect."""
+    for key in definition(TlsOptions).with_prefix(prefix).keys:
+        yield replace(key, display_name=key.name)
+    yield from _without_effect(
+        _OF_TLS, (f"{prefix}{name}" for name in ("protocol", "enabled.protocols", "cipher.suites"))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCacheOptions:
+    """How many schemas a task keeps."""
+
+    size: int = _option(
+        "schemas.cache.config", "Maximum number of cached schemas of a task.", Type.INT, 1000, at_least(1)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfluentOptions:
+    """The connection to a registry with Confluent's API."""
+
+    urls: tuple[str, ...] = _option(
+        "schema.registry.url", "URLs of the registry, separated by commas; queried in turn.", Type.LIST, REQUIRED
+    )
+    credentials_source: str = _option(
         "basic.auth.credentials.source",
         "Source of user and password: URL (in schema.registry.url) or USER_INFO.",
         default="URL",
         validator=any_case("URL", "USER_INFO"),
-    ),
-    _key("basic.auth.user.info", "user:password for USER_INFO.", Type.PASSWORD),
-    _key("schema.registry.basic.auth.user.info", "The same as basic.auth.user.info.", Type.PASSWORD),
-    _key(
+    )
+    user_info: str | None = _option("basic.auth.user.info", "user:password for USER_INFO.", Type.PASSWORD)
+    registry_user_info: str | None = _option(
+        "schema.registry.basic.auth.user.info", "The same as basic.auth.user.info.", Type.PASSWORD
+    )
+    token_source: str | None = _option(
         "bearer.auth.credentials.source",
         "STATIC_TOKEN sends bearer.auth.token.",
         validator=any_case("STATIC_TOKEN"),
-    ),
-    _key("bearer.auth.token", "Bearer token.", Type.PASSWORD),
-    _key("bearer.auth.logical.cluster", "Id of the registry's cluster, which is sent with the token."),
-    _key("bearer.auth.identity.pool.id", "Id of the identity pool, which is sent with the token."),
-    _key("proxy.host", "Host of an HTTP proxy for the registry."),
-    _key("proxy.port", "Port of that proxy.", Type.INT),
-    *_tls("schema.registry.ssl."),
-    *_CACHE,
-    *(
-        _key(
-            f"{side}.subject.name.strategy",
-            f"With this strategy, schemas of {side}s are queried within the subject of the topic's name and -{side}, "
-            "so that contexts and roles apply. With any other, ids are queried without a subject.",
-            default=TOPIC_NAME_STRATEGY,
-        )
-        for side in ("key", "value")
-    ),
-    _key(
+    )
+    token: str | None = _option("bearer.auth.token", "Bearer token.", Type.PASSWORD)
+    logical_cluster: str | None = _option(
+        "bearer.auth.logical.cluster", "Id of the registry's cluster, which is sent with the token."
+    )
+    identity_pool: str | None = _option(
+        "bearer.auth.identity.pool.id", "Id of the identity pool, which is sent with the token."
+    )
+    proxy_host: str | None = _option("proxy.host", "Host of an HTTP proxy for the registry.")
+    proxy_port: int | None = _option("proxy.port", "Port of that proxy.", Type.INT)
+
+
+def _strategy(side: str) -> Any:
+    return _option(
+        f"{side}.subject.name.strategy",
+        f"With this strategy, schemas of {side}s are queried within the subject of the topic's name and -{side}, "
+        "so that contexts and roles apply. With any other, ids are queried without a subject.",
+        default=TOPIC_NAME_STRATEGY,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectOptions:
+    """Within which subject the ids of schemas are queried."""
+
+    key_strategy: str = _strategy("key")
+    value_strategy: str = _strategy("value")
+    context_strategy: str = _option(
         "context.name.strategy",
         "Contexts by topic need a Java class and are refused. Put a context at the end of schema.registry.url.",
         default=NO_CONTEXTS,
         validator=_no_contexts,
-    ),
+    )
+
+    def by_topic(self, side: str) -> bool:
+        """Whether the subject of a ``key`` or ``value`` follows from the topic's name."""
+        return (self.key_strategy if side == "key" else self.value_strategy) in ("", TOPIC_NAME_STRATEGY)
+
+
+_CONFLUENT = (
+    *definition(ConfluentOptions).keys,
+    *_tls("schema.registry.ssl."),
+    *definition(SchemaCacheOptions).keys,
+    *definition(SubjectOptions).keys,
     *_without_effect(
         _READ_ONLY,
         (
@@ -166,17 +209,6 @@ _JSON_SCHEMA = _without_effect(
         "json.schema.spec.version",
     ),
 )
-PROTOBUF_OPTIONS = {
-    "enhanced.protobuf.schema.support": ("full_names", "false", "Includes the package in the names of messages."),
-    "int.for.enums": ("int_for_enums", "false", "Reads enums as their numbers instead of their names."),
-    "optional.for.nullables": ("optional_for_nullables", "false", "Only fields declared optional may be null."),
-    "optional.for.proto2": ("optional_for_proto2", "true", "Whether fields of proto2 that are not set are null."),
-    "wrapper.for.nullables": ("wrapper_for_nullables", "false", "Only messages and wrappers may be null."),
-    "wrapper.for.raw.primitives": ("wrapper_for_raw_primitives", "true", "Reads wrappers as the values in them."),
-    "generate.index.for.unions": ("index_for_unions", "true", "Appends the index of a oneof to its name."),
-    "flatten.unions": ("flatten_unions", "false", "Reads the members of a oneof as fields instead of a struct."),
-}
-"""Options of Confluent's ProtobufConverter by name: the field of ``ProtobufOptions``, default and documentation."""
 
 
 def _no_structs_for_nulls(name: str, value: Any) -> None:
@@ -188,28 +220,48 @@ def _no_structs_for_nulls(name: str, value: Any) -> None:
 
 
 _PROTOBUF = (
-    *(_key(name, doc, Type.BOOLEAN, default) for name, (_, default, doc) in PROTOBUF_OPTIONS.items()),
-    _key(
+    *definition(ProtobufOptions).keys,
+    ConfigKey(
         "generate.struct.for.nulls",
-        "Only false is accepted: a table that equals its source keeps its nulls.",
         Type.BOOLEAN,
         "false",
-        _no_structs_for_nulls,
+        Importance.LOW,
+        "Only false is accepted: a table that equals its source keeps its nulls.",
+        display_name="generate.struct.for.nulls",
+        validator=_no_structs_for_nulls,
     ),
     *_without_effect(_OF_READING, ("generalized.sum.type.support",)),
 )
-_APICURIO = (
-    _key("apicurio.registry.url", "URL of the registry with …/apis/registry/v2 or v3.", default=REQUIRED),
-    _key("apicurio.registry.auth.username", "User for basic authentication."),
-    _key("apicurio.registry.auth.password", "Password for basic authentication.", Type.PASSWORD),
-    _key(
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApicurioOptions:
+    """The connection to Apicurio's own API, and which of its ids documents begin with."""
+
+    urls: tuple[str, ...] = _option(
+        "apicurio.registry.url", "URL of the registry with …/apis/registry/v2 or v3.", default=REQUIRED, read=parse_list
+    )
+    user: str | None = _option("apicurio.registry.auth.username", "User for basic authentication.")
+    password: str | None = _option(
+        "apicurio.registry.auth.password", "Password for basic authentication.", Type.PASSWORD
+    )
+    use_id: str | None = _option(
         "apicurio.registry.use-id",
         "Kind of the ids before documents: contentId or globalId. If not set, ids of eight bytes are global ids, "
         "and ids of four bytes are content ids.",
         validator=any_case("contentId", "globalId"),
-    ),
+    )
+
+    @property
+    def id_kind(self) -> IdKind | None:
+        """The kind of the ids; None where their length says it."""
+        return None if self.use_id is None else IdKind(self.use_id)
+
+
+_APICURIO = (
+    *definition(ApicurioOptions).keys,
     *_tls("apicurio.registry.request.ssl."),
-    *_CACHE,
+    *definition(SchemaCacheOptions).keys,
     *_without_effect(
         _READ_ONLY,
         (

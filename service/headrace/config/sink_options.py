@@ -14,13 +14,14 @@ from headrace.core.decode.flattened import DEFAULT_PREFIX
 from headrace.core.model.catalog import MODES, HandlingModes
 from headrace.core.model.ordering import Ordering, ordering
 from headrace.core.model.unavailable import DEFAULT_PLACEHOLDER
+from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import FieldSelection, field_selection
 from headrace.core.tables.naming import TableNaming
 from headrace.core.tables.naming import namespace as check_namespace
 from headrace.core.tables.table_layout import TableLayout, table_layout
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
-_POLICY, _MODES = BatchPolicy(), HandlingModes()
+_POLICY, _MODES, _RESELECT = BatchPolicy(), HandlingModes(), ReselectOptions()
 
 TABLE_PROPERTIES = "table.properties."
 """Prefix of the format's own properties, for new tables: ``auto-create-props`` of Iceberg's Kafka Connect sink."""
@@ -263,7 +264,7 @@ class SourceSettings:
     skipped_operations: tuple[str, ...] = option(
         "skipped.operations",
         Type.LIST,
-        ("t",),
+        tuple(_RESELECT.skipped_operations),
         "The source connector's setting. If it contains c, u or d, events are missing that would change cached "
         "values, so the cache stays off. Also name operations whose events a transform at the source connector "
         "drops.",

@@ -14,8 +14,9 @@ from typing import Any
 from headrace.config.plugin_classes import class_problem
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
 from headrace.core.connect.config_validators import Validator
-from headrace.transforms.options import PluginClass
-from headrace.transforms.registry import PREDICATES, TRANSFORMS, aliases, chain, find, refusal
+from headrace.core.connect.typed_options import definition
+from headrace.transforms.options import PluginClass, Selection
+from headrace.transforms.registry import PREDICATES, TRANSFORMS, aliases, find, refusal
 
 Properties = Mapping[str, str | None]
 
@@ -24,22 +25,7 @@ _KINDS = {
     "predicates": ("Predicate", "predicate", PREDICATES),
 }
 _IMPORTANCE = (Importance.HIGH, Importance.MEDIUM, Importance.LOW)
-_PREDICATED = (
-    ConfigKey(
-        "predicate",
-        Type.STRING,
-        None,
-        Importance.MEDIUM,
-        "Alias of the predicate that selects the records which the transform applies to.",
-    ),
-    ConfigKey(
-        "negate",
-        Type.BOOLEAN,
-        "false",
-        Importance.MEDIUM,
-        "Whether the transform applies to the other records instead.",
-    ),
-)
+_PREDICATED = definition(Selection).keys
 
 
 def transform_definitions(properties: Properties, version: str) -> ConfigDef:
@@ -87,11 +73,6 @@ def of_unknown_class(name: str, properties: Properties) -> bool:
             ):
                 return True
     return False
-
-
-def check_chain(given: Mapping[str, str]) -> None:
-    """Raise ConfigError for transforms that no task could use."""
-    chain(given)
 
 
 def _class_problems(option: str, properties: Properties, known: Mapping[str, PluginClass]) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from headrace.config.connector import (
-    CLIENT_OVERRIDES,
     CONNECTOR_OPTIONS,
     LATER,
     SINK_OPTIONS,
@@ -28,14 +27,14 @@ from headrace.config.converter import (
     with_types,
 )
 from headrace.config.framework import FRAMEWORK_OPTIONS, FrameworkSettings
+from headrace.config.kafka import CLIENT_OVERRIDES, KafkaSettings
 from headrace.config.other_sinks import called_here
 from headrace.config.overrides import OverridePolicy
 from headrace.config.plugin_classes import converter_problems
 from headrace.config.plugin_versions import version_options, version_problems
-from headrace.config.reselect import named_databases, post_processor_prefixes, to_bare
+from headrace.config.reselect import named_databases, post_processor_prefixes, reselect_options, to_bare
 from headrace.config.sink_options import TABLE_PROPERTIES, BatchSettings, SourceSettings, TableSettings
 from headrace.config.transforms import (
-    check_chain,
     of_unknown_class,
     recommended_classes,
     transform_definitions,
@@ -57,8 +56,9 @@ from headrace.core.connect.regex_cost import TooCostly, check_cost
 from headrace.core.connect.suggestions import suggestion
 from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
-from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE, ReselectOptions
+from headrace.core.reselect.options import ERROR_MODE, INSERT_MODE
 from headrace.core.tables.locations import location_problems
+from headrace.transforms import registry
 
 Properties = Mapping[str, str | None]
 _NULL_VALUE = "Null value can not be supplied as the configuration value."
@@ -113,16 +113,18 @@ def sink_connector_config(properties: Mapping[str, str], defaults: WorkerDefault
     """
     properties = trimmed(properties)
     bare, _ = to_bare(properties)
-    framework = parsed(FrameworkSettings, bare)
+    framework, kafka = parsed(FrameworkSettings, bare), parsed(KafkaSettings, bare)
     return SinkConnectorConfig(
         framework=framework,
         tables=parsed(TableSettings, bare),
         batches=parsed(BatchSettings, bare),
         source=parsed(SourceSettings, bare),
-        group_id=properties.get("consumer.override.group.id") or defaults.consumer_group or f"connect-{framework.name}",
+        reselect=reselect_options(bare),
+        transforms=registry.chain(properties),
+        kafka=kafka,
+        group_id=kafka.consumer.get("group.id") or defaults.consumer_group or f"connect-{framework.name}",
         converter_classes={side: _converter_of(properties, defaults, side) for side in KNOWN_CONVERTERS},
         converters={side: converter_options(properties, defaults, side) for side in KNOWN_CONVERTERS},
-        originals=properties,
     )
 
 
@@ -303,13 +305,13 @@ def _reader_problems(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What a task itself would refuse at start, such as patterns that do not compile."""
     tables, source = parsed(TableSettings, given), parsed(SourceSettings, given)
     readers: Sequence[Callable[[], object]] = (
-        lambda: ReselectOptions.from_properties(given),
+        lambda: reselect_options(given),
         lambda: tables.naming,
         lambda: tables.layout,
         lambda: _check_kind(tables),
         lambda: tables.fields,
         lambda: source.ordering,
-        lambda: check_chain(given),
+        lambda: registry.chain(given),
     )
     for read in readers:
         try:

@@ -11,7 +11,7 @@ from headrace.config.response_headers import HeaderRule, header_rules
 from headrace.config.response_headers import response_headers as check_response_headers
 from headrace.core.connect.config_def import Importance, Type
 from headrace.core.connect.config_validators import InvalidValue, any_case, at_least, between
-from headrace.core.connect.typed_options import definition, option, seconds
+from headrace.core.connect.typed_options import definition, option, seconds, section
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 DEFAULT_PORT = 8083
@@ -345,14 +345,14 @@ class SecretSettings:
 
 
 WORKER_OPTIONS = (
-    definition(IdentitySettings, "Identity")
-    + definition(StorageSettings, "Storage")
-    + definition(RestSettings, "REST")
-    + definition(DefaultConverters, "Converters")
-    + definition(LakeSettings, "Lakehouse")
-    + definition(TimingSettings, "Timing")
-    + definition(TrackingSettings, "Topic tracking")
-    + definition(OverrideSettings, "Overrides")
-    + definition(LogSettings, "Log")
-    + definition(SecretSettings, "Secrets")
+    section("Identity", definition(IdentitySettings).keys)
+    + section("Storage", definition(StorageSettings).keys)
+    + section("REST", definition(RestSettings).keys)
+    + section("Converters", definition(DefaultConverters).keys)
+    + section("Lakehouse", definition(LakeSettings).keys)
+    + section("Timing", definition(TimingSettings).keys)
+    + section("Topic tracking", definition(TrackingSettings).keys)
+    + section("Overrides", definition(OverrideSettings).keys)
+    + section("Log", definition(LogSettings).keys)
+    + section("Secrets", definition(SecretSettings).keys)
 )

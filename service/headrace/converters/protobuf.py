@@ -12,8 +12,9 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.converters.protobuf_data import FieldReaders, ProtobufOptions
+from headrace.converters.protobuf_data import FieldReaders
 from headrace.converters.protobuf_files import loaded
+from headrace.converters.protobuf_options import ProtobufOptions
 from headrace.converters.protobuf_values import MISFITS
 from headrace.converters.registered import Read, RegisteredSchema
 from headrace.core.model.connect_data import SchemaAndValue

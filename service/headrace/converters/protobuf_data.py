@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from headrace.converters.protobuf_meta import params
+from headrace.converters.protobuf_options import ProtobufOptions
 from headrace.converters.protobuf_values import (
     LOGICAL,
     TYPE_NAMES,
@@ -33,21 +34,6 @@ from headrace.converters.protobuf_values import (
 )
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Field, Schema
-
-
-@dataclass(frozen=True, slots=True)
-class ProtobufOptions:
-    """The options of Confluent's converter for reading messages, with its defaults."""
-
-    full_names: bool = False
-    int_for_enums: bool = False
-    optional_for_nullables: bool = False
-    optional_for_proto2: bool = True
-    wrapper_for_nullables: bool = False
-    wrapper_for_raw_primitives: bool = True
-    index_for_unions: bool = True
-    flatten_unions: bool = False
-
 
 _OURS = "io.confluent.connect.protobuf"
 _WRAPPED = {

@@ -5,11 +5,16 @@ Their results are not rows. They are for keys, and for values that a transform c
 
 from __future__ import annotations
 
+import codecs
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.converters.conversion import Converter, Headers
+from headrace.core.connect.config_def import Importance, Type, Width
+from headrace.core.connect.config_validators import InvalidValue
+from headrace.core.connect.typed_options import Layout, option, parsed
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import Schema
@@ -18,8 +23,6 @@ STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 _CONVERTERS = "org.apache.kafka.connect.converters."
 BYTE_ARRAY_CONVERTER = f"{_CONVERTERS}ByteArrayConverter"
 BOOLEAN_CONVERTER = f"{_CONVERTERS}BooleanConverter"
-ENCODINGS = ("converter.encoding", "deserializer.encoding")
-"""Options that name the text's encoding; the first one counts."""
 
 _STRING, _BYTES, _BOOLEAN = (Schema(kind, optional=True) for kind in ("string", "bytes", "boolean"))
 
@@ -82,9 +85,35 @@ def _number_converter(name: str, kind: str, form: str) -> Callable[[Mapping[str,
     return lambda options: NumberConverter(name, Schema(kind, optional=True), struct.Struct(form))
 
 
+def _encoding(name: str, value: Any) -> None:
+    try:
+        codecs.lookup(str(value))
+    except LookupError as error:
+        message = f"Invalid value {value} for configuration {name}: Encoding {value} not found."
+        raise InvalidValue(message) from error
+
+
+@dataclass(frozen=True, slots=True)
+class StringOptions:
+    """The options of StringConverter."""
+
+    encoding: str = option(
+        "converter.encoding",
+        Type.STRING,
+        StringConverter().encoding,
+        "Character set of the text, by its name in Java or Python.",
+        Importance.HIGH,
+        _encoding,
+        layout=Layout(None, -1, Width.MEDIUM, "Encoding"),
+    )
+
+
 def _string_converter(options: Mapping[str, str]) -> Converter:
-    given = (options[name].strip() for name in ENCODINGS if options.get(name))
-    return StringConverter(next(given, "UTF-8"))
+    """Kafka's converter takes ``deserializer.encoding`` as well, which it does not list."""
+    unlisted = options.get("deserializer.encoding", "").strip()
+    if unlisted and not options.get("converter.encoding"):
+        return StringConverter(unlisted)
+    return StringConverter(parsed(StringOptions, options).encoding)
 
 
 SIMPLE_CONVERTERS: Mapping[str, Callable[[Mapping[str, str]], Converter]] = {

@@ -31,12 +31,14 @@ class Chain:
     ``merges`` is whether one of them merges several source tables, with keys that are unique across them.
     ``keeps_cells`` is whether none of them changes the values of a row, so that an unavailable value may be read again
     from the database. ``prefixes`` are the prefixes of ExtractNewRecordState for names of fields and headers.
+    ``defaulting`` are the aliases of transforms that replace a null by its column's default: a table would differ.
     """
 
     links: Sequence[Link] = ()
     merges: bool = False
     keeps_cells: bool = True
     prefixes: tuple[str, str] | None = None
+    defaulting: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.links)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from headrace.core.connect import typed_options
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from headrace.core.connect.config_validators import InvalidValue, regex
 from headrace.transforms.record import Side
@@ -37,6 +38,24 @@ class PluginClass:
     def simple_name(self) -> str:
         """The name without its package."""
         return self.class_name.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The options of every transform that select the records which it applies to."""
+
+    predicate: str | None = typed_options.option(
+        "predicate",
+        Type.STRING,
+        None,
+        "Alias of the predicate that selects the records which the transform applies to.",
+    )
+    negate: bool = typed_options.option(
+        "negate",
+        Type.BOOLEAN,
+        False,
+        "Whether the transform applies to the other records instead.",
+    )
 
 
 def option(

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headrace.core.connect.config_def import parse_list
+from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
 from headrace.transforms import apache, debezium, debezium_columns
 from headrace.transforms.chain import Chain, Link
-from headrace.transforms.options import REPLACE_NULL, PluginClass
+from headrace.transforms.options import REPLACE_NULL, PluginClass, Selection, Values
 from headrace.transforms.record import Predicate
 
 
@@ -52,50 +53,33 @@ def chain(properties: Mapping[str, str]) -> Chain:
     predicates: dict[str, Predicate] = {}
     for alias in aliases(properties, "predicates"):
         prefix = f"predicates.{alias}."
-        predicates[alias] = _made(_class(properties, prefix, PREDICATES), properties, prefix)
-    links, classes = [], []
+        found = _class(properties, prefix, PREDICATES)
+        predicates[alias] = _made(found, found.options.parse(below(properties, prefix)), prefix)
+    links, classes, prefixes, defaulting = [], [], None, []
     for alias in aliases(properties, "transforms"):
         prefix = f"transforms.{alias}."
         found = _class(properties, prefix, TRANSFORMS)
-        name = properties.get(f"{prefix}predicate")
-        if name is not None and name not in predicates:
+        given = below(properties, prefix)
+        values, selection = found.options.parse(given), parsed(Selection, given)
+        if selection.predicate is not None and selection.predicate not in predicates:
             raise ConfigError(
-                f"{prefix}predicate: predicate {name!r} is unknown; add it to predicates", f"{prefix}predicate"
+                f"{prefix}predicate: predicate {selection.predicate!r} is unknown; add it to predicates",
+                f"{prefix}predicate",
             )
-        negate = properties.get(f"{prefix}negate", "false").strip().lower() == "true"
-        predicate = None if name is None else predicates[name]
-        links.append(Link(alias, found.class_name, _made(found, properties, prefix), predicate, negate))
+        predicate = None if selection.predicate is None else predicates[selection.predicate]
+        links.append(Link(alias, found.class_name, _made(found, values, prefix), predicate, selection.negate))
         classes.append(found)
+        if "add.fields.prefix" in values:  # of several the last counts
+            prefixes = values["add.fields.prefix"], values["add.headers.prefix"]
+        if values.get(REPLACE_NULL):
+            defaulting.append(alias)
     merges, keeps_cells = any(each.merges for each in classes), all(each.keeps_cells for each in classes)
-    return Chain(tuple(links), merges, keeps_cells, _prefixes(properties))
-
-
-def _prefixes(properties: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the prefixes of the last ExtractNewRecordState for the names of fields and headers that it adds."""
-    for alias in reversed(aliases(properties, "transforms")):
-        plugin = find(properties.get(f"transforms.{alias}.type", ""), TRANSFORMS)
-        if plugin is not None and "add.fields.prefix" in plugin.options:
-            of_fields, of_headers = (
-                properties.get(f"transforms.{alias}.add.{kind}.prefix", "__") for kind in ("fields", "headers")
-            )
-            return of_fields, of_headers
-    return None
+    return Chain(tuple(links), merges, keeps_cells, prefixes, tuple(defaulting))
 
 
 def aliases(properties: Mapping[str, str | None], kind: str) -> list[str]:
     """Return the aliases of ``transforms`` or ``predicates``, without duplicates."""
     return list(dict.fromkeys(alias for alias in parse_list(properties.get(kind) or "") if alias))
-
-
-def nulls_become_defaults(properties: Mapping[str, str]) -> list[str]:
-    """Return the aliases of transforms that replace a null by its column's default: a table would differ."""
-    found = []
-    for alias in aliases(properties, "transforms"):
-        plugin = find(properties.get(f"transforms.{alias}.type", ""), TRANSFORMS)
-        chosen = properties.get(f"transforms.{alias}.{REPLACE_NULL}", "true").strip().lower()
-        if plugin is not None and REPLACE_NULL in plugin.options and chosen == "true":
-            found.append(alias)
-    return found
 
 
 def _class(properties: Mapping[str, str], prefix: str, known: Mapping[str, PluginClass]) -> PluginClass:
@@ -107,9 +91,8 @@ def _class(properties: Mapping[str, str], prefix: str, known: Mapping[str, Plugi
     return found
 
 
-def _made(plugin: PluginClass, properties: Mapping[str, str], prefix: str) -> Any:
-    given = {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
+def _made(plugin: PluginClass, values: Values, prefix: str) -> Any:
     try:
-        return plugin.make(plugin.options.parse(given))
+        return plugin.make(values)
     except ValueError as error:
         raise ConfigError(f"{prefix}type: {plugin.simple_name}: {error}", f"{prefix}type") from error

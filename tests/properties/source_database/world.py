@@ -16,6 +16,7 @@ from properties.source_database.sink import Fate, MortalLakehouse, ScriptedFeed
 from properties.source_database.virtual_time import Killed, NothingLeft, VirtualLoop
 
 from headrace.config import SinkConnectorConfig
+from headrace.config.kafka import KafkaSettings
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.ports import DeadLetterQueue, Divide, Feed, TableOptions
 from headrace.runtime.task.asyncio_agent import AsyncioAgent
@@ -214,10 +215,10 @@ class _Feeds:
     async def start(self) -> None:
         """Nothing to start."""
 
-    def check(self, connector: str, config: Mapping[str, str]) -> None:
+    def check(self, connector: str, settings: KafkaSettings) -> None:
         """Nothing to check."""
 
-    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
         """The feed of the life."""
         return ScriptedFeed(self._life, divide)
 
@@ -225,11 +226,11 @@ class _Feeds:
         """Agents without Faust."""
         return AsyncioAgent(name, body)
 
-    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Any:
+    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Any:
         """No topic is."""
         return lambda topic: False
 
-    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
         """There is none."""
         return None
 

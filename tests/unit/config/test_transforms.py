@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.config.validation import WorkerDefaults, validate
-from headrace.transforms.registry import PREDICATES, REFUSED, TRANSFORMS, find, nulls_become_defaults
+from headrace.transforms.registry import PREDICATES, REFUSED, TRANSFORMS, chain, find
 
 OF_OTHERS = (
     "org.apache.iceberg.connect.transforms.DebeziumTransform",
@@ -85,7 +85,8 @@ def test_every_class_has_its_place_on_the_page() -> None:
 
 def test_transforms_that_hide_nulls_are_named() -> None:
     """Those whose option is not set to false."""
-    cast = {"transforms": "t", "transforms.t.type": "org.apache.kafka.connect.transforms.Cast$Value"}
-    assert nulls_become_defaults(cast) == ["t"]
-    assert nulls_become_defaults(cast | {"transforms.t.replace.null.with.default": "false"}) == []
-    assert nulls_become_defaults(ROUTE) == []
+    kind = "org.apache.kafka.connect.transforms.Cast$Value"
+    cast = {"transforms": "t", "transforms.t.type": kind, "transforms.t.spec": "a:string"}
+    assert chain(cast).defaulting == ("t",)
+    assert chain(cast | {"transforms.t.replace.null.with.default": "false"}).defaulting == ()
+    assert chain(ROUTE).defaulting == ()

@@ -8,8 +8,8 @@ import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS, LATER
 from headrace.config.overrides import OverridePolicy
+from headrace.config.reselect import reselect_options
 from headrace.config.validation import WorkerDefaults, connector_definitions, sink_connector_config, validate
-from headrace.core.reselect.options import ReselectOptions
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 DEFAULTS = WorkerDefaults(
@@ -125,7 +125,7 @@ def test_named_groups_are_spelled_as_in_java() -> None:
     given = {**MINIMAL, "transforms": "t", **transforms, **topics}
     given = {name: value for name, value in given.items() if value is not None}
     assert not [info.value.errors for info in validate(given, DEFAULTS).configs if info.value.errors]
-    assert sink_connector_config(given, DEFAULTS).framework.topic_pattern == r"(?P<db>shop)\..*"
+    assert sink_connector_config(given, DEFAULTS).framework.topics.pattern == r"(?P<db>shop)\..*"
 
 
 def test_trimmed_and_case_blind_values_are_valid() -> None:
@@ -151,11 +151,10 @@ def test_tasks_get_values_without_the_blanks_around_them() -> None:
         sink_connector_config(each, DEFAULTS)
         for each in (given, {name: f" {value}\t" for name, value in given.items()})
     )
-    assert padded.originals == plain.originals == given
-    assert padded.converters == plain.converters
+    assert padded == plain
     assert (padded.group_id, padded.schemas_enabled("value")) == ("g", False)
     as_it_is = {"table.properties.write.separator": " "}
-    assert sink_connector_config({**given, **as_it_is}, DEFAULTS).originals == {**given, **as_it_is}
+    assert sink_connector_config({**given, **as_it_is}, DEFAULTS).tables.properties == {"write.separator": " "}
 
 
 def test_the_policy_holds_for_the_client_that_asks_for_offsets() -> None:
@@ -306,7 +305,7 @@ def test_a_cache_on_disk_needs_a_path() -> None:
 def test_the_default_options_are_those_that_reselect_reads() -> None:
     """One list of defaults: what validation shows is what the post processor takes."""
     shown = {key.name: key.default_text for key in CONNECTOR_OPTIONS.keys if key.default_text}
-    assert ReselectOptions.from_properties(shown) == ReselectOptions.from_properties({})
+    assert reselect_options(shown) == reselect_options({})
 
 
 def test_converter_options_come_from_where_the_converter_is_named() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.config.reselect import reselect_options
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import TableId
-from headrace.core.reselect.options import ColumnFilter, ReselectOptions
+from headrace.core.reselect.column_lists import ColumnFilter
 
 TABLE = TableId("shop", "inventory", "public", "orders")
 TYPE = "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
@@ -16,14 +17,14 @@ NAMED = {"post.processors": "reselector", "post.processors.reselector.type": TYP
 @pytest.mark.parametrize("prefix", ["", "post.processors.reselector.", "reselector."])
 def test_keys_bare_and_prefixed(prefix: str) -> None:
     """DBZ-9170: all three spellings of a key are read."""
-    options = ReselectOptions.from_properties({**NAMED, f"{prefix}reselect.cache.enabled": "true"})
+    options = reselect_options({**NAMED, f"{prefix}reselect.cache.enabled": "true"})
     assert options.cache_enabled
 
 
 def test_type_of_a_post_processor_is_required() -> None:
     """DBZ-8901: a post processor without a type fails at start."""
-    with pytest.raises(ConfigError, match="is missing") as caught:
-        ReselectOptions.from_properties({"post.processors": "reselector"})
+    with pytest.raises(ConfigError, match="Missing required configuration") as caught:
+        reselect_options({"post.processors": "reselector"})
     assert caught.value.key == "post.processors.reselector.type"
 
 
@@ -42,7 +43,7 @@ def test_type_of_a_post_processor_is_required() -> None:
 def test_wrong_values_name_their_key(key: str, value: str) -> None:
     """Unknown words, numbers and patterns are validation errors."""
     with pytest.raises(ConfigError) as caught:
-        ReselectOptions.from_properties({key: value})
+        reselect_options({key: value})
     assert caught.value.key == key
 
 
@@ -77,7 +78,7 @@ def test_exclude_list() -> None:
 
 def test_mode_is_trimmed_and_of_any_case() -> None:
     """As upstream reads it."""
-    assert ReselectOptions.from_properties({"reselect.error.handling.mode": " FAIL "}).error_handling_mode == "fail"
+    assert reselect_options({"reselect.error.handling.mode": " FAIL "}).error_handling_mode == "fail"
 
 
 @pytest.mark.parametrize(
@@ -86,16 +87,14 @@ def test_mode_is_trimmed_and_of_any_case() -> None:
 def test_port_is_that_of_the_databases_kind(given: dict[str, str], port: int) -> None:
     """``reselect.database.type`` chooses the row source and the port that it listens on if none is given."""
     properties = {f"reselect.database.{name}": value for name, value in {"hostname": "db", **given}.items()}
-    database = ReselectOptions.from_properties(properties).database
+    database = reselect_options(properties).database
     assert database is not None
     assert (database.port, database.type) == (port, given.get("type", "postgresql").lower())
 
 
 def test_password_is_in_no_text() -> None:
     """Options may be logged."""
-    options = ReselectOptions.from_properties(
-        {"reselect.database.hostname": "db", "reselect.database.password": "hunter2"}
-    )
+    options = reselect_options({"reselect.database.hostname": "db", "reselect.database.password": "hunter2"})
     assert options.database is not None
     assert options.database.password == "hunter2"
     assert "hunter2" not in repr(options)
@@ -112,7 +111,7 @@ def test_password_is_in_no_text() -> None:
 )
 def test_hostname_lists_servers(hostname: str, servers: list[tuple[str, int]]) -> None:
     """Each may have a port of its own; an IPv6 address takes brackets for it."""
-    options = ReselectOptions.from_properties({"reselect.database.hostname": hostname})
+    options = reselect_options({"reselect.database.hostname": hostname})
     assert options.database is not None
     assert list(options.database.servers) == servers
 
@@ -121,12 +120,12 @@ def test_hostname_lists_servers(hostname: str, servers: list[tuple[str, int]]) -
 def test_hostname_that_names_no_server(hostname: str) -> None:
     """A port that is none, or a list of nothing, is refused with the option's name."""
     with pytest.raises(ConfigError) as caught:
-        ReselectOptions.from_properties({"reselect.database.hostname": hostname})
+        reselect_options({"reselect.database.hostname": hostname})
     assert caught.value.key == "reselect.database.hostname"
 
 
 def test_answers_of_replicas_without_the_check_are_not_cached() -> None:
     """``reselect.md`` section 3.4: the cache stays off, whatever its switch says."""
     given = {"reselect.cache.enabled": "true", "reselect.read.from": "replica"}
-    assert ReselectOptions.from_properties(given).caches
-    assert not ReselectOptions.from_properties({**given, "reselect.visibility.check": "off"}).caches
+    assert reselect_options(given).caches
+    assert not reselect_options({**given, "reselect.visibility.check": "off"}).caches

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from kafka_settings import settings_of
 
+from headrace.config.kafka import KafkaSettings
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.settings import (
     admin_arguments,
@@ -30,12 +32,18 @@ WORKER = {
     "producer.sasl.jaas.config": _jaas("writer"),
     "admin.sasl.jaas.config": _jaas("admin"),
 }
-CLIENTS: dict[str, tuple[str, Callable[[Properties, Properties], Mapping[str, Any]]]] = {
-    "consumer": ("consumer", lambda worker, config: consumer_settings(worker, "shop", 0, config).arguments),
-    "dead letters": ("producer", lambda worker, config: producer_arguments(worker, "shop", 0, config)),
-    "dead letter topic": ("admin", lambda worker, config: admin_arguments(worker, config, "client")),
-    "offsets of the group": ("admin", lambda worker, config: group_arguments(worker, "shop", config)),
-    "group at the consumer's brokers": ("consumer", lambda worker, config: group_arguments(worker, "shop", config)),
+CLIENTS: dict[str, tuple[str, Callable[[Properties, KafkaSettings], Mapping[str, Any]]]] = {
+    "consumer": (
+        "consumer",
+        lambda worker, settings: consumer_settings(worker, "shop", 0, settings).arguments,
+    ),
+    "dead letters": ("producer", lambda worker, settings: producer_arguments(worker, "shop", 0, settings)),
+    "dead letter topic": ("admin", lambda worker, settings: admin_arguments(worker, settings, "client")),
+    "offsets of the group": ("admin", lambda worker, settings: group_arguments(worker, "shop", settings)),
+    "group at the consumer's brokers": (
+        "consumer",
+        lambda worker, settings: group_arguments(worker, "shop", settings),
+    ),
     "topics": ("consumer", topic_arguments),
 }
 each_client = pytest.mark.parametrize("client", CLIENTS)
@@ -44,7 +52,7 @@ each_client = pytest.mark.parametrize("client", CLIENTS)
 def _arguments(client: str, **overrides: str) -> Mapping[str, Any]:
     prefix, arguments = CLIENTS[client]
     named = {f"{prefix}.override.{key.replace('__', '.')}": value for key, value in overrides.items()}
-    return arguments(WORKER, {"topics": "t", **named})
+    return arguments(WORKER, settings_of({"topics": "t", **named}))
 
 
 @each_client

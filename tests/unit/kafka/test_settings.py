@@ -4,6 +4,7 @@ import re
 import ssl
 
 import pytest
+from kafka_settings import settings_of
 
 from headrace.core.model.errors import ConfigError
 from headrace_connectors.kafka.settings import (
@@ -21,7 +22,7 @@ TOPICS = {"topics": "a.b"}
 
 def test_defaults_follow_kafka_connect() -> None:
     """Group, client id and start of a sink's consumer are those that operators know."""
-    settings = consumer_settings(WORKER, "shop", 2, TOPICS)
+    settings = consumer_settings(WORKER, "shop", 2, settings_of(TOPICS))
     assert settings.group == settings.arguments["group_id"] == "connect-shop"
     assert settings.arguments["client_id"] == "connector-consumer-shop-2"
     assert settings.reset == "earliest"
@@ -31,7 +32,7 @@ def test_defaults_follow_kafka_connect() -> None:
 def test_later_layers_win() -> None:
     """A connector's override beats the worker's consumer.*, which beats the worker's own properties."""
     worker = {**WORKER, "security.protocol": "SSL", "consumer.security.protocol": "PLAINTEXT", "consumer.group.id": "g"}
-    settings = consumer_settings(worker, "shop", 0, {**TOPICS, "consumer.override.max.poll.records": "7"})
+    settings = consumer_settings(worker, "shop", 0, settings_of({**TOPICS, "consumer.override.max.poll.records": "7"}))
     assert settings.arguments["security_protocol"] == "PLAINTEXT"
     assert settings.arguments["max_poll_records"] == 7
     assert settings.group == "g"
@@ -50,13 +51,15 @@ def test_later_layers_win() -> None:
 def test_a_request_waits_for_a_rebalance(given: dict[str, str], milliseconds: int) -> None:
     """A join is answered at its end: with the 20 s of managed Kafka's templates none would ever succeed."""
     worker = {**WORKER, **{f"consumer.{key}": value for key, value in given.items()}}
-    assert consumer_settings(worker, "shop", 0, TOPICS).arguments["request_timeout_ms"] == milliseconds
+    assert consumer_settings(worker, "shop", 0, settings_of(TOPICS)).arguments["request_timeout_ms"] == milliseconds
 
 
 def test_each_task_is_a_static_member_of_its_own() -> None:
     """Two members with one group.instance.id would evict each other."""
     config = {**TOPICS, "consumer.override.group.instance.id": "shop"}
-    ids = [consumer_settings(WORKER, "shop", task, config).arguments["group_instance_id"] for task in range(2)]
+    ids = [
+        consumer_settings(WORKER, "shop", task, settings_of(config)).arguments["group_instance_id"] for task in range(2)
+    ]
     assert ids == ["shop-0", "shop-1"]
 
 
@@ -75,7 +78,7 @@ def test_each_task_is_a_static_member_of_its_own() -> None:
 def test_a_wrong_property_is_named(key: str, value: str, text: str) -> None:
     """The message says which property and why; the error carries its key."""
     with pytest.raises(ConfigError, match=text) as caught:
-        consumer_settings(WORKER, "shop", 0, {**TOPICS, f"consumer.override.{key}": value})
+        consumer_settings(WORKER, "shop", 0, settings_of({**TOPICS, f"consumer.override.{key}": value}))
     assert caught.value.key == key
 
 
@@ -83,13 +86,13 @@ def test_a_java_key_store_is_refused_with_the_way_out() -> None:
     """Only PEM files can be read."""
     worker = {**WORKER, "security.protocol": "SSL", "ssl.truststore.type": "JKS"}
     with pytest.raises(ConfigError, match="convert it to PEM"):
-        consumer_settings(worker, "shop", 0, TOPICS)
+        consumer_settings(worker, "shop", 0, settings_of(TOPICS))
 
 
 def test_tls_without_host_name_check() -> None:
     """An empty ssl.endpoint.identification.algorithm switches the check off, as in Java."""
     worker = {**WORKER, "security.protocol": "SASL_SSL", "ssl.endpoint.identification.algorithm": ""}
-    context = consumer_settings(worker, "shop", 0, TOPICS).arguments["ssl_context"]
+    context = consumer_settings(worker, "shop", 0, settings_of(TOPICS)).arguments["ssl_context"]
     assert isinstance(context, ssl.SSLContext)
     assert not context.check_hostname
 
@@ -97,16 +100,16 @@ def test_tls_without_host_name_check() -> None:
 def test_passwords_of_a_login_module() -> None:
     """Quoted, escaped and bare values are read; no message ever shows them."""
     login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="a\\"; b=c";'
-    arguments = producer_arguments({**WORKER, "sasl.jaas.config": login}, "shop", 0, {})
+    arguments = producer_arguments({**WORKER, "sasl.jaas.config": login}, "shop", 0, settings_of({}))
     assert arguments["sasl_plain_username"] == "u"
     assert arguments["sasl_plain_password"] == 'a"; b=c'
 
 
 def test_dead_letters_are_always_durable() -> None:
     """acks cannot be weakened."""
-    assert producer_arguments(WORKER, "shop", 0, {})["acks"] == "all"
+    assert producer_arguments(WORKER, "shop", 0, settings_of({}))["acks"] == "all"
     with pytest.raises(ConfigError, match="acknowledged by all replicas"):
-        producer_arguments(WORKER, "shop", 0, {"producer.override.acks": "0"})
+        producer_arguments(WORKER, "shop", 0, settings_of({"producer.override.acks": "0"}))
 
 
 def jaas(user: str) -> str:
@@ -117,14 +120,14 @@ def jaas(user: str) -> str:
 def test_later_layers_of_an_admin_client_win() -> None:
     """``admin.override.*`` over the worker's ``admin.*`` over its own; unknown names are refused."""
     worker = {**WORKER, "sasl.jaas.config": jaas("worker"), "producer.sasl.jaas.config": jaas("producer")}
-    assert admin_arguments(worker, {}, "a")["sasl_plain_username"] == "worker"
+    assert admin_arguments(worker, settings_of({}), "a")["sasl_plain_username"] == "worker"
     worker["admin.sasl.jaas.config"] = jaas("admin")
-    assert admin_arguments(worker, {}, "a")["sasl_plain_username"] == "admin"
+    assert admin_arguments(worker, settings_of({}), "a")["sasl_plain_username"] == "admin"
     override = {"admin.override.sasl.jaas.config": jaas("override")}
-    assert admin_arguments(worker, override, "a")["sasl_plain_username"] == "override"
-    assert admin_arguments(worker, override, "a")["client_id"] == "a"
+    assert admin_arguments(worker, settings_of(override), "a")["sasl_plain_username"] == "override"
+    assert admin_arguments(worker, settings_of(override), "a")["client_id"] == "a"
     with pytest.raises(ConfigError, match=r"did you mean request\.timeout\.ms"):
-        admin_arguments(WORKER, {"admin.override.request.timeout": "5"}, "a")
+        admin_arguments(WORKER, settings_of({"admin.override.request.timeout": "5"}), "a")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,7 @@ def test_a_group_is_asked_for_where_its_consumers_read(
     worker: dict[str, str], config: dict[str, str], brokers: str, user: str | None
 ) -> None:
     """Unless an admin property names brokers. Brokers that the connector names get no credentials of the worker."""
-    arguments = group_arguments({**WORKER, "sasl.jaas.config": jaas("worker"), **worker}, "shop", config)
+    arguments = group_arguments({**WORKER, "sasl.jaas.config": jaas("worker"), **worker}, "shop", settings_of(config))
     assert (arguments["bootstrap_servers"], arguments.get("sasl_plain_username")) == (brokers, user)
 
 
@@ -175,8 +178,8 @@ def test_a_group_is_asked_for_where_its_consumers_read(
 def test_what_a_producer_does_anyway_may_be_said(key: str, value: str) -> None:
     """Templates of worker files say it; it changes nothing."""
     check_worker({**WORKER, f"producer.{key}": value})
-    assert producer_arguments({**WORKER, f"producer.{key}": value}, "shop", 0, {}) == producer_arguments(
-        WORKER, "shop", 0, {}
+    assert producer_arguments({**WORKER, f"producer.{key}": value}, "shop", 0, settings_of({})) == producer_arguments(
+        WORKER, "shop", 0, settings_of({})
     )
 
 
@@ -199,17 +202,17 @@ def test_a_worker_file_is_checked_as_a_whole(key: str, value: str, text: str) ->
 
 def test_a_pattern_matches_whole_names() -> None:
     """Named topics are literal; a regular expression is anchored at both ends."""
-    assert re.match(topic_pattern({"topics": "a.b, c"}), "a.b")
-    assert not re.match(topic_pattern({"topics": "a.b, c"}), "axb")
-    assert not re.match(topic_pattern({"topics.regex": "a|b"}), "ab")
-    assert re.match(topic_pattern({"topics.regex": r"(?i)(?s)shop\..*"}), "SHOP.a")
-    assert not re.match(topic_pattern({"topics.regex": "(?i)a|b"}), "AB")
+    assert re.match(topic_pattern(settings_of({"topics": "a.b, c"}).topics), "a.b")
+    assert not re.match(topic_pattern(settings_of({"topics": "a.b, c"}).topics), "axb")
+    assert not re.match(topic_pattern(settings_of({"topics.regex": "a|b"}).topics), "ab")
+    assert re.match(topic_pattern(settings_of({"topics.regex": r"(?i)(?s)shop\..*"}).topics), "SHOP.a")
+    assert not re.match(topic_pattern(settings_of({"topics.regex": "(?i)a|b"}).topics), "AB")
     for wrong in ({}, {"topics": "a", "topics.regex": "b"}, {"topics.regex": "("}, {"topics.regex": "(?x)a # b"}):
         with pytest.raises(ConfigError):
-            topic_pattern(wrong)
+            topic_pattern(settings_of(wrong).topics)
 
 
 def test_bootstrap_servers_are_required() -> None:
     """Nothing is guessed."""
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is not set"):
-        consumer_settings({}, "shop", 0, TOPICS)
+        consumer_settings({}, "shop", 0, settings_of(TOPICS))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envelopes import change, key
+from kafka_settings import settings_of
 
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import BatchPolicy
@@ -90,7 +91,7 @@ class Harness:
             isolate_tables=isolated,
             **logged,
         )
-        feed = MemoryFeeds(self.broker).open("items", number, {"topics.regex": "shop.*"})
+        feed = MemoryFeeds(self.broker).open("items", number, settings_of({"topics.regex": "shop.*"}))
         return SinkTask(
             options,
             feed,

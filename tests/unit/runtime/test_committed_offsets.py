@@ -10,6 +10,7 @@ import pytest
 from fix_asyncio import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka_settings import settings_of
 from unit.runtime.sink_task_harness import FIRST, TOPIC, Harness
 
 from headrace.core.model.errors import Retriable
@@ -66,7 +67,7 @@ class World:
 
     async def open(self) -> None:
         await self.broker.create_topic("orders", 2)
-        self.feed = MemoryFeeds(self.broker).open("orders", 0, {"topics": "orders"})
+        self.feed = MemoryFeeds(self.broker).open("orders", 0, settings_of({"topics": "orders"}))
         await self.feed.start(Nobody())  # type: ignore[arg-type]  # it has every method
         self.offsets = CommittedOffsets("orders", self.feed, self.settled.append, NO_OBSERVER, self._in_thread)
         for place in PLACES:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from unit.runtime.reselect_harness import TABLE, Lake, P, catalog, database, u
 
+from headrace.config.reselect import reselect_options
 from headrace.core.model.errors import ConfigError, Fatal, Retriable
 from headrace.core.model.events import TableId
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
@@ -73,7 +74,7 @@ def test_connections_of_all_are_told_together() -> None:
 
 def test_databases_are_named_in_the_configuration() -> None:
     """Each has its own options under its name; what it does not say stands without a name, for all."""
-    options = ReselectOptions.from_properties(
+    options = reselect_options(
         {
             "reselect.databases": "shop, crm",
             "reselect.database.user": "reader",
@@ -94,5 +95,5 @@ def test_databases_are_named_in_the_configuration() -> None:
 def test_a_named_database_needs_a_hostname() -> None:
     """The message names the key."""
     with pytest.raises(ConfigError, match="hostname") as caught:
-        ReselectOptions.from_properties({"reselect.databases": "shop", "reselect.database.shop.dbname": "x"})
+        reselect_options({"reselect.databases": "shop", "reselect.database.shop.dbname": "x"})
     assert caught.value.key == "reselect.database.shop.hostname"

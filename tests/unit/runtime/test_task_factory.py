@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from headrace.config.connector import CONNECTOR_OPTIONS
+from headrace.config.reselect import reselect_options
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.connect.config_validators import AnyCase
 from headrace.core.model.errors import Retriable
 from headrace.core.model.ordering import Ordering
 from headrace.core.reselect.cache.rows import RowStore
-from headrace.core.reselect.options import ReselectOptions
 from headrace.core.tables.field_selection import AddedField, FieldSelection
 from headrace.core.tables.table_layout import PartitionField, SortField, TableLayout
 from headrace.ports import RowStoreOptions, TableOptions
@@ -40,8 +40,7 @@ def options(**given: str) -> SinkTaskOptions:
         "topics": "a",
         **{name.replace("__", "."): value for name, value in given.items()},
     }
-    config = sink_connector_config(properties, DEFAULTS)
-    return sink_task_options(config, ReselectOptions.from_properties(properties))
+    return sink_task_options(sink_connector_config(properties, DEFAULTS))
 
 
 WORDS = [
@@ -62,7 +61,7 @@ def test_words_mean_the_same_in_any_case(option: str, word: str) -> None:
     """What validation accepts, a task understands: BASIC that switched evolution off would be told to nobody."""
     found = [options(**{option: given}) for given in (word.upper(), f" {word.title()} ", word)]
     assert shown(found[0]) == shown(found[1]) == shown(found[2])
-    upper, as_listed = (ReselectOptions.from_properties({option: given}) for given in (word.upper(), word))
+    upper, as_listed = (reselect_options({option: given}) for given in (word.upper(), word))
     assert upper == as_listed
 
 

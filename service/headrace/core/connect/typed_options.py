@@ -11,7 +11,7 @@ documentation, the answers of the REST API and the chart's schema from the defin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -60,14 +60,15 @@ class _Declaration:
             value = tuple(value)
         return value if value is None or self.read is None else self.read(value)
 
-    def value(self, properties: Properties) -> Any:
+    def value(self, properties: Properties, prefix: str) -> Any:
         """Return the value for the code, the default if none is given. Raises ConfigError with Kafka's message."""
-        name, validator = self.key.name, self.key.validator
-        raw = properties.get(name, self.key.default_text)
-        if raw is None and self.key.required:
+        key = replace(self.key, name=prefix + self.key.name)
+        name, validator = key.name, key.validator
+        raw = properties.get(name, key.default_text)
+        if raw is None and key.required:
             raise ConfigError(f'Missing required configuration "{name}" which has no default value.', name)
         try:
-            value = parse(self.key, raw)
+            value = parse(key, raw)
             if value is not None and validator is not None:
                 validator(name, value)
         except InvalidValue as error:
@@ -115,20 +116,21 @@ def prefixed(*prefixes: str) -> Any:
     return field(default_factory=dict, metadata={_PREFIX: prefixes}, repr=False)
 
 
-def nested(group: type[Any]) -> Any:
-    """Declare a field that is another group."""
-    return field(default_factory=group, metadata={_GROUP: group})
+def nested(group: type[Any], prefix: str = "") -> Any:
+    """Declare a field that is another group, whose options have a ``prefix`` here."""
+    return field(default_factory=group, metadata={_GROUP: (group, prefix)})
 
 
-def definition(group: type[Any], title: str | None = None) -> ConfigDef:
-    """Return the options of a group, in the order of its fields.
+def definition(group: type[Any]) -> ConfigDef:
+    """Return the options of a group, in the order of its fields."""
+    return ConfigDef(tuple(_keys(group)))
 
-    With a ``title`` they form a section of that title in the forms of consoles: numbered from 1, with widths by type
-    and display names made from their names.
+
+def section(title: str, keys: Iterable[ConfigKey]) -> ConfigDef:
+    """Return options as the section ``title`` of the forms of consoles.
+
+    They are numbered from 1, with widths by type and display names made from their names.
     """
-    keys = tuple(each.key for each in _declarations(group))
-    if title is None:
-        return ConfigDef(keys)
     return ConfigDef(
         tuple(
             replace(
@@ -143,30 +145,32 @@ def definition(group: type[Any], title: str | None = None) -> ConfigDef:
     )
 
 
-def _declarations(group: type[Any]) -> Iterator[_Declaration]:
+def _keys(group: type[Any]) -> Iterator[ConfigKey]:
     for each in fields(group):
         if _GROUP in each.metadata:
-            yield from _declarations(each.metadata[_GROUP])
+            inner, prefix = each.metadata[_GROUP]
+            yield from (replace(key, name=prefix + key.name) for key in _keys(inner))
         elif _OPTION in each.metadata:
-            yield each.metadata[_OPTION]
+            yield each.metadata[_OPTION].key
 
 
-def parsed(group: type[Group], properties: Properties) -> Group:
+def parsed(group: type[Group], properties: Properties, prefix: str = "") -> Group:
     """Return a group with the values of ``properties``, and with defaults. Raises ConfigError that names the option.
 
-    Keys of other groups are ignored.
+    Keys of other groups are ignored. ``prefix`` stands before the names of the group's options.
     """
-    values = {each.name: _value(each, properties) for each in fields(group) if each.metadata}  # type: ignore[arg-type] # a dataclass
+    values = {each.name: _value(each, properties, prefix) for each in fields(group) if each.metadata}  # type: ignore[arg-type] # a dataclass
     return group(**values)
 
 
-def _value(each: Field[Any], properties: Properties) -> Any:
+def _value(each: Field[Any], properties: Properties, prefix: str) -> Any:
     if _GROUP in each.metadata:
-        return parsed(each.metadata[_GROUP], properties)
+        inner, further = each.metadata[_GROUP]
+        return parsed(inner, properties, prefix + further)
     if _PREFIX in each.metadata:
-        return below(properties, *each.metadata[_PREFIX])
+        return below(properties, *(prefix + before for before in each.metadata[_PREFIX]))
     declared: _Declaration = each.metadata[_OPTION]
-    return declared.value(properties)
+    return declared.value(properties, prefix)
 
 
 def below(properties: Properties, *prefixes: str) -> dict[str, str]:

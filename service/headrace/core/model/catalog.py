@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import TableId
 from headrace.core.model.schema import Schema
 
@@ -38,34 +37,13 @@ MODES: Mapping[str, tuple[str, ...]] = {
 class HandlingModes:
     """The source connector's handling modes, which event schemas do not always show (``reselect.md`` section 8.1)."""
 
-    binary: str = "bytes"
-    decimal: str = "precise"
-    hstore: str = "json"
-    interval: str = "numeric"
-    time_precision: str = "adaptive"
+    binary: str = MODES["binary.handling.mode"][0]
+    decimal: str = MODES["decimal.handling.mode"][0]
+    hstore: str = MODES["hstore.handling.mode"][0]
+    interval: str = MODES["interval.handling.mode"][0]
+    time_precision: str = MODES["time.precision.mode"][0]
     money_fraction_digits: int = 2
     lob_enabled: bool = False
-
-    @staticmethod
-    def from_properties(properties: Mapping[str, str]) -> HandlingModes:
-        """Parse Debezium's options; raises ConfigError for an unknown value."""
-        return HandlingModes(
-            binary=_mode(properties, "binary.handling.mode"),
-            decimal=_mode(properties, "decimal.handling.mode"),
-            hstore=_mode(properties, "hstore.handling.mode"),
-            interval=_mode(properties, "interval.handling.mode"),
-            time_precision=_mode(properties, "time.precision.mode"),
-            money_fraction_digits=int(properties.get("money.fraction.digits", "2")),
-            lob_enabled=properties.get("lob.enabled", "false").strip().lower() == "true",
-        )
-
-
-def _mode(properties: Mapping[str, str], key: str) -> str:
-    words = MODES[key]
-    word = properties.get(key, words[0]).strip().lower()
-    if word not in words:
-        raise ConfigError(f"{key} is {word!r}; it must be one of {', '.join(words)}, as at the source connector", key)
-    return word
 
 
 class Dialect(StrEnum):

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from headrace.core.model.catalog import CatalogColumn, CatalogTable
 from headrace.core.model.events import Column, TableId
-from headrace.core.reselect.options import KeyColumns, ReselectOptions
+from headrace.core.reselect.column_lists import KeyColumns
+from headrace.core.reselect.options import ReselectOptions
 
 FLOATING = frozenset({"float", "double"})
 _EXACT = frozenset(

@@ -1,27 +1,23 @@
-"""The options of the reselect post-processor, and which columns they select.
+"""The options of the reselect post-processor, its cache and its databases.
 
-Names, defaults and the pattern syntax are Debezium's ``ReselectColumnsPostProcessor``'s (``reselect.md`` section 3);
-keys come bare, as ``post.processors.<name>.…`` or in the old form ``<name>.…``, also those that Headrace adds.
+Names and defaults are those of Debezium's ``ReselectColumnsPostProcessor`` (``reselect.md`` section 3), with Headrace's
+own beside them. ``headrace.config.reselect`` reads them from a connector's configuration.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.core.connect.java_patterns import OnlyJava, python_pattern
-from headrace.core.connect.regex_cost import TooCostly, check_cost
+from headrace.core.connect.config_def import Importance, Type
+from headrace.core.connect.config_validators import any_case, at_least, between, unique_entries
+from headrace.core.connect.typed_options import equal_to, option
 from headrace.core.model.catalog import Dialect, HandlingModes
 from headrace.core.model.errors import ConfigError
 from headrace.core.model.events import TableId
 from headrace.core.model.unavailable import DEFAULT_PLACEHOLDER
 from headrace.core.reselect.cache.rows import CacheLimits
 
-POST_PROCESSORS = "post.processors"
-PROCESSOR_TYPES = frozenset(
-    {"io.debezium.processors.reselect.ReselectColumnsPostProcessor", "ReselectColumnsPostProcessor", "ReselectColumns"}
-)
 CACHE_ALIASES = {
     "io.debezium.processors.reselect.cache.MemoryReselectColumnCache": "memory",
     "MemoryReselectColumnCache": "memory",
@@ -30,8 +26,14 @@ CACHE_FORMAT = 1
 """The format of a cache that outlives the process; another one invalidates it."""
 ERROR_MODE = "reselect.error.handling.mode"
 INSERT_MODE = "reselect.unresolved.insert.mode"
-_ROW_OPERATIONS = frozenset("cud")
 DEFAULT_PORTS: Mapping[str, int] = {Dialect.POSTGRESQL: 5432, Dialect.ORACLE: 1521}
+_HIGH, _LOW = Importance.HIGH, Importance.LOW
+_ROW_OPERATIONS = frozenset("cud")
+_LIMITS = CacheLimits()
+
+
+def _cache_type(name: str) -> str:
+    return CACHE_ALIASES.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +46,59 @@ class DatabaseOptions:
     the database's own.
     """
 
-    hostname: str
-    port: int = 5432
-    user: str = ""
-    password: str = field(default="", repr=False)
-    dbname: str = ""
-    sslmode: str = "prefer"
-    sslrootcert: str = ""
-    sslcert: str = ""
-    sslkey: str = ""
-    pool_max_size: int = 4
-    type: str = Dialect.POSTGRESQL
+    hostname: str = option(
+        "reselect.database.hostname",
+        Type.STRING,
+        "",
+        "Host of the source database; empty disables reselect. Several servers of one cluster are separated by "
+        "commas, each optionally with its own port: replica:5433,primary.",
+        _HIGH,
+    )
+    port: int = option(
+        "reselect.database.port",
+        Type.INT,
+        DEFAULT_PORTS[Dialect.POSTGRESQL],
+        "Port of the source database; 1521 if the type is oracle and no port is set.",
+        validator=between(1, 65535),
+    )
+    user: str = option(
+        "reselect.database.user",
+        Type.STRING,
+        "",
+        "User with SELECT on the captured tables, on Oracle also with FLASHBACK.",
+        _HIGH,
+    )
+    password: str | None = option("reselect.database.password", Type.PASSWORD, None, "Password of that user.", _HIGH)
+    dbname: str = option(
+        "reselect.database.dbname",
+        Type.STRING,
+        "",
+        "Name of the database; for Oracle the service of the pluggable database.",
+        _HIGH,
+    )
+    sslmode: str = option(
+        "reselect.database.sslmode",
+        Type.STRING,
+        "prefer",
+        "TLS mode, with libpq's names. Oracle uses TLS from require on.",
+        validator=any_case("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+    )
+    sslrootcert: str = option(
+        "reselect.database.sslrootcert", Type.STRING, "", "File with the trusted certificate authorities."
+    )
+    sslcert: str = option("reselect.database.sslcert", Type.STRING, "", "File with the client's certificate.")
+    sslkey: str = option("reselect.database.sslkey", Type.STRING, "", "File with the key of that certificate.")
+    pool_max_size: int = option(
+        "reselect.database.pool.max.size", Type.INT, 4, "Maximum number of connections.", _LOW, at_least(1)
+    )
+    type: str = option(
+        "reselect.database.type",
+        Type.STRING,
+        Dialect.POSTGRESQL.value,
+        "Type of the database: postgresql or oracle.",
+        _HIGH,
+        any_case("postgresql", "oracle"),
+    )
     source_name: str = ""
     source_db: str = ""
 
@@ -82,39 +126,200 @@ def _server(text: str, default_port: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ReselectOptions:
-    """One connector's reselect options; a field's name is its key without ``reselect.``, times in milliseconds.
+    """One connector's reselect options; times in milliseconds.
 
     ``databases`` are those with names of their own (``reselect.databases``); then there is no other ``database``.
+    The fields that declare no option come from other groups (``config/reselect.py: reselect_options``).
     """
 
-    columns_include_list: str = ""
-    columns_exclude_list: str = ""
-    unavailable_values: bool = True
-    null_values: bool = True
-    use_event_key: bool = False
-    key_columns: str = ""
-    error_handling_mode: str = "warn"
-    source_reads: str = "all"
-    read_from: str = "primary"
-    batch_max_keys: int = 1000
-    batch_max_bytes: int = 64 << 20
-    unresolved_insert_mode: str = "auto"
-    unknown_null_mode: str = "keep"
-    visibility_check: bool = True
-    visibility_timeout_ms: int = 10_000
-    catalog_refresh_ms: int = 60_000
-    cache_enabled: bool = False
-    cache_type: str = "memory"
-    cache_max_size: int = 10_000
-    cache_ttl_ms: int = 600_000
-    cache_max_columns_per_row: int = 200
-    cache_max_bytes: int = 256 << 20
-    cache_max_value_bytes: int = 8 << 20
-    cache_table_max_bytes: int = 0
+    columns_include_list: str = option(
+        "reselect.columns.include.list",
+        Type.STRING,
+        "",
+        "Regular expressions, separated by commas (\\, is a comma), for the columns to reselect. Each must match "
+        "the whole of schema.table:column. Cannot be combined with the exclude list.",
+    )
+    columns_exclude_list: str = option(
+        "reselect.columns.exclude.list", Type.STRING, "", "Regular expressions for the columns not to reselect."
+    )
+    unavailable_values: bool = option(
+        "reselect.unavailable.values",
+        Type.BOOLEAN,
+        True,
+        "Whether to fill placeholders from the database. If false, only the fold, the cache and the stored row "
+        "fill them.",
+    )
+    null_values: bool = option(
+        "reselect.null.values",
+        Type.BOOLEAN,
+        True,
+        "Whether to look up nulls as well. This is Debezium's default, and is costly without an include list.",
+    )
+    use_event_key: bool = option(
+        "reselect.use.event.key",
+        Type.BOOLEAN,
+        False,
+        "Whether to query the database by the fields of the message key instead of the primary key. "
+        "message.key.columns at the source connector may have replaced the primary key in the message.",
+    )
+    key_columns: str = option(
+        "reselect.key.columns",
+        Type.STRING,
+        "",
+        "Columns that identify a row where the database declares no key, or a different one: "
+        "schema.table:column,column;… with a regular expression before the colon, as in Debezium's "
+        "message.key.columns.",
+    )
+    error_handling_mode: str = option(
+        "reselect.error.handling.mode",
+        Type.STRING,
+        "warn",
+        "What to do if a row cannot be read: warn keeps the stored cell, fail stops the task, dlq sends the "
+        "records that omit the value to the dead letter queue.",
+        validator=any_case("warn", "fail", "dlq"),
+    )
+    unresolved_insert_mode: str = option(
+        "reselect.unresolved.insert.mode",
+        Type.STRING,
+        "auto",
+        "What to do with a cell without a value in a row that is not stored yet. null writes a null. auto writes "
+        "a null only if the database has shown that the row does not exist any more, and otherwise stops the "
+        "task. fail stops the task. dlq sends the records that omit the value to the dead letter queue.",
+        validator=any_case("auto", "null", "fail", "dlq"),
+    )
+    unknown_null_mode: str = option(
+        "reselect.unknown.null.mode",
+        Type.STRING,
+        "keep",
+        "What to do without a database with a null that may hide an unchanged value: keep keeps the stored cell, "
+        "null writes the null. In a history (insert.mode=insert), which reads no database, keep writes a null and "
+        "lists the column in __headrace_unavailable, and null writes a null that counts as real.",
+        validator=any_case("keep", "null"),
+    )
+    source_reads: str = option(
+        "reselect.source.reads",
+        Type.STRING,
+        "all",
+        "all queries every missing cell, missing-rows only those of rows that are not stored, none queries nothing.",
+        validator=any_case("all", "missing-rows", "none"),
+    )
+    read_from: str = option(
+        "reselect.read.from",
+        Type.STRING,
+        "primary",
+        "Server to query: primary, or replica for a standby. A standby must prove that it has an event's "
+        "transaction before its answer counts. If it is too far behind, Headrace queries the primary, if hostname "
+        "lists it.",
+        validator=any_case("primary", "replica"),
+    )
+    visibility_check: bool = option(
+        "reselect.visibility.check",
+        Type.STRING,
+        "on",
+        "Whether an answer counts only if the event's transaction is visible to it. Use off for restored "
+        "databases: their answers are not cached, replace no null of an event, and do not prove that a row does "
+        "not exist any more.",
+        validator=any_case("on", "off"),
+        read=equal_to("on"),
+    )
+    visibility_timeout_ms: int = option(
+        "reselect.visibility.timeout.ms",
+        Type.LONG,
+        10_000,
+        "Time to wait for a transaction to become visible on a server, before the next server is queried.",
+        validator=at_least(0),
+    )
+    batch_max_keys: int = option(
+        "reselect.batch.max.keys", Type.INT, 1000, "Number of rows of one SELECT.", _LOW, at_least(1)
+    )
+    batch_max_bytes: int = option(
+        "reselect.batch.max.bytes",
+        Type.LONG,
+        64 << 20,
+        "Bytes that one SELECT may return; the size of earlier rows determines how many rows it requests. A batch "
+        "for which reselect reads more than four times as much is written in parts.",
+        _LOW,
+        at_least(1024),
+    )
+    catalog_refresh_ms: int = option(
+        "reselect.catalog.refresh.ms",
+        Type.LONG,
+        60_000,
+        "Interval at which the catalog is read again.",
+        _LOW,
+        at_least(0),
+    )
+    cache_enabled: bool = option(
+        "reselect.cache.enabled", Type.BOOLEAN, False, "Whether to cache column values between batches."
+    )
+    cache_type: str = option(
+        "reselect.cache.type",
+        Type.STRING,
+        "memory",
+        "Cache implementation: memory, rocksdb for keys that do not fit into memory, or another plug-in. "
+        "Debezium's class name of the memory cache is accepted.",
+        read=_cache_type,
+    )
+    cache_max_size: int = option(
+        "reselect.cache.max.size", Type.INT, _LIMITS.max_rows, "Maximum number of cached rows.", validator=at_least(1)
+    )
+    cache_ttl_ms: int = option(
+        "reselect.cache.ttl.ms",
+        Type.LONG,
+        _LIMITS.ttl,
+        "Time for which a cached value is valid; 0 means no limit.",
+        validator=at_least(0),
+    )
+    cache_max_columns_per_row: int = option(
+        "reselect.cache.max.columns.per.row",
+        Type.INT,
+        _LIMITS.max_columns,
+        "Maximum number of cached columns per row.",
+        _LOW,
+        at_least(1),
+    )
+    cache_max_bytes: int = option(
+        "reselect.cache.max.bytes",
+        Type.LONG,
+        _LIMITS.max_bytes,
+        "Maximum number of bytes of the cache.",
+        validator=at_least(0),
+    )
+    cache_max_value_bytes: int = option(
+        "reselect.cache.max.value.bytes",
+        Type.LONG,
+        _LIMITS.max_value_bytes,
+        "Size above which a value is not cached.",
+        _LOW,
+        at_least(0),
+    )
+    cache_table_max_bytes: int = option(
+        "reselect.cache.table.max.bytes",
+        Type.LONG,
+        0,
+        "Maximum number of bytes that one table may occupy in the cache; 0 means no limit.",
+        _LOW,
+    )
+    database_names: tuple[str, ...] = option(
+        "reselect.databases",
+        Type.LIST,
+        (),
+        "Names of several source databases. The options below then follow reselect.database.<name>. for each "
+        "database; without a name they apply to all of them. A table is read in the database whose dbname equals "
+        "source.db of its events. source.db and source.name under reselect.database.<name>. set other values to "
+        "match.",
+        validator=unique_entries,
+    )
+    database_query_timeout_ms: int = option(
+        "reselect.database.query.timeout.ms",
+        Type.LONG,
+        30_000,
+        "Maximum duration of one SELECT.",
+        validator=at_least(1),
+    )
     cache_properties: Mapping[str, str] = field(default_factory=dict)
     database: DatabaseOptions | None = None
     databases: tuple[DatabaseOptions, ...] = ()
-    database_query_timeout_ms: int = 30_000
     unavailable_value_placeholder: str = DEFAULT_PLACEHOLDER
     modes: HandlingModes = field(default_factory=HandlingModes)
     skipped_operations: frozenset[str] = frozenset("t")
@@ -152,223 +357,3 @@ class ReselectOptions:
         placeholder, modes, operations = self.unavailable_value_placeholder, self.modes, sorted(self.skipped_operations)
         selected = self.columns_include_list, self.columns_exclude_list, self.key_columns, self.use_event_key
         return repr((CACHE_FORMAT, placeholder, modes, operations, selected, self.unavailable_values, self.null_values))
-
-    @staticmethod
-    def from_properties(properties: Mapping[str, str]) -> ReselectOptions:
-        """Read a connector's configuration. Raises ConfigError that names the key."""
-        return _read(_Properties(properties))
-
-
-class ColumnFilter:
-    """``reselect.columns.include.list`` and ``.exclude.list``: each part a regex over ``schema.table:column``.
-
-    Matching is whole-text and ASCII case-insensitive, as in Debezium (section 3.3). Without lists all columns match.
-    """
-
-    def __init__(self, include: str = "", exclude: str = "") -> None:
-        if include and exclude:
-            raise ConfigError(
-                "reselect.columns.include.list and reselect.columns.exclude.list are both set; keep one of them",
-                "reselect.columns.exclude.list",
-            )
-        self._include = _patterns(include, "reselect.columns.include.list")
-        self._exclude = _patterns(exclude, "reselect.columns.exclude.list")
-
-    def matches(self, table: TableId, column: str) -> bool:
-        """Whether a column is selected. ``table.schema`` is empty for databases without schemas (MySQL)."""
-        name = f"{table.schema or table.database}.{table.table}:{column}"
-        if self._include:
-            return any(pattern.fullmatch(name) for pattern in self._include)
-        return not any(pattern.fullmatch(name) for pattern in self._exclude)
-
-
-class KeyColumns:
-    """``reselect.key.columns``: ``schema.table:column,column;…``, in the form of Debezium's ``message.key.columns``.
-
-    The part before the colon is a regex over ``schema.table``, matched like those of the column lists. Raises
-    ConfigError for an entry without columns.
-    """
-
-    def __init__(self, text: str = "") -> None:
-        entries = [entry.strip() for entry in text.split(";") if entry.strip()]
-        self._entries = [_key_entry(entry) for entry in entries]
-
-    def of(self, table: TableId) -> tuple[str, ...]:
-        """The columns that identify a row of ``table``, or none where the list does not name it."""
-        name = f"{table.schema or table.database}.{table.table}"
-        return next((columns for pattern, columns in self._entries if pattern.fullmatch(name)), ())
-
-
-def _key_entry(entry: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    key = "reselect.key.columns"
-    pattern, _, names = entry.rpartition(":")
-    columns = tuple(name.strip() for name in names.split(",") if name.strip())
-    if not pattern.strip() or not columns:
-        raise ConfigError(f"{key}: {entry!r} is not schema.table:column,column", key)
-    return _compile(pattern.strip(), key), columns
-
-
-def _patterns(text: str, key: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(_compile(part, key) for part in _split(text, key))
-
-
-def _compile(part: str, key: str) -> re.Pattern[str]:
-    try:
-        pattern = python_pattern(part)
-        check_cost(pattern, re.IGNORECASE)
-        return re.compile(pattern, re.IGNORECASE | re.ASCII)
-    except OnlyJava as error:
-        raise ConfigError(f"{key}: {part!r} is not supported: {error}", key) from error
-    except TooCostly as error:
-        raise ConfigError(f"{key}: {part[:200]!r} may take very long: {error}", key) from error
-    except re.error as error:
-        raise ConfigError(f"{key}: {part!r} is not a regular expression: {error}", key) from error
-
-
-def _split(text: str, key: str) -> Iterator[str]:
-    r"""Parts between commas; ``\,`` is a comma, every other backslash pair stays as it is."""
-    part, letters = "", iter(text)
-    for letter in letters:
-        if letter == "\\":
-            escaped = next(letters, None)
-            if escaped is None:
-                raise ConfigError(f"{key}: the list ends in a lone backslash", key)
-            part += "," if escaped == "," else letter + escaped
-        elif letter == ",":
-            yield from [part.strip()] if part.strip() else []
-            part = ""
-        else:
-            part += letter
-    yield from [part.strip()] if part.strip() else []
-
-
-# -- reading a configuration ------------------------------------------------------------------------------------------
-
-
-class _Properties:
-    """A connector's configuration, with the post-processor's keys under their bare names."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        self._values = dict(properties)
-        for name in filter(None, (part.strip() for part in properties.get(POST_PROCESSORS, "").split(","))):
-            self._unprefix(properties, name)
-
-    def _unprefix(self, properties: Mapping[str, str], name: str) -> None:
-        prefixes = (f"{name}.", f"{POST_PROCESSORS}.{name}.")
-        kind = next((properties[p + "type"] for p in reversed(prefixes) if p + "type" in properties), None)
-        if kind not in PROCESSOR_TYPES:
-            key = f"{POST_PROCESSORS}.{name}.type"
-            said = "is missing" if kind is None else f"is {kind!r}"
-            raise ConfigError(f"{key} {said}; it must be {min(PROCESSOR_TYPES, key=len)} or Debezium's class name", key)
-        for prefix in prefixes:
-            bare = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
-            self._values.update({key: value for key, value in bare.items() if key.startswith("reselect.")})
-
-    def text(self, key: str, default: str = "") -> str:
-        return self._values.get(key, default).strip()
-
-    def below(self, prefix: str) -> dict[str, str]:
-        """The options under a prefix, without it."""
-        return {key.removeprefix(prefix): value for key, value in self._values.items() if key.startswith(prefix)}
-
-    def flag(self, key: str, default: bool) -> bool:
-        word = self.text(key, str(default)).lower()
-        if word not in ("true", "false"):
-            raise ConfigError(f"{key} is {word!r}; it must be true or false", key)
-        return word == "true"
-
-    def number(self, key: str, default: int) -> int:
-        text = self.text(key, str(default))
-        try:
-            return int(text)
-        except ValueError:
-            raise ConfigError(f"{key} is {text!r}; it must be a whole number", key) from None
-
-    def word(self, key: str, *words: str) -> str:
-        """One of ``words``, of which the first is the default."""
-        word = self.text(key, words[0]).lower()
-        if word not in words:
-            raise ConfigError(f"{key} is {word!r}; it must be one of {', '.join(words)}", key)
-        return word
-
-    def database(self) -> DatabaseOptions | None:
-        """The database of all tables, unless there are several."""
-        if not self.text("reselect.database.hostname") or self.text("reselect.databases"):
-            return None
-        return self._database("reselect.database.")
-
-    def databases(self) -> tuple[DatabaseOptions, ...]:
-        """Those that ``reselect.databases`` names, each with its own options before the ones that count for all."""
-        names = [name.strip() for name in self.text("reselect.databases").split(",") if name.strip()]
-        return tuple(self._database(f"reselect.database.{name}.") for name in names)
-
-    def _database(self, prefix: str) -> DatabaseOptions:
-        def option(name: str) -> str:
-            own = prefix + name
-            return own if own in self._values else f"reselect.database.{name}"
-
-        names = ("hostname", "user", "password", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey")
-        texts = {name: self.text(option(name)) for name in names if self.text(option(name))}
-        if "hostname" not in texts:
-            raise ConfigError(f"{prefix}hostname is missing for a name of reselect.databases", prefix + "hostname")
-        kind = self.text(option("type"), Dialect.POSTGRESQL).lower()
-        database = DatabaseOptions(
-            **texts,
-            type=kind,
-            port=self.number(option("port"), DEFAULT_PORTS.get(kind, DEFAULT_PORTS[Dialect.POSTGRESQL])),
-            pool_max_size=self.number(option("pool.max.size"), 4),
-            source_name=self.text(prefix + "source.name"),
-            source_db=self.text(prefix + "source.db"),
-        )
-        if not database.servers:
-            raise ConfigError(f"{prefix}hostname contains no server", prefix + "hostname")
-        return database
-
-    def modes(self) -> HandlingModes:
-        return HandlingModes.from_properties(self._values)
-
-
-def _read(given: _Properties) -> ReselectOptions:
-    options = ReselectOptions(
-        columns_include_list=given.text("reselect.columns.include.list"),
-        columns_exclude_list=given.text("reselect.columns.exclude.list"),
-        unavailable_values=given.flag("reselect.unavailable.values", True),
-        null_values=given.flag("reselect.null.values", True),
-        use_event_key=given.flag("reselect.use.event.key", False),
-        key_columns=given.text("reselect.key.columns"),
-        error_handling_mode=given.word(ERROR_MODE, "warn", "fail", "dlq"),
-        source_reads=given.word("reselect.source.reads", "all", "missing-rows", "none"),
-        read_from=given.word("reselect.read.from", "primary", "replica"),
-        batch_max_keys=given.number("reselect.batch.max.keys", 1000),
-        batch_max_bytes=given.number("reselect.batch.max.bytes", 64 << 20),
-        unresolved_insert_mode=given.word(INSERT_MODE, "auto", "null", "fail", "dlq"),
-        unknown_null_mode=given.word("reselect.unknown.null.mode", "keep", "null"),
-        visibility_check=given.word("reselect.visibility.check", "on", "off") == "on",
-        visibility_timeout_ms=given.number("reselect.visibility.timeout.ms", 10_000),
-        catalog_refresh_ms=given.number("reselect.catalog.refresh.ms", 60_000),
-        cache_enabled=given.flag("reselect.cache.enabled", False),
-        cache_type=_cache_type(given.text("reselect.cache.type", "memory")),
-        cache_max_size=given.number("reselect.cache.max.size", 10_000),
-        cache_ttl_ms=given.number("reselect.cache.ttl.ms", 600_000),
-        cache_max_columns_per_row=given.number("reselect.cache.max.columns.per.row", 200),
-        cache_max_bytes=given.number("reselect.cache.max.bytes", 256 << 20),
-        cache_max_value_bytes=given.number("reselect.cache.max.value.bytes", 8 << 20),
-        cache_table_max_bytes=given.number("reselect.cache.table.max.bytes", 0),
-        cache_properties=given.below(f"reselect.cache.{_cache_type(given.text('reselect.cache.type', 'memory'))}."),
-        database=given.database(),
-        databases=given.databases(),
-        database_query_timeout_ms=given.number("reselect.database.query.timeout.ms", 30_000),
-        unavailable_value_placeholder=given.text("unavailable.value.placeholder", DEFAULT_PLACEHOLDER),
-        modes=given.modes(),
-        skipped_operations=frozenset(filter(None, map(str.strip, given.text("skipped.operations", "t").split(",")))),
-        keeps_history=given.text("insert.mode", "upsert").lower() == "insert",
-        errors_retry_timeout_ms=given.number("errors.retry.timeout", 0),
-        errors_retry_delay_max_ms=given.number("errors.retry.delay.max.ms", 60_000),
-    )
-    ColumnFilter(options.columns_include_list, options.columns_exclude_list)
-    KeyColumns(options.key_columns)
-    return options
-
-
-def _cache_type(name: str) -> str:
-    return CACHE_ALIASES.get(name, name)

@@ -14,8 +14,9 @@ from hashlib import blake2b
 from headrace.core.model.catalog import CatalogColumn, CatalogTable, Dialect
 from headrace.core.model.events import Column, TableId
 from headrace.core.model.schema import Schema
+from headrace.core.reselect.column_lists import ColumnFilter
 from headrace.core.reselect.identity import has_exact_key, row_identity
-from headrace.core.reselect.options import ColumnFilter, ReselectOptions
+from headrace.core.reselect.options import ReselectOptions
 
 FIXED_STRUCTS = ("Point", "Line", "Circle")
 """Structs of fixed length, which are never stored out of line."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from headrace.config import SinkConnectorConfig
-from headrace.config.converter import JSON_CONVERTER
+from headrace.config.converter import JSON_CONVERTER, JsonOptions
 from headrace.config.registry_converters import (
     APICURIO_AVRO,
     APICURIO_JSON,
@@ -14,13 +14,15 @@ from headrace.config.registry_converters import (
     CONFLUENT_AVRO,
     CONFLUENT_JSON,
     CONFLUENT_PROTOBUF,
-    PROTOBUF_OPTIONS,
-    TOPIC_NAME_STRATEGY,
+    ApicurioOptions,
+    SchemaCacheOptions,
+    SubjectOptions,
 )
 from headrace.converters.avro import AvroReader
 from headrace.converters.conversion import Conversion, Converter
 from headrace.converters.json_data import FixedSchema, JsonData
 from headrace.converters.json_schema import connect_json_reader, json_schema_reader
+from headrace.converters.protobuf_options import ProtobufOptions
 from headrace.converters.registered import (
     Framing,
     IdKind,
@@ -33,6 +35,7 @@ from headrace.converters.registered import (
     wrapped_framing,
 )
 from headrace.converters.simple import SIMPLE_CONVERTERS
+from headrace.core.connect.typed_options import parsed
 from headrace.core.model.errors import ConfigError, Stage
 
 Compile = Callable[[RegisteredSchema], Read]
@@ -44,7 +47,6 @@ _READERS: Mapping[str, Compile] = {
     APICURIO_JSON: connect_json_reader,
 }
 _APICURIO = (APICURIO_AVRO, APICURIO_JSON, APICURIO_PROTOBUF)
-_URL = "apicurio.registry.url"
 STAGES = {"key": Stage.KEY_CONVERTER, "value": Stage.VALUE_CONVERTER, "header": Stage.HEADER_CONVERTER}
 
 OpenRegistry = Callable[[str, Mapping[str, str]], SchemaRegistry]
@@ -76,8 +78,8 @@ def _header_converter(config: SinkConnectorConfig) -> Converter | None:
 
 
 def _fixed_schema(config: SinkConnectorConfig, side: str) -> Converter | None:
-    content = config.converters[side].get("schema.content", "") if config.schemas_enabled(side) else ""
-    return FixedSchema(content.encode()) if content else None
+    options = parsed(JsonOptions, config.converters[side])
+    return FixedSchema(options.schema_content.encode()) if options.schemas.enabled and options.schema_content else None
 
 
 def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegistry) -> Converter | None:
@@ -87,7 +89,7 @@ def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegist
     if name in SIMPLE_CONVERTERS:
         return SIMPLE_CONVERTERS[name](options)
     registry = open_registry("apicurio" if name in _APICURIO else "confluent", options)
-    remembered = int(options.get("schemas.cache.config") or 1000)
+    remembered = parsed(SchemaCacheOptions, options).size
     return RegistryConverter(registry, _framing(name, side, options), _compile(name, options), remembered)
 
 
@@ -98,23 +100,19 @@ def _compile(name: str, options: Mapping[str, str]) -> Compile:
 def _protobuf(name: str, options: Mapping[str, str]) -> Compile:
     """Loaded by those who need it: the language's grammar takes half a second."""
     from headrace.converters.protobuf import named_protobuf_reader, protobuf_reader
-    from headrace.converters.protobuf_data import ProtobufOptions
 
     if name == APICURIO_PROTOBUF:
         return named_protobuf_reader
-    given = {
-        field: (options.get(option) or default).strip().lower() == "true"
-        for option, (field, default, _) in PROTOBUF_OPTIONS.items()
-    }
-    return partial(protobuf_reader, options=ProtobufOptions(**given))
+    return partial(protobuf_reader, options=parsed(ProtobufOptions, options))
 
 
 def _framing(name: str, side: str, options: Mapping[str, str]) -> Framing:
     if name not in _APICURIO:
-        strategy = options.get(f"{side}.subject.name.strategy", "").strip()
-        return confluent_framing(side, by_topic=strategy in ("", TOPIC_NAME_STRATEGY))
-    kinds = {kind.lower(): kind for kind in IdKind}
-    use_id = kinds.get(options.get("apicurio.registry.use-id", "").strip().lower())
+        return confluent_framing(side, by_topic=parsed(SubjectOptions, options).by_topic(side))
+    apicurio = parsed(ApicurioOptions, options)
+    use_id = apicurio.id_kind
     if name == APICURIO_JSON:  # whose documents do not tell, and whose version 2 wrote the one and 3 the other
-        return wrapped_framing(side, use_id or (IdKind.CONTENT_ID if "/v3" in options[_URL] else IdKind.GLOBAL_ID))
+        return wrapped_framing(
+            side, use_id or (IdKind.CONTENT_ID if any("/v3" in url for url in apicurio.urls) else IdKind.GLOBAL_ID)
+        )
     return apicurio_framing(side, use_id)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import dataclass, field, replace
 
 from headrace.config import SinkConnectorConfig
+from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.dead_letters import DeadLetter, original
 from headrace.core.model.errors import Fatal
 from headrace.ports import (
@@ -159,10 +160,10 @@ class _ReplayFeeds:
     async def start(self) -> None:
         """Nothing to start."""
 
-    def check(self, connector: str, config: Mapping[str, str]) -> None:
+    def check(self, connector: str, settings: KafkaSettings) -> None:
         """Nothing to check."""
 
-    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
         """The feed of letters."""
         return self.feed
 
@@ -170,11 +171,11 @@ class _ReplayFeeds:
         """The agent of a table; a single run needs no Faust."""
         return AsyncioAgent(name, body)
 
-    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
+    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
         """Events between the letters are not seen, as if compacted away: nothing may be remembered of rows."""
         return lambda topic: True
 
-    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
         """Where letters go that cannot be used again."""
         return self.refused
 

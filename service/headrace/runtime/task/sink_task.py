@@ -341,7 +341,7 @@ class SinkTask:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _addressed(self, chunk: Chunk, topic: str, piece: Piece) -> Addressed:
-        """The table of a piece; ``topic`` is that of its rows after transforms, the chunk's is the one that is read."""
+        """The table of a piece; ``topic`` is that of its rows after transforms, the chunk's the one that is read."""
         name = self._options.naming.name(topic, piece.table)
         if isinstance(piece, ColumnDefaults):  # from the schema-change topic, which must not be throttled for the table
             return Addressed(name, topic, piece)

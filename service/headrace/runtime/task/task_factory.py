@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
+from headrace.config.kafka import KafkaSettings
 from headrace.config.sink_options import TableSettings
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
@@ -28,7 +29,6 @@ from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
-from headrace.transforms import registry
 
 
 class Feeds(Protocol):
@@ -37,22 +37,22 @@ class Feeds(Protocol):
     async def start(self) -> None:
         """Start what all feeds share, on the worker's loop."""
 
-    def check(self, connector: str, config: Mapping[str, str]) -> None:
+    def check(self, connector: str, settings: KafkaSettings) -> None:
         """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
 
-    def open(self, connector: str, task: int, config: Mapping[str, str], divide: Divide | None = None) -> Feed:
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
         """A feed for one task; it joins the connector's group when it is started. ``divide`` makes the values."""
 
     def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> Agent:
         """The agent of one table of a task (``ports.OpenAgent``)."""
 
-    def compacted(self, connector: str, task: int, config: Mapping[str, str]) -> Callable[[str], bool]:
+    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
         """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
 
         Called in the tables' threads; may block. Raises ConfigError for client properties that no task could use.
         """
 
-    async def dead_letter_queue(self, connector: str, task: int, config: Mapping[str, str]) -> DeadLetterQueue | None:
+    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
         """The queue that the connector names, ready to write, or None."""
 
     async def close(self) -> None:
@@ -107,24 +107,24 @@ class SinkTaskFactory:
         on_failure: Callable[[BaseException], None],
     ) -> SinkTask:
         """Make the task without starting it. Raises ConfigError for what validation could not see."""
-        reselect_options = ReselectOptions.from_properties(config.originals)
+        options = config.reselect
         if config.tables.history:  # a cached value may belong to another moment than the event
-            reselect_options = replace(reselect_options, cache_enabled=False)
-        for alias in registry.nulls_become_defaults(config.originals):
+            options = replace(options, cache_enabled=False)
+        for alias in config.transforms.defaulting:
             log.warning(_DEFAULTS, connector, alias, alias)
         conversion = open_conversion(config, self._open_registry)
         values = JsonConverter(config.schemas_enabled("value"), _SCHEMAS_OF_ALL_TOPICS)
         divide = values.divide if conversion.value is None else None
-        feed = self._feeds.open(connector, number, config.originals, divide)
-        dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.originals)
+        feed = self._feeds.open(connector, number, config.kafka, divide)
+        dead_letter_queue = await self._feeds.dead_letter_queue(connector, number, config.kafka)
         try:
-            reselect = self._reselect(connector, number, config, reselect_options)
+            reselect = self._reselect(connector, number, config, options)
         except BaseException:  # it is tried again, with a queue of its own
             if dead_letter_queue is not None:
                 await dead_letter_queue.close()
             raise
         return SinkTask(
-            self._adjust(replace(sink_task_options(config, reselect_options), task=number)),
+            self._adjust(replace(sink_task_options(config), task=number)),
             feed,
             self._lakehouse,
             reselect,
@@ -136,7 +136,7 @@ class SinkTaskFactory:
         )
 
     def _reselect(self, connector: str, number: int, config: SinkConnectorConfig, options: ReselectOptions) -> Reselect:
-        compacted = self._feeds.compacted(connector, number, config.originals)
+        compacted = self._feeds.compacted(connector, number, config.kafka)
         return Reselect(
             options,
             self._row_source(options),
@@ -161,15 +161,15 @@ class SinkTaskFactory:
         return self._open_rows(reselect.cache_type, options)
 
 
-def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> SinkTaskOptions:
+def sink_task_options(config: SinkConnectorConfig) -> SinkTaskOptions:
     """What a task works with, from the parsed configuration."""
-    framework, tables = config.framework, config.tables
+    framework, tables, reselect = config.framework, config.tables, config.reselect
     return SinkTaskOptions(
         connector=config.name,
         group=config.group_id,
         namespace=tables.namespace,
         naming=tables.naming,
-        envelope=_envelope_options(config, reselect),
+        envelope=_envelope_options(config),
         batches=config.batches.policy,
         fields=tables.fields,
         tables=table_options(tables),
@@ -183,11 +183,11 @@ def sink_task_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
         ),
         fills_defaults=config.fills_defaults,
         dead_letters_unresolved=reselect.dead_letters,
-        transforms=registry.chain(config.originals),
-        tolerate_errors=framework.tolerate_errors,
+        transforms=config.transforms,
+        tolerate_errors=framework.errors.tolerate,
         isolate_tables=tables.isolate_tables,
-        log_errors=framework.log_errors,
-        log_messages=framework.log_messages,
+        log_errors=framework.errors.log,
+        log_messages=framework.errors.log_messages,
         converters=converter_classes(config),
     )
 
@@ -206,7 +206,7 @@ def table_options(tables: TableSettings) -> TableOptions:
     )
 
 
-def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) -> EnvelopeOptions:
+def _envelope_options(config: SinkConnectorConfig) -> EnvelopeOptions:
     source, tables = config.source, config.tables
     by = source.ordering
     return EnvelopeOptions(
@@ -225,6 +225,6 @@ def _envelope_options(config: SinkConnectorConfig, reselect: ReselectOptions) ->
 
 def _metadata_names(config: SinkConnectorConfig, ordering: str | None) -> MetadataNames:
     """What flattened records call their metadata: as the source says, or as the connector's own transform does."""
-    own = registry.chain(config.originals).prefixes
+    own = config.transforms.prefixes
     fields, headers = own or (config.source.fields_prefix, config.source.headers_prefix)
     return MetadataNames(fields, headers, ordering)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from headrace.config.kafka import KafkaSettings
 from headrace.config.validation import WorkerDefaults, is_secret
 from headrace.core.connect.config_def import ConfigInfo, ConfigInfos
 from headrace.core.connect.suggestions import suggestion
@@ -17,7 +18,7 @@ from headrace.runtime.worker.plugins import ConnectorPlugin, Plugins, names
 
 Config = dict[str, str]
 Properties = Mapping[str, str | None]
-ConnectorCheck = Callable[[str, Mapping[str, str]], None]
+ConnectorCheck = Callable[[str, KafkaSettings], None]
 """Checks a valid configuration further (client properties, say); raises ConfigError that names the option."""
 
 _CLOSING_LINE = (
@@ -95,7 +96,7 @@ class ConnectorValidator:
         as_tasks_get_it = plugin.config(given, self._defaults)
         for check in self._checks:
             try:
-                check(as_tasks_get_it.name, as_tasks_get_it.originals)
+                check(as_tasks_get_it.name, as_tasks_get_it.kafka)
             except ConfigError as error:
                 infos = _with_error(infos, error)
         return infos

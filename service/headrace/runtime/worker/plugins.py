@@ -62,7 +62,7 @@ class LakehouseSinkConnector:
 
     def task_count(self, config: SinkConnectorConfig) -> int:
         """One for each topic at most, since a topic belongs to one task. A pattern has any number of topics."""
-        return min(config.framework.tasks_max, len(config.framework.topics) or MAX_TASKS, MAX_TASKS)
+        return min(config.framework.tasks_max, len(config.framework.topics.names) or MAX_TASKS, MAX_TASKS)
 
 
 class Plugins:
