@@ -1,4 +1,4 @@
-"""The options of the reselect post-processor, its cache and its databases.
+"""The options of reselect, its cache and its databases.
 
 Names and defaults are those of Debezium's ``ReselectColumnsPostProcessor`` (``reselect.md`` section 3), with Headrace's
 own beside them. ``headrace.config.reselect`` reads them from a connector's configuration.
