@@ -13,10 +13,11 @@ from dataclasses import replace
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, recording, variant
 
-from headrace.cassandra.decoder import RecordDecoder
+from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_events import KafkaRecord
 from headrace.core.decode.json_types import JsonConverter
+from headrace.core.decode.record_decoder import Decoder
 
 TOPIC = "pg_d.public.incr_t"
 EVENTS = 20_000
@@ -31,15 +32,15 @@ def main() -> None:
     given = conversion(variant(AVRO).recording_file.parent)
     avro_records = [as_avro(each) for each in records]
     for at_once in (4000, 1000, 250):
-        json = _cost(RecordDecoder(TOPIC, EnvelopeOptions()), documents, at_once)
-        avro = _cost(RecordDecoder(TOPIC, EnvelopeOptions(), None, given), avro_records, at_once)
+        json = _cost(converting_decoder(TOPIC, EnvelopeOptions()), documents, at_once)
+        avro = _cost(converting_decoder(TOPIC, EnvelopeOptions(), None, given), avro_records, at_once)
         print(
             f"{at_once:5} records at once: JSON with schemas {json:4.1f}, Avro {avro:4.1f} us of CPU an event, "
             f"{avro / json:.1f} times as much"
         )
 
 
-def _cost(decoder: RecordDecoder, records: Sequence[KafkaRecord], at_once: int) -> float:
+def _cost(decoder: Decoder, records: Sequence[KafkaRecord], at_once: int) -> float:
     rounds = []
     for _ in range(5):
         began = time.process_time()

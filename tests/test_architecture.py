@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import _get_protocol_attrs  # type: ignore[attr-defined] # typing.get_protocol_members begins with 3.13
 
 import headrace
 import headrace_connectors
+from headrace import ports
 from headrace.core.model import errors
 
 SERVICE = Path(headrace.__file__).parent
@@ -30,6 +36,18 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.partition(".")[0])
     return found
+
+
+def classes(package: ModuleType) -> Iterator[type]:
+    """All classes of a package, where they are declared."""
+    for found in walk_packages(package.__path__, f"{package.__name__}."):
+        if not found.name.endswith("__main__"):
+            declared = vars(import_module(found.name)).values()
+            yield from (each for each in declared if isinstance(each, type) and each.__module__ == found.name)
+
+
+def is_protocol(kind: type) -> bool:
+    return bool(getattr(kind, "_is_protocol", False))
 
 
 def importers(package: str) -> set[str]:
@@ -62,6 +80,87 @@ def test_every_plug_in_is_where_its_entry_point_says() -> None:
     for name, place in [entry for group in groups.values() for entry in group.items()]:
         module, _, attribute = place.partition(":")
         assert callable(getattr(import_module(module), attribute)), name
+
+
+CALLED_BELOW = {"Decoder", "KafkaRecord", "RowStore"}
+"""Protocols that core or a pack calls, which import nothing above them; ``headrace.ports`` names these as well."""
+
+
+def test_what_connector_packages_implement_is_a_port() -> None:
+    """Declare the protocol in headrace/ports. It is found by its methods, which some connector class has all of."""
+    implementers = [kind for kind in classes(headrace_connectors) if not is_protocol(kind)]
+    found = {
+        kind.__name__: implementer.__name__
+        for kind in classes(headrace)
+        if is_protocol(kind) and not kind.__module__.startswith("headrace.ports.")
+        for implementer in implementers
+        if (methods := set(_get_protocol_attrs(kind))) != {"__call__"} and methods <= set(dir(implementer))
+    }
+    assert found.keys() <= CALLED_BELOW, found
+
+
+def test_every_port_has_a_memory_version_and_a_real_one() -> None:
+    """Write the memory version in headrace_connectors/memory, which unit tests use, and a suite that both pass."""
+    implemented_by_the_service = {"FeedListener"}
+    implementers = [kind for kind in classes(headrace_connectors) if not is_protocol(kind)]
+    for port in classes(ports):
+        if not is_protocol(port) or port.__name__ in implemented_by_the_service:
+            continue
+        methods = {name for name in _get_protocol_attrs(port) if hasattr(port, name)}
+        having = [kind.__module__ for kind in implementers if methods <= set(dir(kind))]
+        assert {".memory" in module for module in having} == {True, False}, port.__name__
+
+
+PURE = [SERVICE / name for name in ("core", "converters", "transforms", "cassandra")]
+
+
+def test_pure_packages_read_no_clock_and_no_url() -> None:
+    """Take the time as an argument, and content as a value."""
+    clocks = {"now", "utcnow", "today", "time_ns", "monotonic", "perf_counter"}
+    for path in modules(*PURE):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert not (node.value.id in {"datetime", "date", "time"} and node.attr in clocks), path
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                names = {node.module} if isinstance(node, ast.ImportFrom) else {each.name for each in node.names}
+                assert "urllib.request" not in names, path
+
+
+_STATEMENT = re.compile(
+    r"(SELECT|MERGE INTO|INSERT INTO|UPDATE|DELETE FROM|ALTER|CREATE|DROP|CALL|TRUNCATE|WITH|SHOW|DESCRIBE)\s"
+)
+
+
+def texts(path: Path) -> Iterator[ast.JoinedStr | ast.Constant]:
+    """Text literals of a module, without docstrings."""
+    tree = ast.parse(path.read_text())
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in documentation:
+            yield node
+
+
+def test_only_the_package_of_a_system_builds_its_sql() -> None:
+    """Move the statement to lakehouse/ (Spark) or to sql/ (source databases)."""
+    for path in modules(SERVICE, CONNECTORS):
+        if path.parent.name in {"lakehouse", "sql"}:
+            continue
+        found = [node.value for node in texts(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        assert not [text for text in found if _STATEMENT.match(text)], path
+
+
+def test_sql_quotes_names_and_texts_by_function() -> None:
+    """Use quoted() for a name and text_literal() for a text; between written quotes only constants are allowed."""
+    for path in modules(CONNECTORS / "lakehouse", CONNECTORS / "sql"):
+        for node in texts(path):
+            if not isinstance(node, ast.JoinedStr):
+                continue
+            for before, value in pairwise(node.values):
+                if isinstance(before, ast.Constant) and str(before.value)[-1:] in ("'", "`"):
+                    assert isinstance(value, ast.FormattedValue)
+                    name = value.value.value if isinstance(value.value, ast.Subscript) else value.value
+                    assert isinstance(name, ast.Name), ast.unparse(node)
+                    assert name.id.isupper(), ast.unparse(node)
 
 
 def test_every_error_has_a_remedy() -> None:

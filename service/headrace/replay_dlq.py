@@ -12,13 +12,12 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from headrace.config import SinkConnectorConfig, WorkerConfig
-from headrace.config.kafka import KafkaSettings
 from headrace.core.decode.dead_letters import DeadLetter
 from headrace.core.model.errors import ConfigError
-from headrace.ports import ErrantRecord, Lakehouse, Record
+from headrace.ports import ErrantRecord, Lakehouse, ReplayFeeds
 from headrace.runtime.task.replay import Edges, Letters, replay
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.verify.connector_rest import ConnectorRest, reachable
@@ -48,13 +47,6 @@ could not run (usage, configuration, a system that does not answer)
 QUEUE = "errors.deadletterqueue.topic.name"
 _WRITERS = 4
 _NAMED = 20
-
-
-class ReplayFeeds(Protocol):
-    """What is asked of the feeds of a worker."""
-
-    def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
-        """What stands in the connector's dead letter topic now, some at a time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

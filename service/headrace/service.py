@@ -23,13 +23,13 @@ from headrace.config import SinkConnectorConfig, WorkerConfig
 from headrace.core.connect.lifecycle import TargetState
 from headrace.core.connect.properties import parse_properties
 from headrace.core.model.errors import ConfigError, RestError
-from headrace.ports import Lakehouse, Stores
+from headrace.ports import Feeds, Lakehouse, Stores
 from headrace.rest.app import create_app
 from headrace.rest.server import RestServer, bind
 from headrace.runtime.metrics.metrics import Metrics, TaskMetrics
 from headrace.runtime.task.history_offsets import HistoryOffsets
 from headrace.runtime.task.memory_budget import MemoryBudget
-from headrace.runtime.task.task_factory import Feeds, SinkTaskFactory
+from headrace.runtime.task.task_factory import SinkTaskFactory
 from headrace.runtime.threads import WorkerThreads
 from headrace.runtime.worker import plugins
 from headrace.runtime.worker.config_providers import config_providers
@@ -199,7 +199,7 @@ def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
     plugin = plugins.installed().find(properties.get("connector.class", ""))
     if plugin is None:
         raise ConfigError(f"{path}: connector.class is not one of Headrace's", "connector.class")
-    defaults, resolved = worker_defaults(config), config_providers(config.originals).resolve(properties)
+    defaults, resolved = worker_defaults(config), config_providers(config.provider_properties).resolve(properties)
     if errors := resolved.hide(plugin.validate(resolved.properties, defaults)).errors():
         raise ConfigError(f"{path}: " + "; ".join(errors))
     return plugin.config({key: value for key, value in resolved.properties.items() if value is not None}, defaults)

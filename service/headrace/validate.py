@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def validate(config: WorkerConfig, paths: Sequence[Path], *, as_json: bool) -> int:
     """Check the files; the exit status. Never raises for what a file holds."""
     feeds = plugins.load("feeds", "kafka")(config.complete_properties())
-    providers = config_providers(config.originals)
+    providers = config_providers(config.provider_properties)
     defaults = replace(worker_defaults(config), group_id=config.identity.group_id or None)
-    if "warehouse" not in config.originals:  # the default is a folder of the worker's, wherever that will run
+    if not config.names_warehouse:
         defaults = replace(defaults, warehouse=None)
     validator = ConnectorValidator(plugins.installed(), defaults, providers, [feeds.check])
     return max(_check(validator, path, as_json) for path in paths)

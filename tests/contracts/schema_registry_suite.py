@@ -1,4 +1,4 @@
-"""What every schema registry does (``core.registered.SchemaRegistry``)."""
+"""What every schema registry does (``ports.SchemaRegistry``)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from itertools import product
 
 import pytest
 
-from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId, SchemaRegistry
+from headrace.converters.registered import IdKind, RegisteredSchema, SchemaId
 from headrace.core.model.errors import BadRecord, Retriable
+from headrace.ports import SchemaRegistry
 
 PART = '{"type":"record","name":"n.Part","fields":[]}'
 WHOLE = '{"type":"record","name":"n.Whole","fields":[{"name":"part","type":"n.Part"}]}'

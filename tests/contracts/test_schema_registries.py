@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from contracts.schema_registry_suite import PART, WHOLE, RegistryCase, SchemaRegistrySuite
 
-from headrace.converters.registered import IdKind, RegisteredSchema, SchemaRegistry
+from headrace.converters.registered import IdKind, RegisteredSchema
+from headrace.ports import SchemaRegistry
 from headrace_connectors.memory import MemorySchemaRegistry
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 from headrace_dev.registry import Registry

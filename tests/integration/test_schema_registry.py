@@ -16,13 +16,13 @@ from headrace.converters.conversion import Headers
 from headrace.converters.registered import (
     Framing,
     RegistryConverter,
-    SchemaRegistry,
     apicurio_framing,
     confluent_framing,
 )
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, ConfigError, Retriable
 from headrace.core.model.schema import Field, Schema
+from headrace.ports import SchemaRegistry
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 from headrace_dev.registry import Registry
 from headrace_dev.server import LOOPBACK, free_ports
@@ -43,7 +43,7 @@ PAYLOAD = b"\x02\x0e"
 
 
 def converter(registry: SchemaRegistry, framing: Framing) -> RegistryConverter:
-    return RegistryConverter(registry, framing, AvroReader)
+    return RegistryConverter(registry.fetch, framing, AvroReader)
 
 
 def confluent(url: str) -> ConfluentRegistry:

@@ -45,7 +45,8 @@ class RecordedRegistry:
 def conversion(recordings: Path) -> Conversion:
     """Avro converters over the recorded registry."""
     registry = RecordedRegistry(recordings / "d-avro.schemas.json.gz")
-    return Conversion(*(RegistryConverter(registry, confluent_framing(side), AvroReader) for side in ("key", "value")))
+    framings = map(confluent_framing, ("key", "value"))
+    return Conversion(*(RegistryConverter(registry.fetch, framing, AvroReader) for framing in framings))
 
 
 @cache

@@ -15,10 +15,11 @@ from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, DumpedTable, RecordedRecord, Variant, topic_of
 from task_queues import TaskQueues
 
-from headrace.cassandra.decoder import RecordDecoder
 from headrace.config import reselect
+from headrace.converters.decoder import converting_decoder
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.record_decoder import Decoder
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.unavailable import Placeholder
 from headrace.core.reselect.options import ReselectOptions
@@ -67,7 +68,7 @@ class Replay:
     written: int = 0
     committed: dict[int, int] = field(default_factory=dict)
     _alive: bool = False
-    _decoder: RecordDecoder = field(init=False)
+    _decoder: Decoder = field(init=False)
     _batches: TaskQueues = field(init=False)
     _pipeline: TablePipeline = field(init=False)
 
@@ -89,7 +90,7 @@ class Replay:
         topic = topic_of(self.table, self.of)
         reselect.cache.assign([(topic, number) for number in range(self.partitions)])
         avro = conversion(self.of.recording_file.parent) if self.of.name == AVRO else None
-        self._decoder = RecordDecoder(topic, envelopes, reselect.catalog, avro)
+        self._decoder = converting_decoder(topic, envelopes, reselect.catalog, avro)
         self._batches = TaskQueues(BatchPolicy(linger=0))
         self._pipeline = TablePipeline(
             self.table.name,

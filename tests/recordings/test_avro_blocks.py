@@ -18,14 +18,15 @@ import pytest
 from recordings.avro import as_avro, conversion
 from recordings.records import AVRO, RecordedRecord, recording, variant
 
-from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.avro import AvroReader
 from headrace.converters.conversion import Conversion, Converter, Headers
+from headrace.converters.decoder import converting_decoder
 from headrace.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
 from headrace.converters.simple import StringConverter
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.messages import InsufficientMetadata, SnapshotBegan, TableAltered
+from headrace.core.decode.record_decoder import Decoder
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import Retriable, Stage
 from headrace.core.model.events import Changes, Truncate
@@ -72,12 +73,12 @@ def numbered(records: Sequence[RecordedRecord]) -> list[RecordedRecord]:
     return [replace(each, offset=offset) for offset, each in enumerate(records)]
 
 
-def decoder(topic: str, blocks: bool = True, conversion_of: Conversion | None = None, **options: Any) -> RecordDecoder:
+def decoder(topic: str, blocks: bool = True, conversion_of: Conversion | None = None, **options: Any) -> Decoder:
     given = conversion_of or conversion(variant(AVRO).recording_file.parent)
     assert given.value is not None
     if not blocks:
         given = Conversion(given.key and OneByOne(given.key), OneByOne(given.value))
-    return RecordDecoder(topic, EnvelopeOptions(**options), None, given)
+    return converting_decoder(topic, EnvelopeOptions(**options), None, given)
 
 
 def events(decoded: Decoded) -> Iterator[Any]:
@@ -226,10 +227,10 @@ def narrow(number: int, v: int, schema_id: int = 1) -> RecordedRecord:
     return RecordedRecord("t", 0, number, 0, key, b"\0" + schema_id.to_bytes(4, "big") + out.getvalue())
 
 
-def of_narrow(registry: OneSchema) -> RecordDecoder:
+def of_narrow(registry: OneSchema) -> Decoder:
     """Values in Avro, keys in JSON."""
-    values = RegistryConverter(registry, confluent_framing("value"), AvroReader)
-    return RecordDecoder("t", EnvelopeOptions(key_schemas=False), None, Conversion(None, values))
+    values = RegistryConverter(registry.fetch, confluent_framing("value"), AvroReader)
+    return converting_decoder("t", EnvelopeOptions(key_schemas=False), None, Conversion(None, values))
 
 
 def test_a_value_that_no_column_holds_is_told_by_its_place() -> None:

@@ -19,9 +19,11 @@ import pytest
 from fix_spark import Warehouse
 from task_queues import TaskQueues
 
-from headrace.cassandra.decoder import RecordDecoder
+from headrace.cassandra.decoder import CassandraDecoder
+from headrace.converters.decoder import converting_decoder
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
+from headrace.core.decode.record_decoder import Decoder
 from headrace.core.model.arrow_columns import build_array
 from headrace.core.model.cell_writes import CassandraTable, Key
 from headrace.core.model.schema import Schema
@@ -62,8 +64,12 @@ def records(form: str, table: str) -> Sequence[Recorded]:
     ]
 
 
-def decoder(form: str, topic: str) -> RecordDecoder:
-    return RecordDecoder(topic, EnvelopeOptions(key_schemas=form == "schemas", value_schemas=form == "schemas"))
+def decoder(form: str, topic: str) -> Decoder:
+    return converting_decoder(
+        topic,
+        EnvelopeOptions(key_schemas=form == "schemas", value_schemas=form == "schemas"),
+        sources={"cassandra": CassandraDecoder},
+    )
 
 
 def replay(form: str, delivered: Sequence[Recorded], chance: random.Random, lakehouse: Lakehouse, name: str) -> None:

@@ -12,6 +12,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from headrace.config.kafka import KafkaSettings
+from headrace.config.worker_options import IdentitySettings, StorageSettings
+from headrace.core.connect.typed_options import below, parsed
 from headrace.ports import TopicPartition, WorkerMember
 from headrace_connectors.kafka.errors import translated
 from headrace_connectors.kafka.fenced_log import KafkaFencedLog
@@ -27,7 +29,6 @@ from headrace_connectors.memory.stores import MemoryLog
 _CONFIG, _STATUS = "config.storage", "status.storage"
 _OWN_SETTINGS = ("topic", "partitions", "replication.factor")
 """Options with the prefix of a topic that are not settings of the topic."""
-_TIMEOUTS = ("session.timeout.ms", "heartbeat.interval.ms", "rebalance.timeout.ms")
 
 
 class KafkaTopicOffsets:
@@ -67,12 +68,25 @@ class KafkaStores:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
         self._arguments = client_arguments(properties)
-        self._group = properties["group.id"]
-        self._config_topic = properties[f"{_CONFIG}.topic"]
-        self._timeouts = {option.replace(".", "_"): int(properties[option]) for option in _TIMEOUTS}
-        self.configs = KafkaFencedLog(_log_topic(properties, _CONFIG, partitions=1), self._arguments, self._group)
-        status_partitions = int(properties[f"{_STATUS}.partitions"])
-        self.statuses = KafkaLog(_log_topic(properties, _STATUS, status_partitions), self._arguments)
+        identity, storage = parsed(IdentitySettings, properties), parsed(StorageSettings, properties)
+        self._group, self._config_topic = identity.group_id or "", storage.config_topic or ""
+        self._timeouts = {
+            "session_timeout_ms": identity.session_timeout_ms,
+            "heartbeat_interval_ms": identity.heartbeat_interval_ms,
+            "rebalance_timeout_ms": identity.rebalance_timeout_ms,
+        }
+        configs = LogTopic(
+            self._config_topic, f"{_CONFIG}.topic", 1, storage.config_replication, _topic_settings(properties, _CONFIG)
+        )
+        statuses = LogTopic(
+            storage.status_topic or "",
+            f"{_STATUS}.topic",
+            storage.status_partitions,
+            storage.status_replication,
+            _topic_settings(properties, _STATUS),
+        )
+        self.configs = KafkaFencedLog(configs, self._arguments, self._group)
+        self.statuses = KafkaLog(statuses, self._arguments)
 
     async def start(self) -> None:
         """See that a broker lets us in; the cause is named if none does. Raises ConfigError or Retriable."""
@@ -146,8 +160,6 @@ async def cluster_id(arguments: Mapping[str, Any]) -> str | None:
     return answer.get("cluster_id")
 
 
-def _log_topic(properties: Mapping[str, str], storage: str, partitions: int) -> LogTopic:
-    option = f"{storage}.topic"
-    under = {name.removeprefix(f"{storage}."): text for name, text in properties.items() if name.startswith(storage)}
-    settings = {name: text for name, text in under.items() if name not in _OWN_SETTINGS}
-    return LogTopic(properties[option], option, partitions, int(under["replication.factor"]), settings)
+def _topic_settings(properties: Mapping[str, str], storage: str) -> dict[str, str]:
+    """Kafka's settings of a topic that the worker creates."""
+    return {name: text for name, text in below(properties, f"{storage}.").items() if name not in _OWN_SETTINGS}

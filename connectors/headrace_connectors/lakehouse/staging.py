@@ -233,7 +233,8 @@ def _key_range(name: str, keys: pa.Array) -> str:
     least, most = _round_outwards(low.as_py(), high.as_py(), kind.bit_width)
     if pa.types.is_date32(kind):
         return f"t.{quoted(name)} BETWEEN date_from_unix_date({least}) AND date_from_unix_date({most})"
-    return f"t.{quoted(name)} BETWEEN CAST('{least}' AS {sql_type(kind)}) AND CAST('{most}' AS {sql_type(kind)})"
+    first, last = (f"CAST({text_literal(str(bound))} AS {sql_type(kind)})" for bound in (least, most))
+    return f"t.{quoted(name)} BETWEEN {first} AND {last}"
 
 
 def _round_outwards(low: int, high: int, bits: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from headrace.core.model.errors import BadRecord, Retriable
 
 
 class MemorySchemaRegistry:
-    """A ``core.registered.SchemaRegistry`` whose ids of all kinds share one sequence."""
+    """A ``ports.SchemaRegistry`` whose ids of all kinds share one sequence."""
 
     def __init__(self) -> None:
         self.down = False

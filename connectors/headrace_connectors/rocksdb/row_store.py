@@ -1,4 +1,4 @@
-"""The rows of the reselect cache in RocksDB (``reselect.md`` section 5): a ``core.cache_rows.RowStore`` on disk.
+"""The rows of the reselect cache in RocksDB (``reselect.md`` section 5): a ``ports.RowStore`` on disk.
 
     r <table> <key>    a row: its rank in the order of use, then the row as in ``core/reselect/cache/codec.py``
     o <table> <rank>   the key of the row with this rank

@@ -33,9 +33,10 @@ from headrace.config.worker_options import (
 )
 from headrace.core.connect.config_def import ConfigInfo
 from headrace.core.connect.suggestions import suggestion
-from headrace.core.connect.typed_options import parsed
+from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
 
+_OF_CONVERTERS = ("key.", "value.", "header.")
 _CONVERTERS = tuple(f"{side}.converter" for side in KNOWN_CONVERTERS)
 _DISTRIBUTED = ("group.id", "config.storage.topic", "status.storage.topic")
 _FREE_PREFIXES = (*PASS_THROUGH, *CLIENT_SECURITY, "config.providers")
@@ -45,12 +46,13 @@ class WorkerConfig:
     """A worker's parsed options, group by group, and what follows from them."""
 
     __slots__ = (
+        "_given",
+        "consumer",
         "converters",
         "distributed",
         "identity",
         "ignored",
         "lake",
-        "originals",
         "overrides",
         "rest",
         "storage",
@@ -63,7 +65,8 @@ class WorkerConfig:
         problems = [*_unknown(properties), *_invalid(properties), *_missing(properties, distributed)]
         if problems:
             raise ConfigError("The worker configuration is invalid:\n" + "\n".join(f"  {line}" for line in problems))
-        self.originals = trimmed(properties)
+        self._given = trimmed(properties)
+        self.consumer: Mapping[str, str] = below(self._given, "consumer.")
         self.identity = parsed(IdentitySettings, properties)
         self.storage = parsed(StorageSettings, properties)
         self.rest = parsed(RestSettings, properties)
@@ -102,14 +105,30 @@ class WorkerConfig:
             )
         return url.hostname or "", port
 
+    @property
+    def names_warehouse(self) -> bool:
+        """Whether the warehouse is another place than the default one, which is a folder of wherever a worker runs."""
+        return "warehouse" in self._given
+
+    @property
+    def converter_properties(self) -> dict[str, str]:
+        """The worker's converters and their options, by full names: what connectors inherit."""
+        given = {name: value for name, value in self._given.items() if name.startswith(_OF_CONVERTERS)}
+        return given | {f"{side}.converter": getattr(self.converters, side) for side in KNOWN_CONVERTERS}
+
+    @property
+    def provider_properties(self) -> dict[str, str]:
+        """The config providers and their parameters, by full names."""
+        return {name: value for name, value in self._given.items() if name.startswith("config.providers")}
+
     def complete_properties(self) -> dict[str, str]:
         """What was given, and every default as text: for plug-ins, which have no defaults of their own."""
         defaults = {key.name: key.default_text for key in WORKER_OPTIONS.keys}
-        return {name: value for name, value in defaults.items() if value is not None} | self.originals
+        return {name: value for name, value in defaults.items() if value is not None} | self._given
 
     def spark_properties(self) -> dict[str, str]:
         """The ``spark.*`` keys as they are."""
-        return {name: value for name, value in self.originals.items() if name.startswith("spark.")}
+        return {name: value for name, value in self._given.items() if name.startswith("spark.")}
 
 
 def _unknown(properties: Mapping[str, str]) -> list[str]:

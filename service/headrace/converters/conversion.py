@@ -31,7 +31,7 @@ class Converter(Protocol):
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
         """The data of one document, in the form that ``connect_data.py`` describes; equal schemas are one object.
 
-        Raises BadRecord, or Retriable if the schema registry does not answer.
+        Raises BadRecord. Any other error means that the records have to be converted again (a schema is missing).
         """
 
 
@@ -112,7 +112,7 @@ class Conversion:
         return replace(self, key=key, value=value)
 
     def convert(self, records: Sequence[KafkaRecord]) -> Converted:
-        """Convert all records, in their order. Raises Retriable; the records can then be converted again."""
+        """Convert all records, in their order. After an error the records can be converted again."""
         out = Converted()
         for index, record in enumerate(records):
             try:
@@ -159,7 +159,7 @@ class Conversion:
         ]
 
     def of(self, record: KafkaRecord) -> ConvertedRecord:
-        """Convert one record. Raises BadRecord, with its stage, or Retriable."""
+        """Convert one record. Raises BadRecord with its stage, and what else its converters raise."""
         return ConvertedRecord(
             record.partition,
             record.offset,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from headrace.converters.json_data import FixedSchema, unscaled_bytes
 from headrace.converters.registered import Read, RegisteredSchema
+from headrace.core.decode.json_data import FixedSchema, unscaled_bytes
 from headrace.core.model.arrow_columns import DECIMAL
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord

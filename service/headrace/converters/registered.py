@@ -8,7 +8,6 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import methodcaller
-from typing import Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -57,17 +56,6 @@ class RegisteredSchema:
     references: Mapping[str, RegisteredSchema] = field(default_factory=dict)
 
 
-class SchemaRegistry(Protocol):
-    """A schema registry. It may block: decoding threads call it."""
-
-    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
-        """Return the schema with an id; it never changes.
-
-        Raises BadRecord for an unknown id, Retriable while the registry does not answer, and ConfigError if it rejects
-        the connector (wrong password, no registry at this address).
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Framing:
     """How documents identify their schema. ``headers`` may contain its id, which takes precedence over a prefix.
@@ -88,6 +76,12 @@ class Framing:
 Read = Callable[[bytes], SchemaAndValue]
 """Reads a payload of one schema. Raises BadRecord."""
 
+SchemaOf = Callable[[SchemaId], RegisteredSchema]
+"""Returns the schema with an id, without I/O. Raises BadRecord if there is none.
+
+It may raise another error if the schema has to be fetched first. Then all records of the chunk are decoded again.
+"""
+
 
 _NO_FRAME = (
     "Unknown magic byte: the bytes do not begin with the id of a schema; check that this converter wrote the records, "
@@ -98,17 +92,17 @@ _NO_FRAME = (
 class RegistryConverter:
     """A ``BlockConverter`` and ``TopicConverter`` of documents that contain the id of their schema.
 
-    ``compile`` makes the reader of a schema, once for each id; some readers are a ``BlockReader``.
+    ``schema_of`` returns a schema and ``compile`` makes its reader, once for each id; some are a ``BlockReader``.
     """
 
     def __init__(
         self,
-        registry: SchemaRegistry,
+        schema_of: SchemaOf,
         framing: Framing,
         compile: Callable[[RegisteredSchema], Read],
         cache_size: int = 1000,
     ) -> None:
-        self._registry = registry
+        self._schema_of = schema_of
         self._framing = framing
         self._compile = compile
         self._readers: LRUCache[SchemaId, Read] = LRUCache(cache_size)
@@ -125,7 +119,7 @@ class RegistryConverter:
         return own
 
     def to_connect_data(self, document: bytes, headers: Headers) -> SchemaAndValue:
-        """The data of one document. Raises BadRecord, Retriable or ConfigError."""
+        """The data of one document. Raises BadRecord, and what ``schema_of`` raises."""
         prefix, names = self._prefix, self._framing.headers
         if self._reader is not None and document.startswith(prefix) and names.isdisjoint(dict(headers)):
             return self._reader(document[len(prefix) :])  # the usual case: the schema of the last document
@@ -134,7 +128,7 @@ class RegistryConverter:
             schema_id = replace(schema_id, subject=self._subject)
         reader = self._readers.get(schema_id)
         if reader is None:
-            reader = self._readers[schema_id] = self._compile(self._registry.fetch(schema_id))
+            reader = self._readers[schema_id] = self._compile(self._schema_of(schema_id))
         has_prefix = len(payload) < len(document) and document.endswith(payload)
         self.reads_blocks = has_prefix and isinstance(reader, BlockReader) and reader.reads_blocks
         if has_prefix:

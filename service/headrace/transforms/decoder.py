@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.conversion import Conversion, Converter, Headers
-from headrace.converters.json_data import JsonData
 from headrace.core.decode.codec import Source
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.envelope_events import Errant, KafkaRecord
+from headrace.core.decode.json_data import JsonData
 from headrace.core.decode.messages import InsufficientMetadata, RoutedEvents
+from headrace.core.decode.record_decoder import RecordDecoder, Sources
 from headrace.core.model.catalog import Catalog
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Stage
@@ -59,8 +59,10 @@ class TransformingDecoder:
         chain: Chain,
         catalog: Catalog | None = None,
         conversion: Conversion | None = None,
+        sources: Sources | None = None,
     ) -> None:
         self._topic, self._options, self._chain, self._catalog = topic, options, chain, catalog
+        self._sources = sources
         self._prefix = options.added.headers_prefix
         self._source_fields = options.added.positions | set(Source.__struct_fields__)
         given = Conversion() if conversion is None else conversion
@@ -125,7 +127,7 @@ class TransformingDecoder:
 
     def _decode_run(self, topic: str, run: Sequence[_Transformed], out: Decoded) -> None:
         if topic not in self._decoders:
-            self._decoders[topic] = RecordDecoder(self._topic, self._options, self._catalog)
+            self._decoders[topic] = RecordDecoder(self._topic, self._options, self._catalog, self._sources)
         decoded = self._decoders[topic].decode(run)
         decoded.errant = [replace(each, index=run[each.index].index) for each in decoded.errant]
         decoded.messages = [

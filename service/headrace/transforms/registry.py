@@ -1,25 +1,32 @@
-"""The registry of transforms and predicates, and the construction of a chain from a configuration."""
+"""The registry of transforms and predicates, and the construction of a chain from a configuration.
+
+Classes come from the entry points of ``headrace.transforms`` and ``headrace.predicates``. An entry point is a function
+that returns ``PluginClass`` objects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from importlib.metadata import entry_points
 from typing import Any
 
 from headrace.core.connect.config_def import parse_list
 from headrace.core.connect.typed_options import below, parsed
 from headrace.core.model.errors import ConfigError
-from headrace.transforms import apache, debezium, debezium_columns
+from headrace.transforms import debezium
 from headrace.transforms.chain import Chain, Link
 from headrace.transforms.options import REPLACE_NULL, PluginClass, Selection, Values
 from headrace.transforms.record import Predicate
 
 
-def _by_name(classes: Iterable[PluginClass]) -> dict[str, PluginClass]:
+def _installed(group: str) -> dict[str, PluginClass]:
+    """Return the classes of a group of entry points by name, in the order of their names."""
+    classes: list[PluginClass] = [each for point in entry_points(group=group) for each in point.load()()]
     return {each.class_name: each for each in sorted(classes, key=lambda each: each.class_name)}
 
 
-TRANSFORMS = _by_name((*apache.transforms(), *debezium.transforms(), *debezium_columns.transforms()))
-PREDICATES = _by_name(apache.predicate_classes())
+TRANSFORMS = _installed("headrace.transforms")
+PREDICATES = _installed("headrace.predicates")
 REFUSED = debezium.SCRIPTS | debezium.NOT_FOR_SINKS | debezium.OF_THE_JDBC_SINK
 """Known classes that are rejected, with the remedy."""
 

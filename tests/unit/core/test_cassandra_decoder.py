@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from envelopes import change, key
 
-from headrace.cassandra.decoder import RecordDecoder
+from headrace.cassandra.decoder import CassandraDecoder
+from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.cell_batch import CassandraBatch
@@ -39,7 +40,9 @@ def write(**cells: Any) -> bytes:
 
 
 def decoded(*values: Given) -> Decoded:
-    return RecordDecoder("c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False)).decode(values)
+    return converting_decoder(
+        "c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False), sources={"cassandra": CassandraDecoder}
+    ).decode(values)
 
 
 def batches(*values: Given) -> list[CassandraBatch]:
@@ -65,7 +68,9 @@ def test_types_that_do_not_go_together_are_kept_apart() -> None:
 
 def test_a_topic_is_its_connectors() -> None:
     """Told by its first record with a value; tombstones tell nothing and are no writes."""
-    decoder = RecordDecoder("c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False))
+    decoder = converting_decoder(
+        "c.hr.t", EnvelopeOptions(key_schemas=False, value_schemas=False), sources={"cassandra": CassandraDecoder}
+    )
     assert isinstance(decoder.decode([Given(write(id=1, v=1))]).events[0], CassandraBatch)
     assert decoder.decode([Given(None)]).skipped == 1
 
@@ -73,7 +78,12 @@ def test_a_topic_is_its_connectors() -> None:
 def test_other_connectors_go_their_way() -> None:
     """Rows of PostgreSQL are changes as ever."""
     given = Given(change("c", {"id": 1, "name": "a"}, 1), key({"id": 1}))
-    assert isinstance(RecordDecoder("shop.t", EnvelopeOptions()).decode([given]).events[0], Changes)
+    assert isinstance(
+        converting_decoder("shop.t", EnvelopeOptions(), sources={"cassandra": CassandraDecoder})
+        .decode([given])
+        .events[0],
+        Changes,
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.conversion import Conversion
+from headrace.converters.decoder import converting_decoder
 from headrace.converters.simple import SIMPLE_CONVERTERS, STRING_CONVERTER, StringConverter
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
@@ -40,7 +40,7 @@ def value(row: dict[str, object]) -> bytes:
 
 def decoded(conversion: Conversion, *records: Record, **options: object) -> Decoded:
     envelopes = EnvelopeOptions(key_fields=("id",), **options)  # type: ignore[arg-type] # options of EnvelopeOptions
-    return RecordDecoder("t", envelopes, conversion=conversion).decode(records)
+    return converting_decoder("t", envelopes, conversion=conversion).decode(records)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_of_a_bad_key_and_a_bad_value_the_key_is_told(conversion: Conversion | N
     """Kafka Connect converts it first; a value alone keeps its own stage."""
     records = [Record(b"{broken", b"{broken"), Record(b'{"id":1}', b"{broken", 1)]
     plain = EnvelopeOptions(key_schemas=False, value_schemas=False)
-    first, second = RecordDecoder("t", plain, conversion=conversion).decode(records).errant
+    first, second = converting_decoder("t", plain, conversion=conversion).decode(records).errant
     assert (first.index, first.stage) == (0, Stage.KEY_CONVERTER)
     assert (second.index, second.stage) == (1, Stage.VALUE_CONVERTER)
 

@@ -10,11 +10,11 @@ from envelopes import key, whole_change
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.cassandra.decoder import RecordDecoder
-from headrace.converters.json_data import FixedSchema, JsonData
+from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.codec import Codec
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import FlatCodec, MetadataNames
+from headrace.core.decode.json_data import FixedSchema, JsonData
 from headrace.core.decode.json_types import JsonConverter
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord
@@ -157,7 +157,7 @@ def test_a_broken_document_is_a_bad_record(
     good_key, good = (KEY, CHANGE) if schemas else (_payload(KEY), _payload(CHANGE))
     bad_key, bad = (edited(good_key, changes), good) if of_key else (good_key, edited(good, changes))
     options = EnvelopeOptions() if schemas else SCHEMALESS
-    decoder = TransformingDecoder(TOPIC, options, chain(UNWRAP)) if unwrapped else RecordDecoder(TOPIC, options)
+    decoder = TransformingDecoder(TOPIC, options, chain(UNWRAP)) if unwrapped else converting_decoder(TOPIC, options)
     divide = JsonConverter(schemas).divide
     records = [
         MemoryRecord(TOPIC, 0, offset, 0, each_key, divide(each))

@@ -128,7 +128,7 @@ def test_a_schema_is_asked_for_once() -> None:
     """What does not answer, or is not there, is asked for again: it may be there then."""
     registry = Registry()
     converter = RegistryConverter(
-        registry, confluent_framing("key"), lambda schema: lambda payload: SchemaAndValue(None, payload)
+        registry.fetch, confluent_framing("key"), lambda schema: lambda payload: SchemaAndValue(None, payload)
     )
     registry.up = False
     with pytest.raises(Retriable):
@@ -153,7 +153,7 @@ def test_the_last_schema_is_known_by_the_bytes_before_the_document() -> None:
     def compiled(schema: RegisteredSchema) -> Read:
         return lambda payload: SchemaAndValue(None, (schema.text, payload))
 
-    converter = RegistryConverter(Ids(), apicurio_framing("value"), compiled)
+    converter = RegistryConverter(Ids().fetch, apicurio_framing("value"), compiled)
     header = (("apicurio.value.globalId", EIGHT),)
     documents = [
         (b"\0\0\0\0\1a", (), ("contentId 1", b"a")),
@@ -184,7 +184,7 @@ def test_readers_without_blocks_are_not_asked_for_them() -> None:
             def block(self, documents: Sequence[bytes], offset: int, wanted: Wanted) -> Struct:
                 raise AssertionError("nobody asked for a block")
 
-        converter = RegistryConverter(registry, confluent_framing("value"), Reader)
+        converter = RegistryConverter(registry.fetch, confluent_framing("value"), Reader)
         named = b"\0\0\0\0\1"
         converter.to_connect_data(b"a" if header else named, (("__value_schema_id", named),) if header else ())
         assert converter.reads_blocks is told

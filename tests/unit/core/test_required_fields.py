@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from envelopes import key
 
-from headrace.cassandra.decoder import RecordDecoder
+from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.errors import Stage
@@ -46,7 +46,7 @@ def document(schema: dict[str, Any], payload: dict[str, Any]) -> bytes:
 
 def decoded(*values: bytes, transformed: bool = False) -> Decoded:
     options = EnvelopeOptions()
-    decoder = TransformingDecoder(TOPIC, options, chain(DROP)) if transformed else RecordDecoder(TOPIC, options)
+    decoder = TransformingDecoder(TOPIC, options, chain(DROP)) if transformed else converting_decoder(TOPIC, options)
     return decoder.decode([MemoryRecord(TOPIC, 0, place, 0, key({"id": 1}), each) for place, each in enumerate(values)])
 
 

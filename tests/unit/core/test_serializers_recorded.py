@@ -53,7 +53,7 @@ def read(name: str) -> Any:
     framing = apicurio_framing(side, use_id)
     if kind == "json converter":
         framing = wrapped_framing(side, IdKind.GLOBAL_ID)  # whatever its options are
-    converter = RegistryConverter(Registry(), framing, READERS[kind])
+    converter = RegistryConverter(Registry().fetch, framing, READERS[kind])
     headers = [(header, base64.b64decode(value)) for header, value in case["headers"]]
     return converter.to_connect_data(base64.b64decode(case["document"]), headers)
 

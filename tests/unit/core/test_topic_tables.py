@@ -11,11 +11,11 @@ from envelopes import change, key, whole_change
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.conversion import Conversion
-from headrace.converters.json_data import JsonData
+from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions, TopicDecoder
+from headrace.core.decode.json_data import JsonData
 from headrace.core.decode.topic_tables import IGNORED_TOMBSTONES, RECENT, TABLE_UNKNOWN
 from headrace.core.model.events import Changes, Operation
 
@@ -177,7 +177,7 @@ def test_no_chunking_and_no_restart_gives_a_tombstone_to_another_table(
     places, topic = [0, 0], None
     while any(place < len(log) for place, log in zip(places, logs, strict=True)):
         if topic is None or chance.random() < 0.2:
-            topic = RecordDecoder("t", EnvelopeOptions(schemas, schemas, tables_apart=True), None, conversion)
+            topic = converting_decoder("t", EnvelopeOptions(schemas, schemas, tables_apart=True), None, conversion)
         partition = chance.randrange(2)
         chunk = logs[partition][places[partition] : places[partition] + chance.randint(1, 4)]
         places[partition] += len(chunk)

@@ -11,6 +11,7 @@ from typing import Any
 from envelopes import change, key
 from kafka_settings import settings_of
 
+from headrace.cassandra.decoder import CassandraDecoder
 from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
@@ -102,6 +103,7 @@ class Harness:
             self.failures.append,
             observer,
             conversion,
+            {"cassandra": CassandraDecoder},
         )
 
     def rows(self, table: str = "shop_public_items") -> dict[str, dict[str, Any]]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cassandra.decoder import RecordDecoder
+from headrace.cassandra.decoder import CassandraDecoder
+from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.cell_writes import (
@@ -86,7 +87,11 @@ class Lake:
     def __init__(self, now: int) -> None:
         self._lakehouse = MemoryLakehouse()
         self._now = now
-        self._reader = RecordDecoder("shop.hr.kv", EnvelopeOptions(key_schemas=False, value_schemas=False))
+        self._reader = converting_decoder(
+            "shop.hr.kv",
+            EnvelopeOptions(key_schemas=False, value_schemas=False),
+            sources={"cassandra": CassandraDecoder},
+        )
         self._offset = 0
         self.restart()
 

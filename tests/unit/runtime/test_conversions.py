@@ -7,11 +7,13 @@ from collections.abc import Mapping
 import pytest
 
 from headrace.config.validation import WorkerDefaults, sink_connector_config, validate
+from headrace.converters.conversion import Converter, Headers
 from headrace.converters.registered import RegisteredSchema, SchemaId
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, ConfigError, Stage
 from headrace.core.model.schema import Schema
 from headrace.runtime.task.conversions import converter_classes, no_registries, open_conversion
+from headrace.runtime.task.fetched_schemas import SchemaMissing
 from headrace_connectors.registry import ApicurioRegistry, ConfluentRegistry
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -34,6 +36,15 @@ class Registry:
         return RegisteredSchema('"int"')
 
 
+def read(converter: Converter, document: bytes, headers: Headers = ()) -> SchemaAndValue:
+    """The data of a document; schemas are fetched as a task does it."""
+    try:
+        return converter.to_connect_data(document, headers)
+    except SchemaMissing as missing:
+        missing.fetch()
+        return converter.to_connect_data(document, headers)
+
+
 def test_json_needs_no_conversion() -> None:
     """The decoder reads it by itself, from its bytes."""
     assert not open_conversion(sink_connector_config(MINIMAL, DEFAULTS), no_registries)
@@ -44,9 +55,9 @@ def test_a_schema_that_the_connector_has() -> None:
     given = {**MINIMAL, "value.converter": JSON, "value.converter.schema.content": '{"type":"int32"}'}
     conversion = open_conversion(sink_connector_config(given, DEFAULTS), no_registries)
     assert conversion.value is not None
-    assert conversion.value.to_connect_data(b" 5 ", ()) == SchemaAndValue(Schema("int32"), 5)
+    assert read(conversion.value, b" 5 ") == SchemaAndValue(Schema("int32"), 5)
     with pytest.raises(BadRecord):
-        conversion.value.to_connect_data(b'"five"', ())
+        read(conversion.value, b'"five"')
     without = {**given, "value.converter.schemas.enable": "false"}
     assert not open_conversion(sink_connector_config(without, DEFAULTS), no_registries)
     wrong = validate({**given, "value.converter.schema.content": '{"type":"integer"}'}, DEFAULTS)
@@ -82,7 +93,7 @@ def test_avro_converters(name: str, url: dict[str, str], document: bytes, asked:
         conversion = open_conversion(config, opened)
         assert conversion.key is None
         assert conversion.value is not None
-        assert conversion.value.to_connect_data(document, ()) == SchemaAndValue(Schema("int32"), 2)
+        assert read(conversion.value, document) == SchemaAndValue(Schema("int32"), 2)
         (registry,) = registries
         assert registry.name == ("apicurio" if name == APICURIO else "confluent")
         assert list(map(str, registry.asked)) == [asked]
@@ -112,7 +123,7 @@ def test_a_topic_names_the_subject_of_its_schemas(strategy: str, asked: list[str
     for document in (b"\0\0\0\0\7\x04", b"\0\0\0\0\7\x04", b"\1" + bytes(15) + b"\7\x04"):
         for each in topics:
             assert each.value is not None
-            assert each.value.to_connect_data(document, ()).value == 2
+            assert read(each.value, document).value == 2
     assert list(map(str, registry.asked)) == asked
 
 
@@ -134,7 +145,7 @@ def test_json_with_schemas_in_a_registry(name: str, option: str, document: bytes
     config = sink_connector_config({**MINIMAL, "key.converter": name, f"key.converter.{option}": "http://r"}, DEFAULTS)
     conversion = open_conversion(config, lambda kind, options: Json())
     assert conversion.key is not None
-    assert conversion.key.to_connect_data(document + b"2", ()) == SchemaAndValue(Schema("int32"), 2)
+    assert read(conversion.key, document + b"2") == SchemaAndValue(Schema("int32"), 2)
 
 
 @pytest.mark.parametrize(
@@ -158,11 +169,11 @@ def test_documents_of_apicurios_json_converter(version: str, use_id: str, asked:
     assert conversion.value is not None
     for number in (1, 2):
         document = b'{"schemaId":7,"payload":{"id":%d}}' % number
-        assert conversion.value.to_connect_data(document, ()).value == {"id": number}
+        assert read(conversion.value, document).value == {"id": number}
     assert list(map(str, registry.asked)) == [asked]
     for wrong in (b'{"payload":{}}', b"{", b'{"schemaId":"x","payload":{}}'):
         with pytest.raises(BadRecord, match="schemaId"):
-            conversion.value.to_connect_data(wrong, ())
+            read(conversion.value, wrong)
 
 
 class Protobuf:
@@ -183,7 +194,7 @@ def test_protobuf_by_its_options() -> None:
     }
     conversion = open_conversion(sink_connector_config(given, DEFAULTS), lambda kind, options: Protobuf())
     assert conversion.value is not None
-    data = conversion.value.to_connect_data(b"\0\0\0\0\7\0", ())
+    data = read(conversion.value, b"\0\0\0\0\7\0")
     assert data.schema is not None
     assert (data.schema.name, data.value) == ("n.M", {"e": 0})
     wrong = validate({**given, "value.converter.generate.struct.for.nulls": "true"}, DEFAULTS)
@@ -202,7 +213,7 @@ def test_protobuf_of_apicurio() -> None:
     assert conversion.value is not None
     header = (("apicurio.value.globalId", bytes(7) + b"\7"), ("apicurio.protobuf.type", b"M"))
     for document, headers in ((b"\0" + bytes(7) + b"\7\3\x0a\1M", ()), (b"", header)):
-        assert conversion.value.to_connect_data(document, headers).value == {"e": "A"}
+        assert read(conversion.value, document, headers).value == {"e": "A"}
 
 
 def test_a_class_that_names_contexts_is_refused() -> None:

@@ -13,12 +13,15 @@ from unit.runtime.sink_task_harness import (
 )
 
 from headrace.converters.conversion import Conversion, Headers
-from headrace.converters.json_data import JsonData
+from headrace.converters.registered import RegisteredSchema, RegistryConverter, SchemaId, confluent_framing
+from headrace.core.decode.json_data import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import BadRecord, Retriable, Stage
 from headrace.runtime import retry
 from headrace.runtime.task import sink_task
+from headrace.runtime.task.fetched_schemas import FetchedSchemas
 from headrace.transforms.registry import chain
+from headrace_connectors.memory import MemorySchemaRegistry
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue
 
 pytestmark = pytest.mark.anyio
@@ -161,6 +164,46 @@ async def test_a_registry_that_does_not_answer_delays_the_chunk(
     assert converter.calls == 2
     assert set(harness.rows()) == {"=1"}
     assert harness.failures == []
+
+
+async def test_schemas_are_fetched_before_their_records_are_decoded(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer is an error and is repeated; an id that the registry does not have is one bad record."""
+    monkeypatch.setattr(retry, "_INITIAL_SECONDS", 0.01)
+    registry = SlowRegistry()
+    values = RegistryConverter(FetchedSchemas(registry).get, confluent_framing("value"), lambda schema: JsonReader())
+    for number, schema in enumerate((1, 2, 9, 1)):
+        document = change("c", {"id": number, "name": "n"}, 10 + number)
+        harness.broker.append(TOPIC, bytes((0, 0, 0, 0, schema)) + document, key({"id": number}))
+    async with running(harness.task(tolerate=True, conversion=Conversion(value=values))):
+        await eventually(lambda: harness.offset() == 4)
+    assert [each.value for each in registry.asked] == [1, 1, 2, 9]
+    assert set(harness.rows()) == {"=0", "=1", "=3"}
+    assert harness.failures == []
+
+
+class SlowRegistry(MemorySchemaRegistry):
+    """Has schemas 1 and 2, and answers from the second request on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register("first")
+        self.register("second")
+
+    def fetch(self, schema_id: SchemaId) -> RegisteredSchema:
+        self.down = not self.asked
+        return super().fetch(schema_id)
+
+
+class JsonReader:
+    """Payloads are documents of JsonConverter, whatever the schema in the registry is."""
+
+    def __init__(self) -> None:
+        self._json = JsonData(True)
+
+    def __call__(self, payload: bytes) -> SchemaAndValue:
+        return self._json.to_connect_data(payload)
 
 
 async def test_dead_letters_name_their_converter(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import TOPIC, Harness, reselect, running
 
 from headrace.converters.conversion import Conversion, Headers
-from headrace.converters.json_data import JsonData
+from headrace.core.decode.json_data import JsonData
 from headrace.core.model.connect_data import SchemaAndValue
 from headrace.core.model.errors import Retriable
 from headrace.ports import Commit, TableOptions

@@ -12,7 +12,7 @@ from headrace.core.merge.tombstones import Tombstones
 from headrace.core.model.column_defaults import ColumnDefault, remembered
 from headrace.core.model.events import RowVersion
 from headrace.core.model.ranking import succeed
-from headrace.ports import LakeTable
+from headrace.ports import Ledger
 
 _HOUR = 3_600_000_000
 
@@ -23,7 +23,7 @@ class TableLedger:
     ``defaults`` are those of columns that were added, ``to_fill`` those that stored rows may still lack.
     """
 
-    def __init__(self, table: LakeTable, now: Callable[[], int], retention: int) -> None:
+    def __init__(self, table: Ledger, now: Callable[[], int], retention: int) -> None:
         self.defaults: Mapping[ColumnDefault, RowVersion] = {}
         self.to_fill: set[ColumnDefault] = set()
         self._table = table

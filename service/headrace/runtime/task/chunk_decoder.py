@@ -1,7 +1,8 @@
-"""Decode the chunks of a task in a thread; retry while a schema registry or the source database does not answer."""
+"""Decode the chunks of a task in a thread, and fetch the schemas that this needs from registries."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
@@ -10,11 +11,12 @@ from functools import partial
 import numpy as np
 from tenacity import stop_after_delay
 
-from headrace.cassandra.decoder import RecordDecoder
 from headrace.converters.conversion import Conversion
+from headrace.converters.decoder import converting_decoder
 from headrace.core.decode.decoded import Decoded
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.messages import Message, RecordsLost, RoutedEvents
+from headrace.core.decode.record_decoder import Decoder, Sources
 from headrace.core.model.events import Changes
 from headrace.core.tables.field_selection import FieldSelection
 from headrace.ports import Chunk, TopicPartition
@@ -22,13 +24,14 @@ from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.source_catalog import SourceCatalog
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.committed_offsets import InThread
+from headrace.runtime.task.fetched_schemas import FetchedSchemas, SchemaMissing
 from headrace.transforms.chain import Chain
 from headrace.transforms.decoder import TransformingDecoder
 
 log = logging.getLogger(__name__)
 
 PATIENCE = 15.0
-"""Seconds for which a chunk is decoded again where a converter's schema registry does not answer."""
+"""Seconds for which decoding, or the fetch of a schema, is repeated while the database or the registry is away."""
 
 
 class ChunkDecoder:
@@ -41,6 +44,7 @@ class ChunkDecoder:
         transforms: Chain,
         fields: FieldSelection,
         conversion: Conversion | None,
+        sources: Sources,
         catalog: SourceCatalog,
         observer: Observer,
         in_thread: InThread,
@@ -50,16 +54,28 @@ class ChunkDecoder:
         self._transforms = transforms
         self._fields = fields
         self._conversion = conversion
+        self._sources = sources
         self._catalog = catalog
         self._observer = observer
         self._in_thread = in_thread
         self._lost: Counter[TopicPartition] = Counter()
-        self._decoders: dict[str, RecordDecoder | TransformingDecoder] = {}
+        self._decoders: dict[str, Decoder] = {}
 
     async def decode(self, chunk: Chunk) -> Decoded:
         """Decode a chunk. Raises Retriable when the attempts of ``PATIENCE`` seconds have failed."""
         retry = retrying(PATIENCE / 3, partial(self._failed, chunk.partition)).copy(stop=stop_after_delay(PATIENCE))
-        decoded: Decoded = await retry(self._in_thread, self._decode, chunk)
+        fetched: set[FetchedSchemas] = set()
+        decoded: Decoded | None = None
+        try:
+            while decoded is None:
+                try:
+                    decoded = await retry(self._in_thread, self._decode, chunk)
+                except SchemaMissing as missing:
+                    fetched.add(missing.schemas)
+                    await retry(asyncio.to_thread, missing.fetch)
+        finally:
+            for schemas in fetched:
+                schemas.clear()
         self._observer.decoded(chunk.partition, len(chunk.records), decoded.skipped)
         self._observer.lost(chunk.partition.topic, decoded.losses)
         return decoded
@@ -96,12 +112,12 @@ class ChunkDecoder:
             messages.append(message)
         return messages
 
-    def _decoder(self, topic: str) -> RecordDecoder | TransformingDecoder:
+    def _decoder(self, topic: str) -> Decoder:
         if topic not in self._decoders:
             conversion = self._conversion and self._conversion.of_topic(topic)
             self._decoders[topic] = (
-                TransformingDecoder(topic, self._envelope, self._transforms, self._catalog, conversion)
+                TransformingDecoder(topic, self._envelope, self._transforms, self._catalog, conversion, self._sources)
                 if self._transforms
-                else RecordDecoder(topic, self._envelope, self._catalog, conversion)
+                else converting_decoder(topic, self._envelope, self._catalog, conversion, self._sources)
             )
         return self._decoders[topic]

@@ -20,7 +20,6 @@ from headrace.config.registry_converters import (
 )
 from headrace.converters.avro import AvroReader
 from headrace.converters.conversion import Conversion, Converter
-from headrace.converters.json_data import FixedSchema, JsonData
 from headrace.converters.json_schema import connect_json_reader, json_schema_reader
 from headrace.converters.protobuf_options import ProtobufOptions
 from headrace.converters.registered import (
@@ -29,14 +28,16 @@ from headrace.converters.registered import (
     Read,
     RegisteredSchema,
     RegistryConverter,
-    SchemaRegistry,
     apicurio_framing,
     confluent_framing,
     wrapped_framing,
 )
 from headrace.converters.simple import SIMPLE_CONVERTERS
 from headrace.core.connect.typed_options import parsed
+from headrace.core.decode.json_data import FixedSchema, JsonData
 from headrace.core.model.errors import ConfigError, Stage
+from headrace.ports import SchemaRegistry
+from headrace.runtime.task.fetched_schemas import FetchedSchemas
 
 Compile = Callable[[RegisteredSchema], Read]
 
@@ -88,9 +89,9 @@ def _converter(config: SinkConnectorConfig, side: str, open_registry: OpenRegist
         return _fixed_schema(config, side)
     if name in SIMPLE_CONVERTERS:
         return SIMPLE_CONVERTERS[name](options)
-    registry = open_registry("apicurio" if name in _APICURIO else "confluent", options)
+    schemas = FetchedSchemas(open_registry("apicurio" if name in _APICURIO else "confluent", options))
     remembered = parsed(SchemaCacheOptions, options).size
-    return RegistryConverter(registry, _framing(name, side, options), _compile(name, options), remembered)
+    return RegistryConverter(schemas.get, _framing(name, side, options), _compile(name, options), remembered)
 
 
 def _compile(name: str, options: Mapping[str, str]) -> Compile:

@@ -23,6 +23,7 @@ from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.offsets import ChunkSequence, OffsetTracker, Origin
 from headrace.core.connect.table_status import TableStatus
 from headrace.core.decode.envelope_events import Errant
+from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.errors import ConfigError, Stage, remedy
 from headrace.core.model.events import TableId, Truncate
@@ -71,6 +72,7 @@ class SinkTask:
         on_failure: Callable[[BaseException], None],
         observer: Observer = NO_OBSERVER,
         conversion: Conversion | None = None,
+        sources: Sources | None = None,
     ) -> None:
         self._options = options
         self._feed = feed
@@ -95,6 +97,7 @@ class SinkTask:
             options.transforms,
             options.fields,
             conversion,
+            sources or {},
             reselect.catalog,
             observer,
             partial(run_in, self._threads.decoding),
@@ -341,7 +344,7 @@ class SinkTask:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _addressed(self, chunk: Chunk, topic: str, piece: Piece) -> Addressed:
-        """The table of a piece; ``topic`` is that of its rows after transforms, the chunk's the one that is read."""
+        """The table of a piece. ``topic`` is that of its rows after transforms; the chunk's is the one that is read."""
         name = self._options.naming.name(topic, piece.table)
         if isinstance(piece, ColumnDefaults):  # from the schema-change topic, which must not be throttled for the table
             return Addressed(name, topic, piece)

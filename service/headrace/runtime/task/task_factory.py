@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
-from headrace.config.kafka import KafkaSettings
 from headrace.config.sink_options import TableSettings
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import MetadataNames
 from headrace.core.decode.json_types import JsonConverter
+from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.unavailable import Placeholder
-from headrace.core.reselect.cache.rows import MemoryRowStore, RowStore
+from headrace.core.reselect.cache.rows import MemoryRowStore
 from headrace.core.reselect.options import DatabaseOptions, ReselectOptions
-from headrace.ports import Agent, DeadLetterQueue, Divide, Feed, Lakehouse, RowSource, RowStoreOptions, TableOptions
+from headrace.ports import Feeds, Lakehouse, RowSource, RowStore, RowStoreOptions, TableOptions
 from headrace.runtime.observation import NO_OBSERVER, Observer
 from headrace.runtime.pipeline.database_router import DatabaseRouter
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
@@ -29,35 +28,7 @@ from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.sink_task import SinkTask
 from headrace.runtime.task.write_slots import WriteSlots
 from headrace.runtime.threads import WorkerThreads
-
-
-class Feeds(Protocol):
-    """The Kafka side of a worker."""
-
-    async def start(self) -> None:
-        """Start what all feeds share, on the worker's loop."""
-
-    def check(self, connector: str, settings: KafkaSettings) -> None:
-        """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
-
-    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
-        """A feed for one task; it joins the connector's group when it is started. ``divide`` makes the values."""
-
-    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> Agent:
-        """The agent of one table of a task (``ports.OpenAgent``)."""
-
-    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
-        """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
-
-        Called in the tables' threads; may block. Raises ConfigError for client properties that no task could use.
-        """
-
-    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
-        """The queue that the connector names, ready to write, or None."""
-
-    async def close(self) -> None:
-        """Stop what all feeds share; the feeds must have been stopped. Idempotent."""
-
+from headrace.runtime.worker import plugins
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +69,7 @@ class SinkTaskFactory:
         self._count_reselects = count_reselects
         self._open_registry = open_registry
         self._adjust = adjust
+        self._sources: Sources = plugins.load_all("sources")
 
     async def __call__(
         self,
@@ -133,6 +105,7 @@ class SinkTaskFactory:
             on_failure,
             self._observe(connector, number),
             conversion,
+            self._sources,
         )
 
     def _reselect(self, connector: str, number: int, config: SinkConnectorConfig, options: ReselectOptions) -> Reselect:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from headrace.core.batch.offsets import decode_note, encode_note, table_digest
 from headrace.core.model.errors import TableMissing
-from headrace.ports import LakeTable, OffsetNote, TopicPartition
+from headrace.ports import OffsetNote, TableReader, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class WrittenTables:
         table = table_digest(name)
         return {partition: tables[table] for partition, tables in self._tables.items() if tables.get(table)}
 
-    def check(self, name: str, table: LakeTable, required: Offsets) -> None:
+    def check(self, name: str, table: TableReader, required: Offsets) -> None:
         """Raises TableMissing where the table lacks records that are not read again, unless that is wanted.
 
         Then the table is taken as it is, and what it had to have is forgotten.
@@ -69,7 +69,7 @@ class WrittenTables:
         for tables in self._tables.values():
             tables.pop(table_digest(name), None)
 
-    def _lost(self, table: LakeTable, required: Offsets) -> str | None:
+    def _lost(self, table: TableReader, required: Offsets) -> str | None:
         """What the table lacks, in words; None where it lacks nothing, or where no commit tells."""
         reached = None
         try:

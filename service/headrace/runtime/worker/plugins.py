@@ -87,6 +87,11 @@ def installed() -> Plugins:
     return Plugins(point.load()() for point in entry_points(group="headrace.connectors"))
 
 
+def load_all(group: str) -> dict[str, Any]:
+    """Load every entry point of ``headrace.<group>``, by name."""
+    return {point.name: point.load() for point in entry_points(group=f"headrace.{group}")}
+
+
 def load(group: str, name: str) -> Any:
     """What the entry point ``name`` of ``headrace.<group>`` stands for. Raises ConfigError when it is not installed."""
     points = entry_points(group=f"headrace.{group}", name=name)

@@ -103,8 +103,7 @@ class SinkOffsets:
         return self._consumer_property(config, "group.id") or f"connect-{name}"
 
     def _consumer_property(self, config: Mapping[str, str], key: str) -> str | None:
-        worker = self._worker.config.originals
-        return config.get(f"consumer.override.{key}") or worker.get(f"consumer.{key}")
+        return config.get(f"consumer.override.{key}") or self._worker.config.consumer.get(key)
 
     async def _check_histories(self, name: str, config: Mapping[str, str], offsets: Offsets) -> None:
         """Raises RestError 400 for an offset below what the tables hold; without one the group begins at the start."""

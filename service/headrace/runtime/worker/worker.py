@@ -62,7 +62,7 @@ class Worker:
         self.statuses = StatusStore(stores.statuses)
         self.cluster = Cluster(self.worker_id, stores.member(self.worker_id), self.configs)
         self.defaults = worker_defaults(config)
-        self.providers = config_providers(config.originals)
+        self.providers = config_providers(config.provider_properties)
         self.cluster_id: str | None = None
         self.ready = False
         self.now = now
@@ -186,13 +186,14 @@ def supervision(config: WorkerConfig) -> Supervision:
 
 def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
     """What connectors inherit from this worker."""
-    converters = {
-        name: value for name, value in config.originals.items() if name.startswith(("key.", "value.", "header."))
-    }
-    for side in ("key", "value", "header"):
-        converters[f"{side}.converter"] = getattr(config.converters, side)
     warehouse = config.lake.warehouse
     if urlsplit(warehouse).scheme in ("", "file"):
         warehouse = str(Path(urlsplit(warehouse).path).absolute())
-    group = config.originals.get("consumer.group.id")
-    return WorkerDefaults(converters, __version__, config.group_id, config.overrides.policy, group, warehouse)
+    return WorkerDefaults(
+        config.converter_properties,
+        __version__,
+        config.group_id,
+        config.overrides.policy,
+        config.consumer.get("group.id"),
+        warehouse,
+    )

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from cachetools import LRUCache
 
-from headrace.converters.conversion import Headers
 from headrace.core.decode.json_types import Document, JsonConverter, json_type, parse_plain
 from headrace.core.decode.payload import Payload, PayloadDecoder
 from headrace.core.model.arrow_columns import DECIMAL
@@ -35,7 +34,7 @@ class JsonData:
         # By the id of the schema: an entry holds its schema, so that no other object gets this id.
         self._decoders: LRUCache[int, _Decoders] = LRUCache(cache_size)
 
-    def to_connect_data(self, document: bytes | Document, headers: Headers = ()) -> SchemaAndValue:
+    def to_connect_data(self, document: bytes | Document, headers: Sequence[tuple[str, bytes]] = ()) -> SchemaAndValue:
         """A document's schema and value; documents with the same schema text share one object. Raises BadRecord."""
         return self.decoded(*self._converter.split(document))
 
@@ -71,7 +70,7 @@ class FixedSchema:
         self._text = text
         self._data = JsonData(True)
 
-    def to_connect_data(self, document: bytes, headers: Headers = ()) -> SchemaAndValue:
+    def to_connect_data(self, document: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> SchemaAndValue:
         """The data of one payload. Raises BadRecord."""
         return self._data.decoded(self._schema, document)
 

@@ -1,0 +1,53 @@
+"""The ports: everything that Headrace requires of the outside world, and what a connector package implements.
+
+    feed             records of Kafka, offsets, dead letters
+    lake             tables, their ledgers, the session that opens them
+    source           the source database, for reselect and ``headrace verify``
+    row_store        the rows of the reselect cache
+    schema_registry  the schemas of converters
+    stores           what outlives a worker: its logs, its membership, groups of the cluster
+
+A protocol that a connector package implements is declared here. A protocol between two modules of the service is
+declared where it is used; so are those that the core itself calls (``RowStore``), which are only named here, since the
+core imports nothing above it. Each port has a real version and a memory version (``headrace_connectors/memory/``), and
+one suite in ``tests/contracts`` that both pass. An implementer may raise ``Retriable`` (call again with the same
+arguments) or ``Fatal``; errors of drivers and clients never get through.
+"""
+
+from headrace.ports.feed import Agent as Agent
+from headrace.ports.feed import Chunk as Chunk
+from headrace.ports.feed import DeadLetterQueue as DeadLetterQueue
+from headrace.ports.feed import Divide as Divide
+from headrace.ports.feed import ErrantRecord as ErrantRecord
+from headrace.ports.feed import Feed as Feed
+from headrace.ports.feed import FeedListener as FeedListener
+from headrace.ports.feed import Feeds as Feeds
+from headrace.ports.feed import OffsetNote as OffsetNote
+from headrace.ports.feed import OpenAgent as OpenAgent
+from headrace.ports.feed import Record as Record
+from headrace.ports.feed import ReplayFeeds as ReplayFeeds
+from headrace.ports.feed import TopicPartition as TopicPartition
+from headrace.ports.lake import Commit as Commit
+from headrace.ports.lake import Lakehouse as Lakehouse
+from headrace.ports.lake import LakeTable as LakeTable
+from headrace.ports.lake import Ledger as Ledger
+from headrace.ports.lake import MergeCounts as MergeCounts
+from headrace.ports.lake import TableOptions as TableOptions
+from headrace.ports.lake import TableReader as TableReader
+from headrace.ports.lake import TableWriter as TableWriter
+from headrace.ports.row_store import OpenRowStore as OpenRowStore
+from headrace.ports.row_store import RowStore as RowStore
+from headrace.ports.row_store import RowStoreOptions as RowStoreOptions
+from headrace.ports.row_store import StoreFailed as StoreFailed
+from headrace.ports.schema_registry import SchemaRegistry as SchemaRegistry
+from headrace.ports.source import Connections as Connections
+from headrace.ports.source import LogPosition as LogPosition
+from headrace.ports.source import RowSource as RowSource
+from headrace.ports.source import TableSource as TableSource
+from headrace.ports.stores import CompactedLog as CompactedLog
+from headrace.ports.stores import FencedLog as FencedLog
+from headrace.ports.stores import GroupOffsets as GroupOffsets
+from headrace.ports.stores import LogRecord as LogRecord
+from headrace.ports.stores import Stores as Stores
+from headrace.ports.stores import TopicOffsets as TopicOffsets
+from headrace.ports.stores import WorkerMember as WorkerMember

@@ -1,0 +1,196 @@
+"""The Kafka side of a task: chunks of records in, offsets and dead letters out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from headrace.config.kafka import KafkaSettings
+from headrace.core.decode.envelope_events import KafkaRecord
+from headrace.core.decode.json_types import Document
+from headrace.core.model.errors import Stage
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class OffsetNote(NamedTuple):
+    """What a group has committed for a partition: the next offset, and the note that was committed with it."""
+
+    offset: int
+    note: str
+
+
+class Record(KafkaRecord, Protocol):
+    """One Kafka record as a consumer returns it.
+
+    ``value`` is what a feed's ``divide`` made of the record's bytes; ``core.converter.whole`` gives them back.
+    """
+
+    @property
+    def topic(self) -> str:
+        """The topic that the record stands in."""
+
+    @property
+    def key(self) -> bytes | None:
+        """The key."""
+
+    @property
+    def value(self) -> bytes | Document | None:
+        """The value; None for a tombstone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive records of one partition. ``begin`` and ``end`` are fetch positions: ``end`` is what gets committed.
+
+    ``epoch`` counts assignments, ``sequence`` counts chunks of all partitions from 0 within an epoch. ``behind`` is how
+    many more offsets of the partition could be fetched when this chunk was, as far as the feed knew. ``gone`` tells
+    that records between ``begin`` and the first of ``records`` may have left the topic before they were read.
+    """
+
+    epoch: int
+    sequence: int
+    partition: TopicPartition
+    records: Sequence[Record]
+    begin: int
+    end: int
+    behind: int = 0
+    gone: bool = False
+
+
+Divide = Callable[[bytes | None], Document | bytes | None]
+"""Makes a record's value of its bytes while these are at hand (``core.converter.JsonConverter.divide``)."""
+
+
+class FeedListener(Protocol):
+    """Who takes what a feed brings. All calls come on the worker's event loop, one at a time."""
+
+    async def put(self, chunk: Chunk) -> None:
+        """Take a chunk. Returning late is the back-pressure: the feed stops fetching meanwhile."""
+
+    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """A new assignment begins; chunks of older epochs will not come any more."""
+
+    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Finish and commit what is in flight of ``partitions``, then forget the rest; within the feed's timeout."""
+
+    def failed(self, error: BaseException) -> None:
+        """The feed cannot go on."""
+
+
+class Agent(Protocol):
+    """Runs what one table of a task has to do, one call at a time, whenever it is woken."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    def wake(self) -> None:
+        """Call the body soon; once more if it runs already. Several calls before that count as one."""
+
+    async def stop(self) -> None:
+        """Cancel the call under way and make no other. Idempotent."""
+
+
+OpenAgent = Callable[[str, Callable[[], Awaitable[None]]], Agent]
+"""Makes an agent with a name and a body that never raises. It is not started yet."""
+
+
+class Feed(Protocol):
+    """The Kafka side of one sink task: a consumer group member."""
+
+    async def start(self, listener: FeedListener) -> None:
+        """Join the group and begin to fetch. Raises ConfigError or Retriable with the cause (wrong password, port…)."""
+
+    async def stop(self) -> None:
+        """Leave the group. Idempotent; nothing is put afterwards."""
+
+    def pause(self) -> None:
+        """Stop fetching but stay in the group; what was fetched already is still put."""
+
+    def resume(self) -> None:
+        """Fetch again."""
+
+    def throttle(self, topics: Collection[str]) -> None:
+        """Do not fetch from these topics until called again without them: their tables' queues are full."""
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit next offsets of the group. Raises Fenced when a partition belongs to somebody else.
+
+        Each carries the newest note of its partition: that of ``note``, or else the one that the assignment began with.
+        """
+
+    def committed(self) -> Mapping[TopicPartition, OffsetNote]:
+        """What the group had committed for the assigned partitions when the assignment began, 0 and "" for nothing.
+
+        An offset that was set from outside of the group has no note.
+        """
+
+    def note(self, notes: Mapping[TopicPartition, str]) -> None:
+        """Give the commits of these partitions' offsets another note, until the assignment ends."""
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Records between the committed offset and the end of each assigned partition, as last seen.
+
+        Where nothing that was read is uncommitted, the fetch position counts instead: it passes what is no record.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ErrantRecord:
+    """A record that could not be used, and why (for log and dead letter queue)."""
+
+    record: Record
+    stage: Stage
+    class_name: str
+    error: BaseException
+
+
+class DeadLetterQueue(Protocol):
+    """Where bad records go when ``errors.tolerance`` allows it."""
+
+    async def report(self, errant: Sequence[ErrantRecord]) -> None:
+        """Write the records with Connect's context headers; returns when they are durable."""
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+
+
+class Feeds(Protocol):
+    """The Kafka side of a worker."""
+
+    async def start(self) -> None:
+        """Start what all feeds share, on the worker's loop."""
+
+    def check(self, connector: str, settings: KafkaSettings) -> None:
+        """Raise ConfigError, naming the property, for client properties that no task of the connector could use."""
+
+    def open(self, connector: str, task: int, settings: KafkaSettings, divide: Divide | None = None) -> Feed:
+        """A feed for one task; it joins the connector's group when it is started. ``divide`` makes the values."""
+
+    def agent(self, name: str, body: Callable[[], Awaitable[None]]) -> Agent:
+        """The agent of one table of a task (``ports.OpenAgent``)."""
+
+    def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
+        """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
+
+        Called in the tables' threads; may block. Raises ConfigError for client properties that no task could use.
+        """
+
+    async def dead_letter_queue(self, connector: str, task: int, settings: KafkaSettings) -> DeadLetterQueue | None:
+        """The queue that the connector names, ready to write, or None."""
+
+    async def close(self) -> None:
+        """Stop what all feeds share; the feeds must have been stopped. Idempotent."""
+
+
+class ReplayFeeds(Protocol):
+    """The part of ``Feeds`` that reads dead letter queues, for ``headrace replay-dlq``."""
+
+    def dead_letters(self, connector: str, settings: KafkaSettings) -> AsyncIterator[Sequence[Record]]:
+        """The records of the connector's dead letter topic up to its current end, some at a time."""

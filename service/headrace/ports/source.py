@@ -1,0 +1,77 @@
+"""The source database: rows that are read again, and tables that are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from headrace.core.model.catalog import CatalogTable
+from headrace.core.model.events import TableId
+from headrace.core.model.schema import Field, Schema
+from headrace.core.reselect.rows import RowAnswer, RowRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Connections to source databases, and how many servers are left alone for a while because they did not answer."""
+
+    idle: int = 0
+    used: int = 0
+    left_alone: int = 0
+
+    def __add__(self, other: Connections) -> Connections:
+        return Connections(self.idle + other.idle, self.used + other.used, self.left_alone + other.left_alone)
+
+
+class RowSource(Protocol):
+    """The source database, as far as rows are read again. Safe to call from several threads.
+
+    Every call may raise Retriable (connection lost, time-out, the event's transaction not visible yet) or Fatal (the
+    server refused: no grant, no such column); ConfigError when the settings or the server cannot be right.
+    """
+
+    def check(self) -> None:
+        """Raise ConfigError or Retriable with the cause when the database cannot be used (wrong password, TLS…)."""
+
+    def catalog(self, table: TableId) -> CatalogTable | None:
+        """What the database says about a table; None if there is no such table."""
+
+    def schema(self, catalog: CatalogTable) -> Schema:
+        """The ``after`` schema that Debezium sends for the table, for events that come without one."""
+
+    def fetch(self, catalog: CatalogTable, request: RowRequest) -> RowAnswer:
+        """Read the cells that ``request`` needs, in one statement and one snapshot, as Connect values."""
+
+    def connections(self) -> Connections:
+        """The connections that are open now. Never raises and asks no server."""
+
+    def close(self) -> None:
+        """Let go of all connections. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """How far the log of a source is, as parts of a source position (``core/model/positions.py``) of ``connector``.
+
+    Whatever any reader saw before ``end`` was asked for lies below it. ``published`` is up to where the source
+    connector has said that its events are in Kafka; None where that cannot be known.
+    """
+
+    connector: str
+    end: tuple[Any, ...]
+    published: tuple[Any, ...] | None = None
+
+
+@runtime_checkable
+class TableSource(RowSource, Protocol):
+    """A row source that can also read tables whole, for `headrace verify`."""
+
+    def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
+        """Every row of a table, all of one snapshot: pieces that fit memory, Connect values (or UNREADABLE) by column.
+
+        Raises as ``fetch`` does, also between pieces.
+        """
+
+    def log_position(self) -> LogPosition:
+        """How far the log is now."""

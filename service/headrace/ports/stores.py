@@ -1,0 +1,119 @@
+"""The stores of a worker: configurations and statuses that outlive it, and the groups of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from headrace.config.kafka import KafkaSettings
+from headrace.core.connect.work import Assignment, Task
+from headrace.ports.feed import TopicPartition
+
+LogRecord = tuple[str, bytes | None]
+"""Key and value of a record of a compacted log; no value removes the key."""
+
+
+class CompactedLog(Protocol):
+    """A keyed log of which the last value of every key counts: a compacted Kafka topic (``KafkaBasedLog``)."""
+
+    async def start(self, applied: Callable[[str, bytes | None], None]) -> None:
+        """Read the log to its end through ``applied``, then go on as records come, from whomever they come.
+
+        Raises ConfigError or Retriable when the log cannot be reached or made.
+        """
+
+    async def append(self, records: Sequence[LogRecord]) -> None:
+        """Write the records in order, all or none; when this returns ``applied`` has had them. Raises Retriable."""
+
+    def position(self) -> int:
+        """How far the log has been read. Comparable between readers of a log with one partition."""
+
+    async def close(self) -> None:
+        """Let go of the connections. Idempotent."""
+
+
+class FencedLog(CompactedLog, Protocol):
+    """A log that one worker of a group writes, and all read."""
+
+    async def lead(self) -> None:
+        """Shut out whoever led before: its later writes raise Fenced, and none of its earlier ones comes late.
+
+        Who loses the lead by this to another has to ask again. Raises Retriable.
+        """
+
+    async def refresh(self) -> None:
+        """Wait until everything that is in the log now has been applied. Raises Retriable."""
+
+
+class WorkerMember(Protocol):
+    """A worker in the group of all workers (Kafka Connect's ``WorkerGroupMember``)."""
+
+    async def start(self, assigned: Callable[[Assignment], None]) -> None:
+        """Join, and stay until ``stop``. ``assigned`` is called on the worker's event loop, now and at each change.
+
+        Raises ConfigError, Retriable or Fatal when the group cannot be joined.
+        """
+
+    def offer(self, tasks: Collection[Task], offset: int) -> None:
+        """What there is to do as of ``offset`` of the config topic, should this member be asked to share it out."""
+
+    def rebalance(self) -> None:
+        """Have it shared out anew."""
+
+    async def confirm(self) -> None:
+        """Raises Fenced unless the newest assignment of this member stood when it was called, and Retriable."""
+
+    async def stop(self) -> None:
+        """Leave the group. Idempotent."""
+
+
+class GroupOffsets(Protocol):
+    """The committed offsets of consumer groups, seen and changed from outside of the group.
+
+    Every call raises Retriable when the brokers do not answer. A change raises Fenced while the group has members, and
+    Fatal for a partition that does not exist.
+    """
+
+    async def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        """The next offset of every partition that the group has committed; empty for an unknown group."""
+
+    async def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Set the next offsets, which may lie beyond a partition's end; None removes one. Others stay as they are."""
+
+    async def reset(self, group: str) -> None:
+        """Remove all offsets of the group. Idempotent."""
+
+
+class TopicOffsets(Protocol):
+    """How far topics are, seen from outside of any group."""
+
+    async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
+        """The next offset of every partition of the topics whose whole name matches the regular expression.
+
+        Raises Retriable when the brokers do not answer.
+        """
+
+
+class Stores(Protocol):
+    """Where a worker keeps what must survive it: configurations with target states, and statuses."""
+
+    configs: FencedLog
+    statuses: CompactedLog
+
+    async def start(self) -> None:
+        """Connect. The logs are started by who reads them. Raises ConfigError or Retriable."""
+
+    def member(self, worker: str) -> WorkerMember:
+        """The membership of the worker that is reached as ``worker`` (``host:port``)."""
+
+    def group_offsets(self, connector: str, settings: KafkaSettings) -> GroupOffsets:
+        """The consumer groups of the cluster that the connector reads. Raises ConfigError for its client properties."""
+
+    def topic_offsets(self, connector: str, settings: KafkaSettings) -> TopicOffsets:
+        """The topics of that cluster. Raises ConfigError likewise."""
+
+    async def cluster_id(self) -> str | None:
+        """The Kafka cluster's id, None where there is none."""
+
+    async def close(self) -> None:
+        """Close everything. Idempotent."""
