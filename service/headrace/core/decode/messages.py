@@ -1,7 +1,7 @@
 """The messages that a decoder makes of the records of a partition, in the order of the records.
 
 A message concerns one table or its topic. ``runtime/task/message_router.py`` applies each to the queue of its table or
-to the post-processor.
+to reselect.
 """
 
 from __future__ import annotations

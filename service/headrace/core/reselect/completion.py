@@ -1,7 +1,7 @@
-"""Reselect's second half: decide the open cells of a plan, now that cache and source have answered.
+"""The second half of reselect: decide the open cells of a plan by the answers of cache and source.
 
-The source's values fill their cells. Other cells are kept from the target row, or carried from a
-row of another key, and the policy for cells that have nothing (``reselect.md`` sections 3.4 and 4).
+The source's values fill their cells. Other cells are kept from the stored row, or carried from a row of another key,
+and a policy decides the rest (``reselect.md`` sections 3.4 and 4).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Actions without open cells, and which of their cells were read from the source: column index to rows."""
+    """Actions without open cells, and the rows that were read from the source by column index."""
 
     actions: Actions
     read: Mapping[int, Rows] = field(default_factory=dict)
 
 
 def complete(plan: ReselectPlan, answer: ReadRows | None, failure: HeadraceError | None = None) -> Completed:
-    """The actions with every cell decided that cache, source and rules can decide: VALUE, NULL, CARRIED or UNCHANGED.
+    """Decide every cell for which cache, source and rules suffice: VALUE, NULL, CARRIED or UNCHANGED.
 
-    UNCHANGED means "keep the stored cell"; on an unstored row, which has none, it is still open, and the writer asks
-    the policy. ``failure`` is why there is no answer although the source was asked; it is raised when it is Retriable
-    and leaves cells open for which keeping is not known to be right.
+    UNCHANGED means "keep the stored cell". An unstored row has none: the cell is still open, and the writer applies the
+    policy. ``failure`` is the cause of a missing answer. It is raised if it is Retriable and cells remain for which
+    keeping is not known to be right.
     """
     if not plan.open:
         return Completed(plan.actions)
@@ -69,7 +69,7 @@ def _complete_column(
 
 
 def _usable(plan: ReselectPlan, cells: OpenCells, read: ReadCells, proven: bool) -> tuple[Rows, pa.Array]:
-    """The rows and values of an answer; one that may be older than the events replaces none of their nulls."""
+    """The rows and values of an answer; an answer that may be older than the events replaces none of their nulls."""
     rows, values = plan.rows[read.places], read.values
     if proven or not cells.nulls.any():
         return rows, values
@@ -78,7 +78,7 @@ def _usable(plan: ReselectPlan, cells: OpenCells, read: ReadCells, proven: bool)
 
 
 class _Filling:
-    """A column while its open cells are being filled."""
+    """A column during the completion of its open cells."""
 
     def __init__(self, column: Column) -> None:
         self._column = column
@@ -114,9 +114,9 @@ class _Filling:
 
 
 def check_no_placeholder(completed: Completed, placeholder: Placeholder) -> int:
-    """The last guard: an event's placeholder must never reach a table (section 2.4 rule 6).
+    """Refuse an event's placeholder, which must never reach a table (section 2.4 rule 6).
 
-    Returns how many cells read from the source equal the placeholder: those are real values. Raises Fatal for others.
+    Returns how many cells from the source equal the placeholder: those are real values. Raises Fatal for others.
     """
     real = 0
     for index, column in enumerate(completed.actions.columns):
@@ -139,7 +139,7 @@ def check_no_placeholder(completed: Completed, placeholder: Placeholder) -> int:
 def _resolve_rest(
     plan: ReselectPlan, cells: OpenCells, filling: _Filling, answer: ReadRows | None, failure: HeadraceError | None
 ) -> None:
-    """Decide the cells that neither cache nor source had: fallback, keep, carry, or the policy."""
+    """Decide the cells without an answer of cache and source: fallback, keep, carry, or the policy."""
     actions = plan.actions
     doubtful = filling.states == CellState.DOUBTFUL
     unknown = (filling.states == CellState.UNKNOWN) & cells.unknown
@@ -169,7 +169,7 @@ def _resolve_inserts(
     answer: ReadRows | None,
     failure: HeadraceError | None,
 ) -> None:
-    """Cells of new rows that have no value and nothing to keep (section 3.4, ``reselect.unresolved.insert.mode``).
+    """Decide cells of new rows without a value (section 3.4, ``reselect.unresolved.insert.mode``).
 
     ``auto`` decides null if the source proved that the row is gone: a delete or key change must follow. All other cells
     stay open, because the policy applies only to actions that the merge applies, which the writer knows.

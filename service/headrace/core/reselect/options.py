@@ -1,4 +1,4 @@
-"""The options of the reselect post-processor, its cache and its databases.
+"""The options of reselect, its cache and its databases.
 
 Names and defaults are those of Debezium's ``ReselectColumnsPostProcessor`` (``reselect.md`` section 3), with Headrace's
 own beside them. ``headrace.config.reselect`` reads them from a connector's configuration.
@@ -23,7 +23,7 @@ CACHE_ALIASES = {
     "MemoryReselectColumnCache": "memory",
 }
 CACHE_FORMAT = 1
-"""The format of a cache that outlives the process; another one invalidates it."""
+"""The format of a cache that outlives the process; a cache of another format is invalid."""
 ERROR_MODE = "reselect.error.handling.mode"
 INSERT_MODE = "reselect.unresolved.insert.mode"
 DEFAULT_PORTS: Mapping[str, int] = {Dialect.POSTGRESQL: 5432, Dialect.ORACLE: 1521}
@@ -38,12 +38,12 @@ def _cache_type(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
-    """``reselect.database.*``: where rows are read again. The password is in no text form of it.
+    """``reselect.database.*``: the database for reads. Its text forms do not contain the password.
 
-    ``hostname`` may list several servers of one cluster, each with a port of its own: ``replica:5433,primary``.
-    ``type`` names the row source; Oracle's ``dbname`` is a service.
-    ``source_name`` and ``source_db`` are those in the source blocks of this database's events; empty is any name, and
-    the database's own.
+    ``hostname`` may list several servers of one cluster, each with its port: ``replica:5433,primary``.
+    ``type`` selects the row source; Oracle's ``dbname`` is a service.
+    ``source_name`` and ``source_db`` are those in the source blocks of this database's events; if empty, any name and
+    the database's name.
     """
 
     hostname: str = option(
@@ -104,16 +104,16 @@ class DatabaseOptions:
 
     @property
     def servers(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each server that ``hostname`` lists. Raises ConfigError for a port that is no number."""
+        """Return host and port of each server in ``hostname``. Raises ConfigError for a port that is not a number."""
         return tuple(_server(part.strip(), self.port) for part in self.hostname.split(",") if part.strip())
 
     def holds(self, table: TableId) -> bool:
-        """Whether events of ``table`` come from this database."""
+        """Return whether events of ``table`` come from this database."""
         return self.source_name in ("", table.name) and (self.source_db or self.dbname) == table.database
 
 
 def _server(text: str, default_port: int) -> tuple[str, int]:
-    """``host``, ``host:port``, or an IPv6 address, which takes brackets where a port follows."""
+    """``host``, ``host:port``, or an IPv6 address, in brackets if a port follows."""
     host, colon, port = text.rpartition(":")
     if not colon or (":" in host and not host.endswith("]")):
         return text.strip("[]"), default_port
@@ -128,7 +128,7 @@ def _server(text: str, default_port: int) -> tuple[str, int]:
 class ReselectOptions:
     """One connector's reselect options; times in milliseconds.
 
-    ``databases`` are those with names of their own (``reselect.databases``); then there is no other ``database``.
+    ``databases`` are the named ones (``reselect.databases``); with them, ``database`` is None.
     The fields that declare no option come from other groups (``config/reselect.py: reselect_options``).
     """
 
@@ -329,19 +329,19 @@ class ReselectOptions:
 
     @property
     def dead_letters(self) -> bool:
-        """Whether records whose rows cannot be completed go to the dead letter queue."""
+        """Return whether records whose rows cannot be completed go to the dead letter queue."""
         return "dlq" in (self.error_handling_mode, self.unresolved_insert_mode)
 
     @property
     def caches(self) -> bool:
-        """Whether the cache is switched on, and nothing that holds for every topic keeps it off (section 3.4)."""
+        """Return whether the cache is enabled, and no option for all topics disables it (section 3.4)."""
         unproven = self.read_from == "replica" and not self.visibility_check
         hidden = bool(self.skipped_operations & _ROW_OPERATIONS)
         return self.cache_enabled and not (unproven or hidden or self.keeps_history)
 
     @property
     def cache_limits(self) -> CacheLimits:
-        """The bounds of the cache."""
+        """Return the limits of the cache."""
         return CacheLimits(
             max_rows=self.cache_max_size,
             max_bytes=self.cache_max_bytes,
@@ -353,7 +353,7 @@ class ReselectOptions:
 
     @property
     def cache_settings(self) -> str:
-        """On what cached values depend: a cache that was filled with other options is invalid (section 5.4)."""
+        """Return the options on which cached values depend: a cache with other ones is invalid (section 5.4)."""
         placeholder, modes, operations = self.unavailable_value_placeholder, self.modes, sorted(self.skipped_operations)
         selected = self.columns_include_list, self.columns_exclude_list, self.key_columns, self.use_event_key
         return repr((CACHE_FORMAT, placeholder, modes, operations, selected, self.unavailable_values, self.null_values))

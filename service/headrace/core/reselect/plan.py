@@ -1,11 +1,11 @@
 """Reselect: restore column values that the source omitted.
 
-    reselect.plan(actions, rules, batch)          which cells are open; what the cache has; one request for the rest
-    reselect_completion.complete(plan, answer)    the actions with these cells decided
+    plan(actions, rules, batch)      which cells are open; the hits of the cache; one request for the others
+    complete(plan, answer)           the actions with these cells decided (``completion.py``)
 
-Order of resolution (``reselect.md`` section 4): fold (before this) -> cache -> one SELECT -> keep what the target row
-has -> the policy for cells that have nothing. ``answer`` is what the edge read, or None when it was not asked or failed
-in a way that the error mode tolerates. The cache's overlay is refreshed by every action on the way.
+Order of resolution (``reselect.md`` section 4): fold (before this) -> cache -> one SELECT -> keep the cell of the
+stored row -> the policy for cells without a value. ``answer`` is None if the source was not queried, or failed in a way
+that the error mode tolerates. Each action also refreshes the cache's overlay.
 
 Nothing here runs per row unless a cell is open or its column is cached.
 """
@@ -33,7 +33,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class OpenCells:
-    """The open cells of one column, by action: what they are, and what the cache gave."""
+    """The open cells of one column, by action: their states, and the hits of the cache."""
 
     column: int
     unchanged: Mask
@@ -45,9 +45,9 @@ class OpenCells:
 
 @dataclass(frozen=True, slots=True)
 class ReselectPlan:
-    """What is open in a batch of actions. ``rows`` are the actions of ``request``; ``counts`` are for metrics.
+    """The open cells of a batch of actions. ``rows`` are the actions of ``request``; ``counts`` are for metrics.
 
-    ``unstored`` are the actions that have no stored row whose cells they could keep, as far as that is known.
+    ``unstored`` are the actions that are known to have no stored row whose cells they could keep.
     """
 
     actions: Actions
@@ -110,7 +110,7 @@ def _open(
     if column.states is None and not (rule.nulls and column.values.null_count):
         return None
     live = ~actions.delete
-    # A stored row that cells are carried from may itself hold values that were read later than its events.
+    # The stored row that cells are carried from may contain values that were read after its events.
     unchanged = (has_state(column, CellState.UNCHANGED) | has_state(column, CellState.CARRIED)) & live
     unknown = (has_state(column, CellState.UNKNOWN) | has_state(column, CellState.DOUBTFUL)) & live
     nulls = np.zeros(len(actions), np.bool_)
@@ -129,7 +129,7 @@ def _open(
 
 
 def _wanted(actions: Actions, cells: OpenCells, rules: TableRules, unstored: Mask) -> Mask:
-    """The cells of a column that go to the source."""
+    """The cells of a column that the request contains."""
     rule = rules.column(actions.columns[cells.column].name)
     if not rule.readable or rules.source_reads == "none":
         return np.zeros(len(actions), np.bool_)

@@ -1,8 +1,8 @@
-"""The partitions that a column cache may serve (``reselect.md`` sections 5.3 and 5.4).
+"""The partitions whose cells a column cache may serve (``reselect.md`` sections 5.3 and 5.4).
 
-Each assignment of a partition is a generation.
-A cell is valid only in the generation that it was written in. The rows of a store that outlives the process are not
-dropped when a partition is revoked: they are parked, and valid again for an assignment that resumes at their end.
+Each assignment of a partition is a generation. A cell is valid only in the generation that it was written in. The rows
+of a store that outlives the process are not dropped when a partition is revoked: they are parked, and valid again for
+an assignment that resumes at their end.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class CacheAssignments:
         self._held: dict[Partition, _Held] = {}
 
     def generation(self, partition: Partition) -> int | None:
-        """The generation of a partition, None if it is not assigned."""
+        """Return the generation of a partition, None if it is not assigned."""
         held = self._held.get(partition)
         return None if held is None else held.generation
 
     def lost(self, partition: Partition) -> int:
-        """The offset of the last event that was not applied; cells from before it are invalid. -1 for none."""
+        """Return the offset of the last event that was not applied, -1 for none; cells from before it are invalid."""
         held = self._held.get(partition)
         return -1 if held is None else held.lost
 
     def of_topic(self, topic: str) -> list[Partition]:
-        """The topic's partitions that are assigned or parked."""
+        """Return the topic's partitions that are assigned or parked."""
         return [each for each in {*self._held, *self._parked} if each.topic == topic]
 
     def begin(self, partitions: Iterable[Partition]) -> None:

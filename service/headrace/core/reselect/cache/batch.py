@@ -11,18 +11,18 @@ from headrace.core.reselect.cache.rows import Cell, CellValue, Hit, Origin, RowK
 
 
 class SharedRows(Protocol):
-    """The rows below the overlays, and the rules by which cells get there (``cache.ReselectColumnCache``)."""
+    """The rows below the overlays, and the rules for their cells (``cache.ReselectColumnCache``)."""
 
     counts: Counter[tuple[str, ...]]
 
     def epoch(self, table: int) -> int:
-        """Counts the drops of a whole table."""
+        """Return the number of drops of the complete table."""
 
     def read(self, key: RowKey, column: str, stamp: Stamp, fingerprint: object) -> Hit | None:
-        """The value of a cell for the event of ``stamp``; None if it must not be used."""
+        """Return the value of a cell for the event of ``stamp``; None if it must not be used."""
 
     def new_cell(self, value: CellValue | None, fingerprint: object, stamp: Stamp, origin: Origin) -> Cell | None:
-        """A cell for the value, or None if it must not be cached."""
+        """Return a cell for the value, or None if it must not be cached."""
 
     def apply(self, key: RowKey, pending: PendingRow, valid: bool) -> None:
         """Publish a batch's changes of a row; ``valid`` is False if the table was dropped since the batch began."""
@@ -43,7 +43,7 @@ class PendingRow:
 
 
 class CacheBatch:
-    """The overlay of one batch of one table. Nothing reaches other batches before ``publish``."""
+    """The overlay of one batch of one table. Its changes reach other batches with ``publish``."""
 
     def __init__(self, cache: SharedRows, table: int, fingerprints: Mapping[str, object]) -> None:
         self.cache = cache
@@ -54,7 +54,7 @@ class CacheBatch:
         self._ended = False
 
     def for_row(self, key: str, stamp: Stamp) -> RowCache:
-        """The cells of one row, seen from the event that ``stamp`` names."""
+        """Return the cells of one row, as of the event that ``stamp`` identifies."""
         return RowCache(self, RowKey(self._table, key), stamp)
 
     def publish(self) -> None:
@@ -87,7 +87,7 @@ class RowCache:
         self._stamp = stamp
 
     def get(self, column: str) -> Hit | None:
-        """The value of ``column`` when the event was written, or None (a miss, which is always safe)."""
+        """Return the value of ``column`` when the event was written, or None (a miss, which is always safe)."""
         pending = self._batch.pending.get(self._key.key)
         if pending is not None and column in pending.cells:
             cell = pending.cells[column]

@@ -1,7 +1,7 @@
 """Serialize rows of the column cache, for stores outside of the process's memory (``reselect.md`` section 10).
 
 A decoded value equals the encoded one, including its type: text and bytes are distinct, numbers keep their width and
-decimals their scale (an Arrow array of one row brings its type along). Bytes that were cut or changed are refused.
+decimals their scale (an Arrow array of one row contains its type). Truncated or modified bytes are refused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def encode_row(row: Row) -> bytes:
 
 
 def decode_row(data: bytes) -> Row:
-    """The row that ``encode_row`` wrote. Raises ValueError for anything else."""
+    """Decode a row from ``encode_row``. Raises ValueError for anything else."""
     body = data[_CHECKSUM:]
     if zlib.crc32(body).to_bytes(_CHECKSUM, "big") != data[:_CHECKSUM]:
         raise ValueError("the cached row is truncated or modified")

@@ -4,15 +4,15 @@
     batch.for_row(key, stamp) -> RowCache     get | put | invalidate | drop
     batch.publish() | batch.discard()         after the table commit | when the batch failed
 
-The contract is ``reselect.md`` section 5. The two main laws are: a delete or truncate makes every later get of
-that row a miss, and a real value in an event replaces the cached one before any lookup. A miss is always safe, a missed
-drop never is: when a store cannot drop a row, the row is poisoned until a write succeeds.
+The contract is ``reselect.md`` section 5. The two main laws are: a delete or truncate makes every later get of that row
+a miss, and a real value in an event replaces the cached one before any lookup. A miss is always safe, a missed drop
+never is: when a store cannot drop a row, the row is poisoned until a write succeeds.
 
-A store may outlive the process. Then a partition's rows are kept when it is revoked, until an assignment that
-resumes at exactly their end (``resume``), also after a clean restart; after a crash they are dropped.
+A store may outlive the process. It keeps the rows of a revoked partition until an assignment that resumes at exactly
+their end (``resume``), also after a clean restart; after a crash they are dropped.
 
-Names are Debezium's (``ReselectColumnCache``, ``RowCache``, ``Hit``); unlike there, rows live in one LRU bounded by
-rows and bytes. Not safe for threads: the post-processor holds a lock around each use.
+Names are Debezium's (``ReselectColumnCache``, ``RowCache``, ``Hit``). Unlike Debezium's cache, one LRU contains all
+rows, with limits on rows and bytes. Not thread-safe: ``runtime/pipeline/column_cache_service.py`` locks each use.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _LOOK_FOR_OLDEST = 10_000
 
 
 class ReselectColumnCache:
-    """The rules of the cache over a store of rows. ``clock`` gives monotonic milliseconds, ``wall`` Unix time.
+    """The rules of the cache over a store of rows. ``clock`` returns monotonic milliseconds, ``wall`` Unix time.
 
-    ``is_placeholder`` identifies values that must never be cached; ``settings`` are the options on which cached
-    values depend, as one text. ``counts`` holds the outcomes of section 9: ``("requests", result)``, ``("writes",
-    origin, result)`` and ``("drops", cause)``.
+    ``is_placeholder`` identifies values that must never be cached; ``settings`` are the options on which cached values
+    depend, as one text. ``counts`` contains the outcomes of section 9: ``("requests", result)``, ``("writes", origin,
+    result)`` and ``("drops", cause)``.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class ReselectColumnCache:
         return CacheBatch(self, self._number(table), fingerprints)
 
     def holds(self, table: TableId) -> bool:
-        """Whether any row of a table is cached."""
+        """Return whether any row of a table is cached."""
         return self._rows.store.holds(self._number(table))
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """A new assignment: entries of an earlier one are dropped, or wait for ``resume``."""
+        """Begin an assignment: entries of an earlier one are dropped, or wait for ``resume``."""
         assigned = list(partitions)
         for partition in () if self._rows.store.durable else assigned:
             self._drop_partition(partition, "assign")
@@ -127,8 +127,8 @@ class ReselectColumnCache:
     def lose(self, partition: Partition, offset: int) -> None:
         """Register an event that was not applied (undecodable, dead-lettered): the values that it changed are unknown.
 
-        Its row may not be readable, so the partition's entries go; those that batches in flight still bring are
-        refused as far as they are older (section 5.2).
+        Its row may be unreadable, so all entries of the partition are dropped; older ones that batches in flight
+        contain are refused (section 5.2).
         """
         self._assignments.lose(partition, offset)
         if not self._rows.store.durable:  # a durable store keeps the rows but does not serve them
@@ -146,7 +146,7 @@ class ReselectColumnCache:
             self._drop_partition(partition, cause)
 
     def clear(self, cause: str) -> None:
-        """Drop everything."""
+        """Drop all rows."""
         for number in self._tables.values():
             self._epochs[number] += 1
         self.counts["drops", cause] += self._rows.drop_table(None)
@@ -164,7 +164,7 @@ class ReselectColumnCache:
 
     @property
     def size(self) -> int:
-        """The approximate bytes in use."""
+        """Return the approximate bytes in use."""
         return self._rows.store.size
 
     def use(self) -> CacheUse:
@@ -183,11 +183,11 @@ class ReselectColumnCache:
     # -- for CacheBatch and RowCache ------------------------------------------------------------------------
 
     def epoch(self, table: int) -> int:
-        """Counts the drops of a whole table."""
+        """Return the number of drops of the complete table."""
         return self._epochs[table]
 
     def read(self, key: RowKey, column: str, stamp: Stamp, fingerprint: object) -> Hit | None:
-        """Section 5.3 rule 3: return a hit only if all conditions are met."""
+        """Return a hit only if all conditions of section 5.3 rule 3 are met."""
         row = self._rows.get(key) or {}
         cell = row.get(column)
         verdict = "poisoned" if self._rows.is_poisoned(key) else self._verdict(cell, stamp, fingerprint)
@@ -262,7 +262,7 @@ class ReselectColumnCache:
         return dict(list(merged.items())[excess:]) if excess > 0 else merged
 
     def _put_verdict(self, cell: Cell, old: Cell | None, newest: int) -> str:
-        """Section 5.3 rules 1 and 2."""
+        """Apply section 5.3 rules 1 and 2."""
         if cell.generation != self._assignments.generation(cell.stamp.partition):
             return "generation"
         if cell.stamp.offset < self._assignments.lost(cell.stamp.partition):

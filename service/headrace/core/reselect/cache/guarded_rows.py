@@ -1,7 +1,7 @@
 """A store of cached rows that handles the failures of another store (``reselect.md`` section 5.5).
 
-A failed read is a miss. A failed write poisons the row, and a failed drop of a table the table: what may still be in
-the store is not served until a write has succeeded there.
+A failed read is a miss. A failed write poisons the row, and a failed drop of a table the table: the entries that may
+still be in the store are not served until a write has succeeded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from headrace.core.reselect.cache.rows import Row, RowKey, RowStore, StoreFailed
 
 
 class GuardedRows:
-    """The rows of ``store``."""
+    """Guards the rows of ``store``."""
 
     def __init__(self, store: RowStore) -> None:
         self.store = store
@@ -19,29 +19,29 @@ class GuardedRows:
 
     @property
     def sound(self) -> bool:
-        """Whether no row is poisoned."""
+        """Return whether no row is poisoned."""
         return not self._poisoned and not self._poisoned_tables
 
     @property
     def poisoned(self) -> int:
-        """The number of rows that must not be served, without those of tables that could not be dropped."""
+        """Return the number of rows that must not be served, without those of tables that could not be dropped."""
         return len(self._poisoned)
 
     def is_poisoned(self, key: RowKey) -> bool:
-        """Whether the row in the store must not be served."""
+        """Return whether the row in the store must not be served."""
         if key in self._poisoned:
             return True
         return bool(self._poisoned_tables) and not self._poisoned_tables.isdisjoint((key.table, None))
 
     def get(self, key: RowKey) -> Row | None:
-        """The row as it is in the store; None if it is not there or cannot be read."""
+        """Return the row in the store; None if it is missing or cannot be read."""
         try:
             return self.store.get(key)
         except StoreFailed:
             return None
 
     def base(self, key: RowKey) -> Row | None:
-        """The row that a change is applied to; None if it is unknown."""
+        """Return the row that a change is applied to; None if it is unknown."""
         if self.is_poisoned(key):
             return {}
         try:
@@ -62,7 +62,7 @@ class GuardedRows:
             self._poisoned.discard(key)
 
     def drop_table(self, table: int | None) -> int:
-        """Remove the rows of a table, or of all; how many there were."""
+        """Remove the rows of a table, or of all tables; return their number."""
         try:
             dropped = self.store.drop_table(table)
         except StoreFailed:
@@ -73,7 +73,7 @@ class GuardedRows:
         return dropped
 
     def load(self) -> bytes | None:
-        """The state that the last process left; None if there is none."""
+        """Return the state that the last process stored; None if there is none."""
         try:
             return self.store.load()
         except StoreFailed:

@@ -1,7 +1,7 @@
 """The rows of the reselect column cache, and the store that keeps them in memory.
 
-``reselect.md`` sections 5.1 and 5.5: what an entry carries, and the bounds (rows, bytes, bytes per table). The rules of
-the cache are in ``core/reselect/cache/column_cache.py``; a store only keeps rows and may fail.
+``reselect.md`` sections 5.1 and 5.5 describe the content of an entry, and the limits (rows, bytes, bytes per table).
+The rules of the cache are in ``core/reselect/cache/column_cache.py``; a store only keeps rows and may fail.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A value that the cache has; None is a cached null, which is not a miss."""
+    """A cached value; None is a cached null, which is not a miss."""
 
     value: CellValue | None
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """Bounds of a cache, 0 or None for none; ``ttl`` in milliseconds, 0 = never expires."""
+    """Limits of a cache, 0 or None for none; ``ttl`` in milliseconds, 0 = never expires."""
 
     max_rows: int = 10_000
     max_bytes: int = 256 << 20
@@ -66,9 +66,9 @@ class CacheLimits:
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """How full a cache is: rows, bytes (roughly), and rows that must not be served because a write failed.
+    """The use of a cache: rows, approximate bytes, and rows that must not be served because a write failed.
 
-    ``oldest`` is the age of its oldest cell in milliseconds, None without cells, or if the store does not know it.
+    ``oldest`` is the age of its oldest cell in milliseconds, None without cells, or if the store cannot determine it.
     """
 
     rows: int
@@ -79,7 +79,7 @@ class CacheUse:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An entry: the value and everything that decides whether it may be served (section 5.1); ``size`` in bytes."""
+    """An entry: the value and the conditions under which it may be served (section 5.1); ``size`` in bytes."""
 
     value: CellValue | None
     fingerprint: object
@@ -91,7 +91,7 @@ class Cell:
 
 
 def value_size(value: CellValue | None) -> int:
-    """Bytes of a value."""
+    """Return the bytes of a value."""
     if value is None:
         return 0
     return int(value.nbytes) if isinstance(value, pa.Array) else len(value)
@@ -113,49 +113,49 @@ class StoreFailed(Exception):
 
 
 class RowStore(Protocol):
-    """Where rows live. Every method may raise StoreFailed.
+    """A store of rows. Every method may raise StoreFailed.
 
-    ``durable`` is whether rows outlive the process. ``save`` and ``load`` are for the cache's own state: what is
-    saved must have been written after all rows, and what is loaded is gone, so that a crash leaves none. ``evicted``
-    counts the rows that were evicted because of a limit.
+    ``durable`` is whether rows outlive the process. ``save`` and ``load`` are for the cache's state: it is saved after
+    all rows were written, and removed when it is loaded, so that a crash leaves none. ``evicted`` counts the rows that
+    were evicted because of a limit.
     """
 
     durable: bool
     evicted: int
 
     def get(self, key: RowKey) -> Row | None:
-        """The row, marked as used; None if it is not there."""
+        """Return the row and mark it as used; None if it is missing."""
 
     def put(self, key: RowKey, row: Row) -> None:
-        """Replace the row; older rows may be evicted for it."""
+        """Replace the row; older rows may be evicted."""
 
     def drop(self, key: RowKey) -> None:
-        """Remove the row if it is there."""
+        """Remove the row if it exists."""
 
     def keys(self, table: int | None) -> Collection[RowKey]:
-        """The keys of a table, or of all."""
+        """Return the keys of a table, or of all tables."""
 
     def holds(self, table: int) -> bool:
-        """Whether there is any row of a table."""
+        """Return whether a table has any row."""
 
     def drop_table(self, table: int | None) -> int:
-        """Remove all rows of a table, or of all; how many there were."""
+        """Remove all rows of a table, or of all tables; return their number."""
 
     def oldest(self) -> int | None:
-        """When the oldest cell was stored, by the cache's clock; None without cells, or if it is expensive."""
+        """Return when the oldest cell was stored, by the cache's clock; None without cells, or if that is expensive."""
 
     def load(self) -> bytes | None:
         """Read and remove the state that was saved last; None if there is none."""
 
     def save(self, state: bytes) -> None:
-        """Keep a state for the next process."""
+        """Store a state for the next process."""
 
     def close(self) -> None:
         """Close the store. Idempotent."""
 
     @property
     def size(self) -> int:
-        """Bytes in use, roughly."""
+        """Return the approximate bytes in use."""
 
     def __len__(self) -> int: ...
 
@@ -174,14 +174,14 @@ class MemoryRowStore:
         self.evicted = 0
 
     def get(self, key: RowKey) -> Row | None:
-        """The row, marked as used."""
+        """Return the row and mark it as used."""
         row = self._rows.get(key)
         if row is not None:
             self._touch(key)
         return row
 
     def put(self, key: RowKey, row: Row) -> None:
-        """Store the row and evict what exceeds the bounds; a row that exceeds them alone is not stored."""
+        """Store the row and evict rows above the limits; a row that exceeds them alone is not stored."""
         self.drop(key)
         size = row_size(row)
         if self._limits.max_bytes and size > self._limits.max_bytes:
@@ -199,37 +199,37 @@ class MemoryRowStore:
             self._forgotten(key, row)
 
     def keys(self, table: int | None) -> Collection[RowKey]:
-        """The keys of a table, or of all."""
+        """Return the keys of a table, or of all tables."""
         return list(self._rows) if table is None else list(self._by_table.get(table, ()))
 
     def holds(self, table: int) -> bool:
-        """Whether there is any row of a table."""
+        """Return whether a table has any row."""
         return bool(self._by_table.get(table))
 
     def drop_table(self, table: int | None) -> int:
-        """Remove all rows of a table, or of all; how many there were."""
+        """Remove all rows of a table, or of all tables; return their number."""
         keys = self.keys(table)
         for key in keys:
             self.drop(key)
         return len(keys)
 
     def oldest(self) -> int | None:
-        """When the oldest cell was stored."""
+        """Return when the oldest cell was stored."""
         return min(self._stored.values(), default=None)
 
     def load(self) -> bytes | None:
-        """Nothing outlives the process."""
+        """Return None: no state outlives the process."""
         return None
 
     def save(self, state: bytes) -> None:
-        """Nothing outlives the process."""
+        """Do nothing: no state outlives the process."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     @property
     def size(self) -> int:
-        """Bytes in use, roughly."""
+        """Return the approximate bytes in use."""
         return int(self._rows.currsize)
 
     def __len__(self) -> int:
@@ -259,7 +259,7 @@ class MemoryRowStore:
 
 
 def open_memory_rows(options: Any) -> MemoryRowStore:
-    """The store that ``reselect.cache.type=memory`` names; ``options`` are ``ports.RowStoreOptions``."""
+    """Open the store for ``reselect.cache.type=memory``; ``options`` are ``ports.RowStoreOptions``."""
     limits: CacheLimits = options.limits
     return MemoryRowStore(limits)
 
@@ -278,5 +278,5 @@ class _LruRows(cachetools.LRUCache[RowKey, Row]):
 
 
 def row_size(row: Row) -> int:
-    """Bytes of a row, roughly."""
+    """Return the approximate bytes of a row."""
     return ROW_OVERHEAD + sum(cell.size for cell in row.values())

@@ -1,8 +1,8 @@
 """The state of the column cache besides its rows, for stores that outlive the process.
 
-It is written when the cache is closed, and removed when it is read: after a crash it does not exist, and
-the rows are dropped. A partition's rows are valid again only if the consumer resumes exactly at their end
-(``reselect.md`` section 5.4).
+It is written when the cache is closed, and removed when it is read. After a crash it does not exist, and the rows are
+dropped. A partition's rows are valid again only if the consumer resumes exactly at their end (``reselect.md`` section
+5.4).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ParkedPartition(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def partition(self) -> Partition:
-        """The partition."""
+        """Return the partition."""
         return Partition(self.topic, self.number)
 
 
@@ -43,20 +43,20 @@ class KnownTable(msgspec.Struct, frozen=True, array_like=True):
 
     @staticmethod
     def of(table: TableId, number: int, shape: str | None) -> KnownTable:
-        """The table under its number."""
+        """Return the table with its number."""
         return KnownTable(table.name, table.database, table.schema, table.table, number, shape)
 
     @property
     def id(self) -> TableId:
-        """The table's name at the source."""
+        """Return the table's name at the source."""
         return TableId(self.name, self.database, self.schema, self.table)
 
 
 class CacheState(msgspec.Struct, frozen=True):
     """The state at the end of a process. ``settings`` are the options on which cached values depend.
 
-    ``clock`` is what the cells' store times are counted by, in milliseconds, and ``wall`` the Unix time at which it
-    stood there.
+    ``clock`` is the final time of the clock for the store times of cells, in milliseconds, and ``wall`` the Unix time
+    then.
     """
 
     settings: str
@@ -72,12 +72,12 @@ _DECODER = msgspec.msgpack.Decoder(CacheState)
 
 
 def encode_state(state: CacheState) -> bytes:
-    """The state as bytes."""
+    """Return the state as bytes."""
     return _ENCODER.encode(state)
 
 
 def decode_state(octets: bytes | None, settings: str) -> CacheState | None:
-    """The state, if it can be read and was written under the same settings."""
+    """Return the state if it can be read and was written with the same settings, else None."""
     if octets is None:
         return None
     try:
