@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import pyarrow as pa
 
 from headrace.config.kafka import KafkaSettings
+from headrace.config.sink_options import TableSettings
 from headrace.core.connect.work import Assignment, Task
 from headrace.core.decode.envelope_events import KafkaRecord
 from headrace.core.decode.json_types import Document
@@ -288,6 +289,9 @@ class LakeTable(Protocol):
         """Compact, expire snapshots and old tombstones if it is due; cheap when nothing is. Times in microseconds."""
 
 
+_TABLES = TableSettings()
+
+
 @dataclass(frozen=True, slots=True)
 class TableOptions:
     """What a connector says about its tables; ``properties`` are the format's own.
@@ -298,14 +302,14 @@ class TableOptions:
     created again, and a missing ledger begin empty.
     """
 
-    format: str = "iceberg"
-    format_version: int = 3
+    format: str = _TABLES.format
+    format_version: int = _TABLES.format_version
     properties: Mapping[str, str] = field(default_factory=dict)
     layout: TableLayout = field(default_factory=TableLayout)
-    adopt: bool = False
-    history: bool = False
-    soft_delete: bool = False
-    recreate: bool = False
+    adopt: bool = _TABLES.adopt
+    history: bool = _TABLES.history
+    soft_delete: bool = _TABLES.soft_delete
+    recreate: bool = _TABLES.recreate
 
 
 class Lakehouse(Protocol):
