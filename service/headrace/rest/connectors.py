@@ -141,8 +141,8 @@ def _tasks(routes: APIRouter, herder: Herder) -> None:
 
     @routes.get("/{name}/tasks/{task}/status")
     async def get_task_status(name: str, task: str) -> Response:
-        number = _task_number(task)
-        return JSONResponse(entities.task_state(number, herder.task_status(name, number)))
+        task_number = _task_number(task)
+        return JSONResponse(entities.task_state(task_number, herder.task_status(name, task_number)))
 
     @routes.post("/{name}/tasks/{task}/restart")
     async def restart_task(name: str, task: str) -> Response:

@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 def connector_info(info: ConnectorInfo) -> Json:
     """``ConnectorInfo``."""
-    tasks = [{"connector": info.name, "task": number} for number in info.tasks]
+    tasks = [{"connector": info.name, "task": task_number} for task_number in info.tasks]
     return {"name": info.name, "config": info.config, "tasks": tasks, "type": info.type}
 
 
@@ -27,12 +27,12 @@ def connector_state_info(info: ConnectorStateInfo) -> Json:
     return {
         "name": info.name,
         "connector": _state(info.connector),
-        "tasks": [task_state(number, seen) for number, seen in info.tasks],
+        "tasks": [task_state(task_number, seen) for task_number, seen in info.tasks],
         "type": info.type,
     }
 
 
-def task_state(number: int, seen: Status) -> Json:
+def task_state(task_number: int, seen: Status) -> Json:
     """A task's state, its tables that do not run, and what is not guaranteed for its topics where there is anything.
 
     ``notes`` and ``tables`` are Headrace's own. Clients pass over members that they do not know, as they did when
@@ -40,12 +40,14 @@ def task_state(number: int, seen: Status) -> Json:
     """
     notes = {"notes": notes_document(seen.notes)} if seen.notes else {}
     tables = {"tables": tables_document(seen.tables)} if seen.tables else {}
-    return {"id": number, **_state(seen), **notes, **tables}
+    return {"id": task_number, **_state(seen), **notes, **tables}
 
 
 def task_infos(name: str, configs: Sequence[Mapping[str, str]]) -> list[Json]:
     """The answer of ``/tasks``."""
-    return [{"id": {"connector": name, "task": number}, "config": config} for number, config in enumerate(configs)]
+    return [
+        {"id": {"connector": name, "task": task_number}, "config": config} for task_number, config in enumerate(configs)
+    ]
 
 
 def connector_offsets(offsets: Mapping[TopicPartition, int]) -> Json:

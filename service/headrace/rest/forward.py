@@ -13,7 +13,7 @@ from fastapi import Request, Response
 from yarl import URL
 
 from headrace.core.model.errors import RestError
-from headrace.runtime.worker.cluster import NO_LEADER, Elsewhere
+from headrace.runtime.worker.cluster import NO_LEADER, RequestTargetError
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _TOO_FAR = "Cannot complete request because of a conflicting operation (e.g. wor
 _KEPT = ("content-type", "location")
 
 
-async def forwarded(request: Request, elsewhere: Elsewhere, seconds: float) -> Response:
+async def forwarded(request: Request, elsewhere: RequestTargetError, seconds: float) -> Response:
     """The other worker's answer. Raises RestError 409 when it gives none yet, or has sent the request here itself.
 
     Clients repeat a 409 and nothing else, so one that starts or stops counts as one that cannot be reached.

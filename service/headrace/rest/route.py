@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from headrace.core.model.errors import RestError
 from headrace.rest.forward import forwarded
-from headrace.runtime.worker.cluster import Elsewhere
+from headrace.runtime.worker.cluster import RequestTargetError
 from headrace.runtime.worker.worker import Worker
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -40,7 +40,7 @@ async def _answered(handler: Handler, request: Request, worker: Worker) -> Respo
     """The answer of the worker that can give it, be it this one or another."""
     try:
         return await handler(request)
-    except Elsewhere as elsewhere:
+    except RequestTargetError as elsewhere:
         answer = await forwarded(request, elsewhere, _seconds(worker))
         await worker.catch_up()
         return answer

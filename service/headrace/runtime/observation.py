@@ -76,7 +76,7 @@ class StateObserver(Protocol):
     def connector_state(self, connector: str, state: State) -> None:
         """A connector has come into a state; FAILED and RUNNING are what a start comes to."""
 
-    def task_state(self, connector: str, number: int, state: State) -> None:
+    def task_state(self, connector: str, task_number: int, state: State) -> None:
         """A task has come into a state; DESTROYED: it is gone."""
 
 
@@ -138,7 +138,7 @@ class _SilentStates:
     def connector_state(self, connector: str, state: State) -> None:
         pass
 
-    def task_state(self, connector: str, number: int, state: State) -> None:
+    def task_state(self, connector: str, task_number: int, state: State) -> None:
         pass
 
 

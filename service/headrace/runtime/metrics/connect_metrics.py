@@ -59,12 +59,12 @@ class TaskSensors:
     _since: float = 0.0
     _in_states: Counter[State] = field(default_factory=Counter)
 
-    def count(self, name: str, number: int = 1) -> None:
+    def count(self, name: str, amount: int = 1) -> None:
         """Add to a count."""
-        self.counts[name] += number
+        self.counts[name] += amount
         stem = name.removeprefix("sink_task_").removesuffix("_total")
         if stem in self._rates:
-            self._rates[stem].add(number, self.clock())
+            self._rates[stem].add(amount, self.clock())
 
     def taken(self, partition: TopicPartition, end: int, records: int) -> None:
         """Records up to before offset ``end`` are the task's to write."""
@@ -166,9 +166,9 @@ class TaskCollector(Collector):
         self._clock = clock
         self._tasks: dict[tuple[str, str], TaskSensors] = {}
 
-    def task(self, connector: str, number: int) -> TaskSensors:
+    def task(self, connector: str, task_number: int) -> TaskSensors:
         """What is measured of a task; the same object for as long as the worker runs."""
-        return self._tasks.setdefault((connector, str(number)), TaskSensors(self._clock))
+        return self._tasks.setdefault((connector, str(task_number)), TaskSensors(self._clock))
 
     def collect(self) -> Iterator[Metric]:
         """One family per name."""

@@ -76,7 +76,7 @@ class Metrics:
     def task(
         self,
         connector: str,
-        number: int,
+        task_number: int,
         topic_seen: Callable[[str], None],
         noted: Callable[[str, str], None] = lambda text, place: None,
         tables: Callable[[Sequence[TableStatus]], None] = lambda blocked: None,
@@ -85,12 +85,12 @@ class Metrics:
 
         ``topic_seen`` gets the topic of each chunk, ``noted`` each note, ``tables`` the tables that do not run.
         """
-        sensors, progress = self._tasks.task(connector, number), self._progress.begin(connector, str(number))
-        return TaskMetrics(self, (connector, str(number)), sensors, progress, topic_seen, noted, tables)
+        sensors, progress = self._tasks.task(connector, task_number), self._progress.begin(connector, str(task_number))
+        return TaskMetrics(self, (connector, str(task_number)), sensors, progress, topic_seen, noted, tables)
 
-    def reselects(self, connector: str, number: int) -> ReselectTaskMetrics:
+    def reselects(self, connector: str, task_number: int) -> ReselectTaskMetrics:
         """What counts the reselects of a task."""
-        return ReselectTaskMetrics(self, (connector, str(number)))
+        return ReselectTaskMetrics(self, (connector, str(task_number)))
 
     def connector_state(self, connector: str, state: State) -> None:
         """A start of a connector ends in RUNNING or FAILED (``runtime/observation.py: StateObserver``)."""
@@ -102,28 +102,28 @@ class Metrics:
         if state is State.FAILED or (state is State.RUNNING and before not in (State.RUNNING, State.PAUSED)):
             self._startups.add("connector", succeeded=state is State.RUNNING)
 
-    def task_state(self, connector: str, number: int, state: State) -> None:
+    def task_state(self, connector: str, task_number: int, state: State) -> None:
         """A start of a task ends in RUNNING, or in FAILED or RESTARTING without having run."""
-        before = self._task_states.get((connector, number), State.UNASSIGNED)
-        self._task_states[connector, number] = state
-        self._tasks.task(connector, number).moved(state)
+        before = self._task_states.get((connector, task_number), State.UNASSIGNED)
+        self._task_states[connector, task_number] = state
+        self._tasks.task(connector, task_number).moved(state)
         if state is State.DESTROYED:
-            self._task_states.pop((connector, number), None)
-            self._tasks.task(connector, number).gone()
-            self._stop_measuring(connector, number)
+            self._task_states.pop((connector, task_number), None)
+            self._tasks.task(connector, task_number).gone()
+            self._stop_measuring(connector, task_number)
         elif state is State.RUNNING and before is not State.PAUSED:
             self._startups.add("task", succeeded=True)
         elif state is State.FAILED:
-            self._stop_measuring(connector, number)
+            self._stop_measuring(connector, task_number)
             if before is not State.RUNNING:
                 self._startups.add("task", succeeded=False)
 
-    def _stop_measuring(self, connector: str, number: int) -> None:
+    def _stop_measuring(self, connector: str, task_number: int) -> None:
         """Drop what a task that has failed or gone would still show as present; counters stay, as Prometheus wants."""
-        self._progress.end(connector, str(number))
+        self._progress.end(connector, str(task_number))
         reselect = (self.cache_rows, self.cache_bytes, self.cache_poisoned, self.cache_oldest, self.source_connections)
         for gauge in reselect:
-            gauge.remove_by_labels({"connector": connector, "task": str(number)})
+            gauge.remove_by_labels({"connector": connector, "task": str(task_number)})
 
     def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str, plugins: Plugins) -> None:
         """Show the states of the worker's connectors and tasks, as they are at each scrape."""
@@ -315,9 +315,9 @@ class ReselectTaskMetrics:
         self._metrics = metrics
         self._labels = labels
 
-    def count(self, table: TableId, kind: str, labels: Sequence[str], number: int) -> None:
-        """Add to the counter of ``kind``."""
-        self._metrics.reselect[kind].labels(*self._labels, _name(table), *labels).inc(number)
+    def count(self, table: TableId, counter: str, labels: Sequence[str], amount: int) -> None:
+        """Add to one of the counters in ``_RESELECT_COUNTERS``."""
+        self._metrics.reselect[counter].labels(*self._labels, _name(table), *labels).inc(amount)
 
     def query(self, table: TableId, query: Query) -> None:
         """One SELECT."""
@@ -340,8 +340,8 @@ class ReselectTaskMetrics:
 
     def connections(self, now: Connections) -> None:
         """Connections to source databases."""
-        for state, number in (("idle", now.idle), ("used", now.used), ("left_alone", now.left_alone)):
-            self._metrics.source_connections.labels(*self._labels, state).set(number)
+        for state, count in (("idle", now.idle), ("used", now.used), ("left_alone", now.left_alone)):
+            self._metrics.source_connections.labels(*self._labels, state).set(count)
 
 
 def _name(table: TableId) -> str:

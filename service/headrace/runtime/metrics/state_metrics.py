@@ -42,9 +42,9 @@ class StateCollector(Collector):
         """One sample per connector, per task, and the counts of both."""
         names = self._configs.state.connectors()
         tasks = [
-            (name, number, seen.state)
+            (name, task_number, seen.state)
             for name in names
-            for number, seen in self._statuses.tasks(name)
+            for task_number, seen in self._statuses.tasks(name)
             if seen.worker_id == self._worker_id
         ]
         here = [name for name in names if self._connector(name) is not None]
@@ -87,8 +87,8 @@ class StateCollector(Collector):
 def _task_states(tasks: list[tuple[str, int, State]]) -> GaugeMetricFamily:
     labels = ("connector", "task", "status")
     family = GaugeMetricFamily(f"{_PREFIX}connector_task_status", "State of each task", labels=labels)
-    for name, number, state in tasks:
-        family.add_metric((name, str(number), state.lower()), 1)
+    for name, task_number, state in tasks:
+        family.add_metric((name, str(task_number), state.lower()), 1)
     return family
 
 
