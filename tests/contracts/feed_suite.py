@@ -78,6 +78,34 @@ class FeedSuite:
 
         asyncio.run(scenario())
 
+    def test_a_rewind_brings_what_was_not_committed(self, harness: FeedHarness, connector: str, topic: str) -> None:
+        """The assignment ends and begins as in a rebalance; what is committed on its end does not come again."""
+
+        async def scenario() -> None:
+            first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+            async with harness.cluster() as cluster:
+                await cluster.create(topic, partitions=2)
+                await cluster.append(topic, numbered(100))
+                await cluster.append(topic, numbered(10, 900), partition=1)
+                feed, seen = await self.opened(cluster, harness, connector, topic)
+                await until(lambda: len(seen.values) == 110, "all records")
+                await feed.commit({first: 60})
+                calls = seen.calls.count("assigned")
+                feed.rewind()
+                await until(lambda: len(seen.values) == 110 + 40 + 10, "the uncommitted records")
+                assert seen.calls.count("assigned") == calls + 1
+                assert {*seen.values[110:]} == {*numbered(40, 60), *numbered(10, 900)}
+                seen.ends, seen.commits_on_revoke = {first: 100, second: 10}, True
+                feed.rewind()
+                await until(lambda: seen.calls.count("assigned") == calls + 2, "another assignment")
+                await cluster.append(topic, [b"new"])
+                await until(lambda: seen.values[-1] == b"new", "the next record")
+                assert len(seen.values) == 161
+                assert seen.errors == []
+                await feed.stop()
+
+        asyncio.run(scenario())
+
     def test_notes_go_with_the_offsets(self, harness: FeedHarness, connector: str, topic: str) -> None:
         """Each commit carries the newest note of its partition, also one that the assignment began with."""
 

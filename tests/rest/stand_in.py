@@ -19,6 +19,7 @@ from headrace.core.connect.config_def import (
     Importance,
     Type,
 )
+from headrace.core.connect.table_status import TableReport
 
 
 class FileStreamSinkConnector:
@@ -75,6 +76,8 @@ class StandInTask:
         self.name = f"{connector}-{number}"
         self.fail = fail
         self.calls: list[str] = []
+        self.tables: list[TableReport] = []
+        """What it says of its tables."""
         self.write_in_flight: asyncio.Event | None = None
         """If it is set to an event, a write ends with that."""
 
@@ -103,6 +106,17 @@ class StandInTask:
     async def resume(self) -> None:
         """Resumed."""
         self.calls.append("resume")
+
+    def reports(self) -> list[TableReport]:
+        """Its tables."""
+        return self.tables
+
+    def restart_table(self, table: str) -> bool:
+        """One of its tables is restarted."""
+        found = table in {each.table for each in self.tables}
+        if found:
+            self.calls.append(f"restart {table}")
+        return found
 
 
 class StandInTasks:

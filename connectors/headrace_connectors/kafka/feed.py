@@ -87,6 +87,10 @@ class KafkaFeed:
         """Continue fetching."""
         self._consumers.soon(lambda: self._member.pause(False))
 
+    def rewind(self) -> None:
+        """Begin the assignment again at the committed offsets, between two polls."""
+        self._consumers.soon(self._member.rewind)
+
     def throttle(self, topics: Collection[str]) -> None:
         """Do not fetch from these topics until the next call without them."""
         chosen = frozenset(topics)

@@ -95,6 +95,8 @@ class GroupMember(Service):
         self._paused = False
         self._throttled: frozenset[str] = frozenset()
         self._idle = True
+        self._rewinds = False
+        self._rebalancing = asyncio.Lock()
         self._heard = (0, 0.0)
         self._settle_seconds = SETTLE_REQUESTS * settings.arguments["request_timeout_ms"] / 1000
         self._unassigned_since = clock()
@@ -131,6 +133,11 @@ class GroupMember(Service):
     def pause(self, paused: bool) -> None:
         """Pause or resume polling."""
         self._paused = paused
+        self._gate_moved.set()
+
+    def rewind(self) -> None:
+        """Begin the assignment again at the committed offsets before the next poll."""
+        self._rewinds = True
         self._gate_moved.set()
 
     def throttle(self, topics: frozenset[str]) -> None:
@@ -192,6 +199,8 @@ class GroupMember(Service):
         self._listener.failed(failure)
 
     async def _poll(self) -> None:
+        if self._rewinds:
+            await self._begin_again()
         partitions = self._fetchable()
         if partitions == (NOWHERE,):
             await self._consumer.getmany(NOWHERE, timeout_ms=0)
@@ -233,7 +242,24 @@ class GroupMember(Service):
         if chunk.epoch == self._numbering.epoch:
             await self._listener.deliver(chunk)
 
+    async def _begin_again(self) -> None:
+        """End the assignment and begin it once more. A rebalance that is under way does the same."""
+        self._rewinds = False
+        async with self._rebalancing:
+            if not self._assigned.is_set():
+                return
+            partitions = [TopicPartition(*each) for each in self._consumer.assignment()]
+            await self._end_assignment(partitions)
+            try:
+                await self._arrived(partitions, rewinds=True)
+            except FENCED as error:  # the group moves: its next assignment begins at the committed offsets as well
+                log.info("The assignment is not begun again, because the group rebalances: %s", error)
+
     async def _revoked(self, partitions: Collection[TopicPartition]) -> None:
+        async with self._rebalancing:
+            await self._end_assignment(partitions)
+
+    async def _end_assignment(self, partitions: Collection[TopicPartition]) -> None:
         self._numbering.next_epoch()  # before the first await, as the module's docstring explains
         self._assigned.clear()
         self._unassigned_since = self._clock()
@@ -244,13 +270,14 @@ class GroupMember(Service):
     async def _assigns(self, partitions: Collection[TopicPartition]) -> None:
         """Handle an assignment. aiokafka only logs the errors of its listener, and callers would wait forever."""
         try:
-            await self._arrived(partitions)
+            async with self._rebalancing:
+                await self._arrived(partitions)
         except FENCED:
             raise  # the group moves again
         except Exception as error:
             self._fail(error, "taking an assignment")
 
-    async def _arrived(self, partitions: Collection[TopicPartition]) -> None:
+    async def _arrived(self, partitions: Collection[TopicPartition], *, rewinds: bool = False) -> None:
         found = await committed(self._consumer, map(_aiokafka, partitions))
         known = {TopicPartition(*each): OffsetNote(offset, note or "") for each, (offset, note) in found.items()}
         if self._settings.reset == "latest":
@@ -261,12 +288,22 @@ class GroupMember(Service):
                 await self._consumer.commit(new)
         offsets = {each: offset for each, (offset, _) in known.items()}
         await self._are_gone(offsets)
+        if rewinds:
+            await self._seek(partitions, offsets)
         self._lag.begin(offsets)
         self.committed = {each: known.get(each, OffsetNote(0, "")) for each in partitions}
         self._notes = {each: note for each, (_, note) in self.committed.items()}
         await self._listener.assigned(self._numbering.epoch, partitions)
         self._heard = (0, self._clock())
         self._assigned.set()
+
+    async def _seek(self, partitions: Collection[TopicPartition], offsets: Mapping[TopicPartition, int]) -> None:
+        """Read from these offsets; a partition without one from its beginning, where its first assignment began."""
+        for each in partitions:
+            if each in offsets:
+                self._consumer.seek(_aiokafka(each), offsets[each])
+            else:
+                await self._consumer.seek_to_beginning(_aiokafka(each))
 
     async def _are_gone(self, wanted: Mapping[TopicPartition, int]) -> bool:
         """Return whether the topics have lost records from these offsets on, True if Kafka does not answer.

@@ -130,6 +130,14 @@ class MemoryBroker:
                 partitions = sorted(each for each in self._logs if each.topic in mine)
                 await members[name].assign({each: group.committed.get(each, 0) for each in partitions})
 
+    async def rewind(self, group: _Group, member: MemoryFeed) -> None:
+        """Revoke a member's partitions, and assign them to it again."""
+        async with self._rebalancing:
+            partitions = list(member.positions)
+            await member.revoke()
+            if partitions:
+                await member.assign({each: group.committed.get(each, 0) for each in partitions})
+
 
 class MemoryFeed:
     """A ``headrace.ports.Feed`` over a ``MemoryBroker``."""
@@ -153,6 +161,7 @@ class MemoryFeed:
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
         self._run: asyncio.Task[None] | None = None
+        self._rewinding: asyncio.Task[None] | None = None
 
     async def start(self, listener: FeedListener) -> None:
         """Join the group and begin to fetch."""
@@ -180,6 +189,10 @@ class MemoryFeed:
         """Resume fetching."""
         self._paused = False
         self.wake()
+
+    def rewind(self) -> None:
+        """Begin the assignment again at the group's offsets."""
+        self._rewinding = asyncio.create_task(self._broker.rewind(self._group, self))
 
     def throttle(self, topics: Collection[str]) -> None:
         """Do not fetch from these topics until the next call without them."""

@@ -116,6 +116,12 @@ class Feed(Protocol):
     def resume(self) -> None:
         """Fetch again."""
 
+    def rewind(self) -> None:
+        """Begin the assignment again soon: the listener hears of its end and begin; chunks start at what is committed.
+
+        Without an effect where a rebalance does that already, and before the first assignment.
+        """
+
     def throttle(self, topics: Collection[str]) -> None:
         """Do not fetch from these topics until called again without them: their tables' queues are full."""
 

@@ -17,7 +17,9 @@ from headrace.runtime.worker.cluster import NO_LEADER, RequestTargetError
 
 log = logging.getLogger(__name__)
 
-_FLAG = "forward"
+FORWARD = "forward"
+"""The parameter that is ``false`` in a forwarded request."""
+
 _FORWARDED_TWICE = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 _COPIED_HEADERS = ("content-type", "location")
 
@@ -28,10 +30,10 @@ async def forwarded(request: Request, target: RequestTargetError, seconds: float
     Raises RestError 409 if the worker cannot be reached, or if the request was already forwarded once. Clients
     retry only 409, so an answer 503 of a worker that starts or stops is treated like an unreachable worker.
     """
-    if request.query_params.get(_FLAG) == "false":
+    if request.query_params.get(FORWARD) == "false":
         raise RestError(_FORWARDED_TWICE, 409)
     path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
-    query = "&".join(part for part in (request.url.query, f"{_FLAG}=false") if part)
+    query = "&".join(part for part in (request.url.query, f"{FORWARD}=false") if part)
     headers = {name: value for name in ("accept", "content-type") if (value := request.headers.get(name))}
     url = f"http://{target.worker}{path}?{query}"
     try:

@@ -45,9 +45,10 @@ _SCALAR: Json = {"type": ["string", "number", "boolean", "null"]}
 _SEEN = {"state": _STATE, "worker_id": _TEXT}
 _MAYBE = {"version": _TEXT, "trace": _TEXT}
 _NOTES = _list(_object({"note": _TEXT, "where": _list(_TEXT)}))
+_TABLE_STATE: Json = {"type": "string", "enum": list(TableState)}
 _TABLES = _list(
     _object(
-        {"table": _TEXT, "state": {"type": "string", "enum": list(TableState)}, "trace": _TEXT, "since": _TEXT},
+        {"table": _TEXT, "state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT},
         {"next_attempt": _TEXT},
     )
 )
@@ -86,6 +87,20 @@ SCHEMAS: Mapping[str, Json] = {
         ),
         "additionalProperties": False,
     },
+    "TableReport": _object(
+        {
+            **{"table": _TEXT, "task": _NUMBER, "state": _TABLE_STATE, "topics": _list(_TEXT)},
+            "freshness_seconds": {"type": "number"},
+            "waiting": _object({"events": _NUMBER, "bytes": _NUMBER}),
+        },
+        {
+            "last_batch": _object(
+                {"events": _NUMBER, "bytes": _NUMBER, "seconds": {"type": "number"}, "committed": _TEXT},
+                {"source_time": _TEXT},
+            ),
+            "last_error": _object({"state": _TABLE_STATE, "trace": _TEXT, "since": _TEXT}, {"next_attempt": _TEXT}),
+        },
+    ),
     "PluginInfo": _object({"class": _TEXT, "type": _TEXT}, {"version": _TEXT}),
     "ConfigKeyInfo": _object(
         {
@@ -204,6 +219,15 @@ OPERATIONS: Mapping[str, RestOperation] = {
     "put /connectors/{name}/fence": RestOperation(_INTERNAL, {}),
     "get /connectors/{name}/tasks/{task}/status": RestOperation("State of a task", {200: ("State", _ref("TaskState"))}),
     "post /connectors/{name}/tasks/{task}/restart": RestOperation("Restart a task", {204: (_DONE, None)}),
+    "get /connectors/{name}/tables": RestOperation(
+        "State, freshness and waiting changes of a connector's tables", {200: ("Tables", _list(_ref("TableReport")))}
+    ),
+    "get /connectors/{name}/tables/{table}": RestOperation(
+        "The same of one table", {200: ("Table", _ref("TableReport"))}
+    ),
+    "post /connectors/{name}/tables/{table}/restart": RestOperation(
+        "Restart a table: open it again, and read again what it does not have", {204: (_DONE, None)}
+    ),
     "get /connector-plugins": RestOperation(
         "Connector classes",
         {200: ("Plug-ins", _list(_ref("PluginInfo")))},

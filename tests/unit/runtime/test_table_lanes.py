@@ -119,6 +119,76 @@ async def test_a_restarted_task_writes_the_table_that_had_failed(harness: Harnes
     assert set(harness.rows()) == {"=1"}
 
 
+async def test_a_table_is_restarted_alone(harness: Harness, broken: Broken) -> None:
+    """It reads again what it does not have, in order, and the other table misses nothing."""
+    broken.errors[ITEMS] = Fatal("items: the type changed")
+    async with running(harness.task(isolated=True)) as task:
+        harness.insert(1, 1)
+        order(harness, 1)
+        await eventually(lambda: states(task) == {ITEMS: TableState.FAILED})
+        harness.insert(2, 2)
+        await eventually(lambda: committed(harness, OTHER_FIRST) == 1)
+        broken.errors.clear()
+        opened = broken.opened.count(ITEMS)
+        assert task.restart_table(ITEMS)
+        order(harness, 2)
+        await eventually(lambda: (harness.offset(), committed(harness, OTHER_FIRST)) == (2, 2))
+        assert states(task) == {}
+        assert broken.opened.count(ITEMS) == opened + 1, "a new handle"
+    assert not harness.failures
+    assert set(harness.rows()) == {"=1", "=2"}
+    assert len(harness.rows(ORDERS)) == 2
+
+
+async def test_an_unknown_table_is_not_restarted(harness: Harness, broken: Broken) -> None:
+    """Nothing is read again for it."""
+    async with running(harness.task(isolated=True)) as task:
+        harness.insert(1, 1)
+        await eventually(lambda: harness.offset() == 1)
+        epoch = task.epoch
+        assert not task.restart_table("nobody")
+        assert task.epoch == epoch
+
+
+async def test_nothing_is_written_between_the_request_and_the_rewind(harness: Harness, broken: Broken) -> None:
+    """A history would take the events of the earlier chunk, which is read again, for those that it has already."""
+    broken.errors[ITEMS] = Fatal("items: the type changed")
+    async with running(harness.task(isolated=True)) as task:
+        harness.insert(1, 1)
+        await eventually(lambda: states(task) == {ITEMS: TableState.FAILED})
+        assert task.restart_table(ITEMS)
+        assert states(task) == {ITEMS: TableState.FAILED}, "until the next assignment"
+        await eventually(lambda: task.epoch == 2)
+
+
+async def test_what_is_known_of_a_table(harness: Harness, broken: Broken) -> None:
+    """What waits, the last batch and the last error, which stays when the table runs again."""
+    broken.errors[ITEMS] = Fatal("items: the type changed")
+    async with running(harness.task(isolated=True)) as task:
+        order(harness, 1)
+        await eventually(lambda: committed(harness, OTHER_FIRST) == 1)
+        harness.insert(1, 1)
+        await eventually(lambda: states(task) == {ITEMS: TableState.FAILED})
+        items, orders = task.reports()
+        assert (items.table, items.state, items.topics, items.last_batch) == (ITEMS, TableState.FAILED, [TOPIC], None)
+        assert items.last_error is not None
+        assert "the type changed" in items.last_error.trace
+        assert (orders.table, orders.state) == (ORDERS, TableState.RUNNING)
+        assert (orders.waiting_events, orders.oldest) == (0, None)
+        assert orders.last_batch is not None
+        assert (orders.last_batch.events, orders.last_batch.source_time) == (1, 1_700_000_000)
+        broken.errors.clear()
+        assert task.restart_table(ITEMS)
+        await eventually(lambda: harness.offset() == 1)
+        items, _ = task.reports()
+        assert items.state is TableState.RUNNING
+        assert items.last_error is not None
+        await task.pause()
+        assert {each.state for each in task.reports()} == {TableState.PAUSED}
+        await task.resume()
+        assert {each.state for each in task.reports()} == {TableState.RUNNING}
+
+
 async def test_a_bad_record_stops_its_table_alone(harness: Harness, broken: Broken) -> None:
     """Also where the table has had no record before, so that nothing but its topic names it."""
     harness.broker.append(TOPIC, b"{broken", key({"id": 1}))

@@ -21,6 +21,66 @@ class TableStatus:
     next_attempt: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The last batch of a table that became durable. ``seconds`` is what its write took.
+
+    ``committed`` is the time of its commit, ``source_time`` that of its newest change at the source, None if unknown;
+    both in seconds since the epoch.
+    """
+
+    events: int
+    bytes: int
+    seconds: float
+    committed: float
+    source_time: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What a task knows of one of its tables.
+
+    ``waiting_events`` and ``waiting_bytes`` are read and not durable. ``oldest`` is when the oldest of them was read,
+    ``oldest_source_time`` when it was committed at the source, in seconds since the epoch. ``last_error`` stays after
+    the table runs again.
+    """
+
+    table: str
+    state: TableState
+    topics: Sequence[str]
+    waiting_events: int
+    waiting_bytes: int
+    oldest: float | None
+    oldest_source_time: float | None
+    last_batch: LastBatch | None
+    last_error: TableStatus | None
+
+    def document(self, task: int, now: float) -> Mapping[str, Any]:
+        """The report as JSON. ``freshness_seconds`` is the age of the oldest change that the table does not have."""
+        behind = self.oldest_source_time or self.oldest
+        answer: dict[str, Any] = {
+            "table": self.table,
+            "task": task,
+            "state": self.state,
+            "topics": list(self.topics),
+            "freshness_seconds": 0.0 if behind is None else round(max(now - behind, 0.0), 3),
+            "waiting": {"events": self.waiting_events, "bytes": self.waiting_bytes},
+        }
+        if self.last_batch is not None:
+            batch = self.last_batch
+            answer["last_batch"] = {
+                "events": batch.events,
+                "bytes": batch.bytes,
+                "seconds": round(batch.seconds, 3),
+                "committed": _text(batch.committed),
+                **({} if batch.source_time is None else {"source_time": _text(batch.source_time)}),
+            }
+        if self.last_error is not None:
+            (answer["last_error"],) = tables_document([self.last_error])
+            del answer["last_error"]["table"]
+        return answer
+
+
 def table_statuses(document: Sequence[Mapping[str, Any]]) -> tuple[TableStatus, ...]:
     """The statuses in a document of ``tables_document``."""
     return tuple(
@@ -35,7 +95,7 @@ def table_statuses(document: Sequence[Mapping[str, Any]]) -> tuple[TableStatus, 
     )
 
 
-def tables_document(statuses: Sequence[TableStatus]) -> list[Mapping[str, Any]]:
+def tables_document(statuses: Sequence[TableStatus]) -> list[dict[str, Any]]:
     """Statuses as JSON, in the status topic and in REST answers; times are ISO 8601 in UTC."""
     return [
         {

@@ -98,6 +98,9 @@ class ReplayFeed:
     def resume(self) -> None:
         """Nothing comes by itself."""
 
+    def rewind(self) -> None:
+        """Do nothing: no table of a replay is restarted."""
+
     def throttle(self, topics: Collection[str]) -> None:
         """``play`` is given a few letters at a time."""
 

@@ -21,7 +21,7 @@ from headrace.converters.conversion import Conversion
 from headrace.core.batch.batch import Batch, Piece
 from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.offsets import ChunkSequence, OffsetTracker, Origin
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.table_status import TableReport, TableStatus
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.column_defaults import ColumnDefaults
@@ -210,6 +210,22 @@ class SinkTask:
     def tables(self) -> Sequence[TableStatus]:
         """The tables that are retried or have failed."""
         return self._lanes.statuses()
+
+    def reports(self) -> Sequence[TableReport]:
+        """What REST shows of each table."""
+        return self._lanes.reports()
+
+    def restart_table(self, table: str) -> bool:
+        """Restart a table: open it again, and read again what is not committed. False for an unknown table.
+
+        All tables of the task drop what waits, as in a rebalance, and read it again.
+        """
+        if not self._lanes.restart(table):
+            return False
+        log.info("%s: table %s is restarted", self._options.connector, table)
+        self._pipelines.discard(table)
+        self._feed.rewind()
+        return True
 
     # -- what the feed brings ------------------------------------------------------------------------------------------
 

@@ -20,11 +20,11 @@ from typing import Protocol
 
 from tenacity import RetryCallState
 
-from headrace.core.batch.batch import Batch, Piece
+from headrace.core.batch.batch import Batch, Piece, newest_source_time, record_count
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import TableQueue
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
 from headrace.core.model.errors import remedy
 from headrace.core.reselect.unresolved import LeftOut
 from headrace.ports import OpenAgent
@@ -82,7 +82,8 @@ class TableLane:
         self.table = table
         self.queue = queue
         self.state = TableState.RUNNING
-        self.last_error: TableStatus | None = None
+        self._last_error: TableStatus | None = None
+        self._last_batch: LastBatch | None = None
         self.hurried = False
         self._parts = parts
         self._agent = parts.open_agent(f"{parts.connector} {table}", self._run)
@@ -131,6 +132,21 @@ class TableLane:
         """State and error of a table that is retried or has failed, None of any other."""
         return self._status
 
+    def report(self, topics: Sequence[str]) -> TableReport:
+        """Return what REST shows of the table, which ``topics`` feed."""
+        oldest, to_epoch = self.queue.unwritten, time.time() - time.monotonic()
+        return TableReport(
+            self.table,
+            self.state,
+            topics,
+            self.queue.records + (record_count(self._batch.content) if self._batch is not None else 0),
+            self.queue.memory,
+            None if oldest is None else oldest.since + to_epoch,
+            None if oldest is None or not oldest.source_time else oldest.source_time / 1_000_000,
+            self._last_batch,
+            self._last_error,
+        )
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits that could be written now."""
@@ -167,7 +183,7 @@ class TableLane:
         before, self.state = self.state, next_state(LAKE_TABLE, self.state, event)
         if error is not None:
             since = self._status.since if self._status is not None and before is self.state else time.time()
-            self._status = self.last_error = TableStatus(self.table, self.state, render(error), since, next_attempt)
+            self._status = self._last_error = TableStatus(self.table, self.state, render(error), since, next_attempt)
         elif self.state is not before:
             self._status = None
         if error is not None or self.state is not before:
@@ -237,13 +253,14 @@ class TableLane:
             if (batch := self._batch) is None:
                 return
             with parts.gate.writing():
+                began = time.monotonic()
                 left_out = await parts.writer.write(batch)
                 slot.release()
-                await self._written(batch, left_out, assignment)
+                await self._written(batch, left_out, assignment, time.monotonic() - began)
         finally:
             slot.release()
 
-    async def _written(self, batch: Batch, left_out: Sequence[LeftOut] | None, assignment: int) -> None:
+    async def _written(self, batch: Batch, left_out: Sequence[LeftOut] | None, assignment: int, seconds: float) -> None:
         if self.state is TableState.RETRYING:
             log.info("%s: table %s is written again", self._parts.connector, self.table)
             self._move(TableEvent.SUCCEED)
@@ -253,6 +270,8 @@ class TableLane:
             self._parts.gate.close()  # until the next assignment
             return
         self._batch = None
+        newest = newest_source_time(batch.content) / 1_000_000 or None
+        self._last_batch = LastBatch(record_count(batch.content), batch.size, seconds, time.time(), newest)
         await self._parts.listener.written(self, batch, left_out)
 
     def _oldest(self) -> float:

@@ -11,7 +11,7 @@ from headrace.core.batch.batch import Batch, BatchPolicy, Piece
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.connect.table_status import TableStatus
+from headrace.core.connect.table_status import TableReport, TableStatus
 from headrace.core.model.errors import EngineFailed, remedy
 from headrace.core.reselect.unresolved import LeftOut
 from headrace.core.tables.table_topics import TableTopics
@@ -82,6 +82,7 @@ class TableLanes:
         self._assigned: Collection[str] = ()
         self._backlog = Backlog()
         self._paused = self._flushing = False
+        self._to_restart: set[str] = set()
         self._idle = asyncio.Event()
 
     def start(self) -> None:
@@ -102,6 +103,9 @@ class TableLanes:
         """A new assignment begins with nothing in memory; lanes of tables whose topics are another task's end."""
         self.clear()
         self._assigned = topics
+        restarted, self._to_restart = self._to_restart, set()
+        for table in restarted & self._lanes.keys():
+            self._lanes[table].restart()
         left = self._topics.keep(topics)
         self._observer.left(left)
         await asyncio.gather(*(self._lanes.pop(table).stop() for table in left if table in self._lanes))
@@ -195,6 +199,19 @@ class TableLanes:
     def statuses(self) -> Sequence[TableStatus]:
         """The tables that are retried or have failed."""
         return [lane.status for lane in self._lanes.values() if lane.status is not None]
+
+    def reports(self) -> Sequence[TableReport]:
+        """What REST shows of each table, by name."""
+        return [lane.report(sorted(self._topics.of([name]))) for name, lane in sorted(self._lanes.items())]
+
+    def restart(self, table: str) -> bool:
+        """Restart a table with the next assignment; False for one that has no lane here.
+
+        Not at once: what is read of its topics before their records are read again must not be written first.
+        """
+        if table in self._lanes:
+            self._to_restart.add(table)
+        return table in self._lanes
 
     def waiting(self, table: str) -> int:
         """Events that wait for a table's writer."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from headrace.core.connect.work import Assignment
@@ -99,6 +99,11 @@ class Cluster:
         if owner is None or owner == self._worker_id:
             raise RestError(NO_LEADER, 409)
         raise RequestTargetError(owner)
+
+    def other_owners(self, connector: str) -> Collection[str]:
+        """Return the workers to which tasks of the connector are assigned, without this one."""
+        owners = self._assignment.owners if self._assignment is not None else {}
+        return sorted({worker for (name, _), worker in owners.items() if name == connector} - {self._worker_id})
 
     def refresh(self) -> None:
         """Offer the tasks of the config topic to the group. The leader rebalances if they are not those assigned."""

@@ -8,7 +8,7 @@ follow the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,7 @@ from headrace.core.connect.config_def import ConfigDef, ConfigInfos
 from headrace.core.connect.config_state import RestartRequest
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.connect.status import Status
+from headrace.core.connect.table_status import TableReport
 from headrace.core.model.errors import Fenced, HeadraceError, RestError
 from headrace.ports import TopicPartition
 from headrace.runtime.trace import summary
@@ -194,6 +195,24 @@ class Herder:
         connector = self._worker.connector(name)
         if connector is not None:
             connector.restart(connector=False, tasks=[task_number])
+
+    def tables(self, name: str) -> Sequence[tuple[int, TableReport]]:
+        """Return what this worker knows of the connector's tables, with their tasks' numbers. Raises RestError 404."""
+        self._known_to_restart(name)
+        connector = self._worker.connector(name)
+        return connector.reports() if connector is not None else ()
+
+    def restart_table(self, name: str, table: str) -> bool:
+        """Restart a table of a task on this worker. Return False if there is none. Raises RestError 404 and 409."""
+        self._known_to_restart(name)
+        if self._configs.state.target_state(name) is TargetState.STOPPED:
+            raise RestError(NO_LEADER, 409)
+        connector = self._worker.connector(name)
+        return connector is not None and connector.restart_table(table)
+
+    def other_owners(self, name: str) -> Collection[str]:
+        """Return the other workers that have tasks of the connector."""
+        return self._cluster.other_owners(name)
 
     async def offsets(self, name: str) -> Mapping[TopicPartition, int]:
         """Return the committed offsets of the connector's group. Raises RestError 404 and 500."""

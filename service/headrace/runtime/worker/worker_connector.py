@@ -20,6 +20,7 @@ from headrace.config.validation import WorkerDefaults
 from headrace.core.connect.config_state import MAX_TASKS, RestartRequest
 from headrace.core.connect.lifecycle import CONNECTOR, Event, State, TargetState, next_state
 from headrace.core.connect.status import Status
+from headrace.core.connect.table_status import TableReport
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.observation import StateObserver
 from headrace.runtime.trace import render, summary
@@ -87,6 +88,21 @@ class WorkerConnector:
                 self._tasks[task_number].restarting()
                 self._restarts.add(task_number)
         self._wake.set()
+
+    def reports(self) -> Sequence[tuple[int, TableReport]]:
+        """Return what this worker's tasks know of their tables, with the number of the task."""
+        return [(number, report) for number, task in self._tasks.items() for report in task.reports()]
+
+    def restart_table(self, table: str) -> bool:
+        """Restart a table of this worker's tasks, with its task if that has failed. Return False for an unknown one."""
+        for number, task in self._tasks.items():
+            if task.restart_table(table):
+                return True
+            seen = self._context.statuses.task(self.name, number)
+            if task.state is State.FAILED and seen is not None and table in {each.table for each in seen.tables}:
+                self.restart(connector=False, tasks=[number])
+                return True
+        return False
 
     def apply_restart(self, request: RestartRequest) -> None:
         """Restart those of this worker's tasks, and the instance, that a request to the cluster selects."""

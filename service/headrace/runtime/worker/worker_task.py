@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.config import SinkConnectorConfig
 from headrace.core.connect.lifecycle import TASK, Event, State, next_state
+from headrace.core.connect.table_status import TableReport
 from headrace.core.model.errors import Retriable, remedy
 from headrace.runtime.retry import retrying
 from headrace.runtime.trace import render, summary
@@ -42,6 +43,12 @@ class Task(Protocol):
 
     async def resume(self) -> None:
         """Continue reading after a pause."""
+
+    def reports(self) -> Sequence[TableReport]:
+        """Return what is known of each table."""
+
+    def restart_table(self, table: str) -> bool:
+        """Restart a table. Return False for a table that the task does not have."""
 
 
 class TaskFactory(Protocol):
@@ -120,6 +127,14 @@ class WorkerTask:
             await self._end_supervision()
         if not self._is(State.FAILED):
             self._move(Event.PAUSE)
+
+    def reports(self) -> Sequence[TableReport]:
+        """Return what is known of the tables of the task; nothing of a task that does not run."""
+        return self._task.reports() if self._task is not None else ()
+
+    def restart_table(self, table: str) -> bool:
+        """Restart a table. Return False for a table that the task does not have, or if it does not run."""
+        return self._task is not None and self._task.restart_table(table)
 
     def restarting(self) -> None:
         """Set the state RESTARTING. The old trace stays until the task runs again."""

@@ -1,0 +1,127 @@
+"""``/connectors/{name}/tables``: of the tasks of one worker, and of several that ask each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from rest.test_forward import workers
+from rest.worker_api import Api
+
+from headrace.core.connect.lifecycle import TableState
+from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
+from headrace.core.model.errors import Fatal
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """A worker that is up."""
+    api = Api()
+    await api.worker.start()
+    yield api
+    await api.worker.stop()
+
+
+def report(table: str, state: TableState = TableState.RUNNING) -> TableReport:
+    """A table without a past."""
+    return TableReport(table, state, [f"shop.{table}"], 0, 0, None, None, None, None)
+
+
+def failed(table: str) -> TableStatus:
+    return TableStatus(table, TableState.FAILED, "the cause", 1_700_000_000.0)
+
+
+async def test_a_table_with_all_that_is_known(api: Api) -> None:
+    """Times in UTC; the freshness is the age of the oldest change that the table does not have."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    now = time.time()
+    batch = LastBatch(10, 2_000, 0.25, 1_700_000_001.0, 1_700_000_000.0)
+    api.tasks.tasks["shop-0"].tables = [
+        TableReport("items", TableState.FAILED, ["shop.items"], 3, 400, now - 5, now - 60, batch, failed("items")),
+        report("orders"),
+    ]
+    items, orders = (await api.call("GET", "/connectors/shop/tables")).json()
+    assert 60 <= items.pop("freshness_seconds") < 90
+    assert items == {
+        "table": "items",
+        "task": 0,
+        "state": "FAILED",
+        "topics": ["shop.items"],
+        "waiting": {"events": 3, "bytes": 400},
+        "last_batch": {
+            "events": 10,
+            "bytes": 2000,
+            "seconds": 0.25,
+            "committed": "2023-11-14T22:13:21Z",
+            "source_time": "2023-11-14T22:13:20Z",
+        },
+        "last_error": {"state": "FAILED", "trace": "the cause", "since": "2023-11-14T22:13:20Z"},
+    }
+    assert orders == {
+        "table": "orders",
+        "task": 0,
+        "state": "RUNNING",
+        "topics": ["shop.orders"],
+        "freshness_seconds": 0.0,
+        "waiting": {"events": 0, "bytes": 0},
+    }
+    assert (await api.call("GET", "/connectors/shop/tables/orders")).json() == orders
+
+
+async def test_a_table_is_restarted(api: Api) -> None:
+    """A table that nobody has is 404 with the way to the names."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    task = api.tasks.tasks["shop-0"]
+    task.tables = [report("items", TableState.FAILED)]
+    assert (await api.call("POST", "/connectors/shop/tables/items/restart")).status == 204
+    assert task.calls[-1] == "restart items"
+    for method, path in (("POST", "/connectors/shop/tables/no/restart"), ("GET", "/connectors/shop/tables/no")):
+        answer = await api.call(method, path)
+        assert answer.status == 404
+        assert "GET /connectors/shop/tables" in answer.json()["message"]
+    assert (await api.call("GET", "/connectors/nobody/tables")).status == 404
+
+
+async def test_a_stopped_connector_has_nothing_to_restart(api: Api) -> None:
+    """As with its tasks."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    await api.call("PUT", "/connectors/shop/stop")
+    assert (await api.call("POST", "/connectors/shop/tables/items/restart")).status == 409
+
+
+async def test_the_table_of_a_failed_task_restarts_the_task(api: Api) -> None:
+    """The last table of a task fails it; its name still leads to a restart."""
+    await api.create()
+    await api.until("RUNNING", "RUNNING")
+    api.worker.statuses.put_tables("shop", 0, [failed("items")])
+    first = api.tasks.tasks["shop-0"]
+    first.fail(Fatal("the last table"))
+    await api.until("RUNNING", "FAILED")
+    assert (await api.call("POST", "/connectors/shop/tables/items/restart")).status == 204
+    await api.until("RUNNING", "RUNNING")
+    assert api.tasks.tasks["shop-0"] is not first
+
+
+async def test_workers_ask_each_other() -> None:
+    """The follower knows its own task's tables, and gets those of the leader's task over a connection."""
+    async with workers("127.0.0.1") as (leader, follower):
+        await follower.create(**{"tasks.max": "2"})
+        await follower.until("RUNNING", "RUNNING", "RUNNING")
+        for api in (leader, follower):
+            for name, task in api.tasks.tasks.items():
+                task.tables = [report(f"table_{name}")]
+        assert len(leader.tasks.tasks) == len(follower.tasks.tasks) == 1
+        answer = (await follower.call("GET", "/connectors/shop/tables")).json()
+        assert [each["table"] for each in answer] == ["table_shop-0", "table_shop-1"]
+        (theirs,) = leader.tasks.tasks
+        path = f"/connectors/shop/tables/table_{theirs}"
+        assert (await follower.call("GET", path)).json()["table"] == f"table_{theirs}"
+        assert (await follower.call("POST", f"{path}/restart")).status == 204
+        assert leader.tasks.tasks[theirs].calls[-1] == f"restart table_{theirs}"
+        assert (await follower.call("POST", "/connectors/shop/tables/no/restart")).status == 404
