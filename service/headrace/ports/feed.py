@@ -29,12 +29,13 @@ class OffsetNote(NamedTuple):
 class Record(KafkaRecord, Protocol):
     """One Kafka record as a consumer returns it.
 
-    ``value`` is what a feed's ``divide`` made of the record's bytes; ``core.converter.whole`` gives them back.
+    ``value`` is what a feed's ``divide`` has made of the record's bytes; ``core/decode/json_types.py: whole`` returns
+    the bytes.
     """
 
     @property
     def topic(self) -> str:
-        """The topic that the record stands in."""
+        """The topic that contains the record."""
 
     @property
     def key(self) -> bytes | None:
@@ -50,8 +51,8 @@ class Chunk:
     """Consecutive records of one partition. ``begin`` and ``end`` are fetch positions: ``end`` is what gets committed.
 
     ``epoch`` counts assignments, ``sequence`` counts chunks of all partitions from 0 within an epoch. ``behind`` is how
-    many more offsets of the partition could be fetched when this chunk was, as far as the feed knew. ``gone`` tells
-    that records between ``begin`` and the first of ``records`` may have left the topic before they were read.
+    many offsets of the partition follow this chunk in Kafka, as far as the feed knows. ``gone`` is whether Kafka may
+    have removed records between ``begin`` and the first of ``records`` before they were read.
     """
 
     epoch: int
@@ -65,27 +66,27 @@ class Chunk:
 
 
 Divide = Callable[[bytes | None], Document | bytes | None]
-"""Makes a record's value of its bytes while these are at hand (``core.converter.JsonConverter.divide``)."""
+"""Makes a record's value of its bytes where these are fetched (``core/decode/json_types.py: JsonConverter.divide``)."""
 
 
 class FeedListener(Protocol):
-    """Who takes what a feed brings. All calls come on the worker's event loop, one at a time."""
+    """Receives the chunks and assignments of a feed. All calls are made on the worker's event loop, one at a time."""
 
     async def put(self, chunk: Chunk) -> None:
-        """Take a chunk. Returning late is the back-pressure: the feed stops fetching meanwhile."""
+        """Accept a chunk. The feed fetches no other before this returns, which is the back-pressure."""
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """A new assignment begins; chunks of older epochs will not come any more."""
+        """A new assignment begins; no chunk of an older epoch follows."""
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Finish and commit what is in flight of ``partitions``, then forget the rest; within the feed's timeout."""
+        """Finish and commit the writes of ``partitions`` within the feed's timeout, then discard the rest."""
 
     def failed(self, error: BaseException) -> None:
-        """The feed cannot go on."""
+        """The feed cannot continue."""
 
 
 class Agent(Protocol):
-    """Runs what one table of a task has to do, one call at a time, whenever it is woken."""
+    """Calls the body of one table of a task, one call at a time, when it is woken."""
 
     async def start(self) -> None:
         """Begin."""
@@ -111,7 +112,7 @@ class Feed(Protocol):
         """Leave the group. Idempotent; nothing is put afterwards."""
 
     def pause(self) -> None:
-        """Stop fetching but stay in the group; what was fetched already is still put."""
+        """Stop fetching but stay in the group; chunks that are fetched already are still put."""
 
     def resume(self) -> None:
         """Fetch again."""
@@ -126,7 +127,7 @@ class Feed(Protocol):
         """Do not fetch from these topics until called again without them: their tables' queues are full."""
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit next offsets of the group. Raises Fenced when a partition belongs to somebody else.
+        """Commit next offsets of the group. Raises Fenced if another member owns a partition.
 
         Each carries the newest note of its partition: that of ``note``, or else the one that the assignment began with.
         """
@@ -143,7 +144,7 @@ class Feed(Protocol):
     def lag(self) -> Mapping[TopicPartition, int]:
         """Records between the committed offset and the end of each assigned partition, as last seen.
 
-        Where nothing that was read is uncommitted, the fetch position counts instead: it passes what is no record.
+        If all that was read is committed, the fetch position counts instead: it passes offsets without a record.
         """
 
 
@@ -158,13 +159,13 @@ class ErrantRecord:
 
 
 class DeadLetterQueue(Protocol):
-    """Where bad records go when ``errors.tolerance`` allows it."""
+    """The topic for bad records if ``errors.tolerance`` allows them."""
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
         """Write the records with Connect's context headers; returns when they are durable."""
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class Feeds(Protocol):
@@ -183,7 +184,7 @@ class Feeds(Protocol):
         """The agent of one table of a task (``ports.OpenAgent``)."""
 
     def compacted(self, connector: str, task: int, settings: KafkaSettings) -> Callable[[str], bool]:
-        """Tells of a topic whether Kafka may remove events of it before they are read, or whether that is not known.
+        """Return whether Kafka may remove events of a topic before they are read, or whether that is unknown.
 
         Called in the tables' threads; may block. Raises ConfigError for client properties that no task could use.
         """

@@ -16,11 +16,11 @@ from headrace.ports.feed import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a table commit says about itself, stored with it (``merge.md`` section 9).
+    """The properties of a table commit, which are stored with it (``merge.md`` section 9).
 
     ``offsets`` are next offsets by topic and partition; ``watermark`` is the source time (microseconds) up to which all
-    partitions are in, -1 if unknown. Without a ``group`` the commit is no batch of a topic (a repair): it says nothing
-    of offsets itself. Whatever is stored carries on the offsets of the commit before it, see ``LakeTable.reached``.
+    partitions are in, -1 if unknown. Without a ``group`` the commit is not a batch of a topic (a repair) and has no
+    offsets of its own. Every stored commit repeats the offsets of the commit before it, see ``TableReader.reached``.
     """
 
     batch_id: int
@@ -52,34 +52,34 @@ class TableReader(Protocol):
     def key_fields(self) -> tuple[str, ...]:
         """The columns of the row key, in the order of the table's canonical keys.
 
-        Empty while the table does not exist, and where it was made by other means.
+        Empty while the table does not exist, and if Headrace did not create it.
         """
 
     def stored(self, actions: Actions) -> Mapping[str, RowVersion]:
-        """The versions of the rows that stand under the actions' keys, by canonical key."""
+        """The versions of the stored rows with the actions' keys, by canonical key."""
 
     def read(self, keys: pa.Table) -> pa.Table:
-        """The rows under ``keys`` (the key columns, in the table's types): all data columns and Headrace's own.
+        """The rows with ``keys`` (the key columns, in the table's types): all data columns and Headrace's own.
 
-        A key that several rows have brings all of them. Empty without a table.
+        If several rows have a key, all are returned. Empty without a table.
         """
 
     def scan(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of every row, in pieces that fit memory and in any order; nothing without a table."""
 
     def topics(self) -> Collection[str]:
-        """The topics that the rows come from, apart from rows that were written by other means."""
+        """The topics that the rows come from, except for rows that Headrace did not write."""
 
     def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
         """The next offsets up to which the commits of the table have a consumer group's records, as they are now.
 
-        None where there is no table, or no commit that says so any more. Every commit, of upkeep and repairs as well,
-        carries on what the commit before it said, the highest offset of each partition, so that the newest commit
-        alone tells all; what a rollback or RESTORE has undone does not count. Cheap while nobody else commits.
+        None if there is no table, or no commit with offsets any more. Every commit, also of upkeep and repairs, repeats
+        the highest offset of each partition from the commit before it, so that the newest commit contains all. Commits
+        that a rollback or RESTORE has undone do not count. Cheap unless another process commits.
         """
 
     def offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """The same, and where no commit says so what the rows themselves tell (a history's are what is in it)."""
+        """The same; if no commit has offsets, those that follow from the rows (of a history, from its events)."""
 
 
 class TableWriter(Protocol):
@@ -98,7 +98,7 @@ class TableWriter(Protocol):
 
         An upsert that has no stored row is inserted only if it keeps no stored cell. Counts what was applied. A
         CARRIED cell is taken from the stored row of ``carry_from`` as it was before this merge, in the same commit;
-        where that row does not stand, or not in the version that ``carried`` tells, the action does not apply.
+        if there is no such row, or in another version than that of ``carried``, the action does not apply.
         Without an action nothing is committed.
         """
 
@@ -108,11 +108,11 @@ class TableWriter(Protocol):
     def fill(self, column: str, value: pa.Scalar, before: RowVersion, commit: Commit) -> None:
         """Give rows that are older than ``before`` a value where they have a null; their versions stay as they are.
 
-        Older by position, by source time where a row has none. A row that nothing of ours wrote stays as it is.
+        Older by position, by source time where a row has none. A row that Headrace did not write stays as it is.
         """
 
     def append(self, rows: History, commit: Commit) -> None:
-        """Add the rows to a history, in one commit; events whose coordinate stands there already are left out."""
+        """Append rows to a history, in one commit; events whose coordinate is stored already are omitted."""
 
     def maintain(self, now: int, tombstone_retention: int) -> None:
         """Compact, expire snapshots and old tombstones if it is due; cheap when nothing is. Times in microseconds."""
@@ -122,15 +122,15 @@ class Ledger(Protocol):
     """The ledger of a table: the tombstones of deletes, which are stored before the deletes themselves."""
 
     def ledger(self) -> Mapping[str, RowVersion]:
-        """The tombstones by canonical key; the floor of the last truncate stands under the empty key ``""``.
+        """The tombstones by canonical key; the floor of the last truncate has the empty key ``""``.
 
-        Every table has a ledger: where the table exists and its ledger does not, this raises TableMissing, or begins
+        Every table has a ledger: if the table exists and its ledger does not, this raises TableMissing, or begins
         an empty ledger with ``TableOptions.recreate``. Without a table the ledger holds what was recorded before the
         table's first batch; the ledger of a table that was dropped does not count for the next table of that name.
         """
 
     def ledger_moved(self) -> bool:
-        """Whether somebody else may have added to the ledger since this handle has read it. Cheap."""
+        """Whether another process may have added to the ledger since this handle has read it. Cheap."""
 
     def record_tombstones(self, tombstones: Mapping[str, RowVersion], now: int) -> None:
         """Add to the ledger, durably, before the deletes themselves. ``now`` in microseconds, for the retention.
@@ -145,12 +145,12 @@ class LakeTable(TableReader, TableWriter, Ledger, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What a connector says about its tables; ``properties`` are the format's own.
+    """A connector's options for its tables; ``properties`` are the format's own.
 
-    Layout and properties are those of new tables. ``adopt`` lets a table be taken over that somebody else has made.
+    Layout and properties are those of new tables. ``adopt`` accepts tables that Headrace did not create.
     ``history`` tables get every event appended and are never merged into. With ``soft_delete`` deleted rows stay and
-    are marked; to everything that a ``LakeTable`` is asked they do not stand. ``recreate`` lets a table that is gone be
-    created again, and a missing ledger begin empty.
+    are marked; no method of ``LakeTable`` returns them. ``recreate`` creates a table again that no longer exists, and
+    begins a missing ledger empty.
     """
 
     format: str = "iceberg"

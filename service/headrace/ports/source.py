@@ -14,7 +14,7 @@ from headrace.core.reselect.rows import RowAnswer, RowRequest
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Connections to source databases, and how many servers are left alone for a while because they did not answer."""
+    """Connections to source databases, and the servers that are not queried for a while after they did not answer."""
 
     idle: int = 0
     used: int = 0
@@ -25,7 +25,7 @@ class Connections:
 
 
 class RowSource(Protocol):
-    """The source database, as far as rows are read again. Safe to call from several threads.
+    """The source database, for reselect. Safe to call from several threads.
 
     Every call may raise Retriable (connection lost, time-out, the event's transaction not visible yet) or Fatal (the
     server refused: no grant, no such column); ConfigError when the settings or the server cannot be right.
@@ -35,7 +35,7 @@ class RowSource(Protocol):
         """Raise ConfigError or Retriable with the cause when the database cannot be used (wrong password, TLS…)."""
 
     def catalog(self, table: TableId) -> CatalogTable | None:
-        """What the database says about a table; None if there is no such table."""
+        """The database's catalog entry of a table; None if there is no such table."""
 
     def schema(self, catalog: CatalogTable) -> Schema:
         """The ``after`` schema that Debezium sends for the table, for events that come without one."""
@@ -44,18 +44,18 @@ class RowSource(Protocol):
         """Read the cells that ``request`` needs, in one statement and one snapshot, as Connect values."""
 
     def connections(self) -> Connections:
-        """The connections that are open now. Never raises and asks no server."""
+        """The connections that are open now. Never raises and queries no server."""
 
     def close(self) -> None:
-        """Let go of all connections. Idempotent."""
+        """Close all connections. Idempotent."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
     """How far the log of a source is, as parts of a source position (``core/model/positions.py``) of ``connector``.
 
-    Whatever any reader saw before ``end`` was asked for lies below it. ``published`` is up to where the source
-    connector has said that its events are in Kafka; None where that cannot be known.
+    Everything that a reader saw before ``end`` was queried lies below it. Up to ``published`` the source connector
+    reports that its events are in Kafka; None if that cannot be known.
     """
 
     connector: str
@@ -65,7 +65,7 @@ class LogPosition:
 
 @runtime_checkable
 class TableSource(RowSource, Protocol):
-    """A row source that can also read tables whole, for `headrace verify`."""
+    """A row source that also reads complete tables, for ``headrace verify``."""
 
     def scan(self, catalog: CatalogTable, columns: Sequence[Field]) -> Iterator[Sequence[Sequence[Any]]]:
         """Every row of a table, all of one snapshot: pieces that fit memory, Connect values (or UNREADABLE) by column.

@@ -17,28 +17,28 @@ class CompactedLog(Protocol):
     """A keyed log of which the last value of every key counts: a compacted Kafka topic (``KafkaBasedLog``)."""
 
     async def start(self, applied: Callable[[str, bytes | None], None]) -> None:
-        """Read the log to its end through ``applied``, then go on as records come, from whomever they come.
+        """Pass the log's records to ``applied`` up to its end, and then new records of any writer.
 
-        Raises ConfigError or Retriable when the log cannot be reached or made.
+        Raises ConfigError or Retriable if the log cannot be reached or created.
         """
 
     async def append(self, records: Sequence[LogRecord]) -> None:
-        """Write the records in order, all or none; when this returns ``applied`` has had them. Raises Retriable."""
+        """Write the records in order, all or none; when this returns, ``applied`` has got them. Raises Retriable."""
 
     def position(self) -> int:
         """How far the log has been read. Comparable between readers of a log with one partition."""
 
     async def close(self) -> None:
-        """Let go of the connections. Idempotent."""
+        """Close the connections. Idempotent."""
 
 
 class FencedLog(CompactedLog, Protocol):
     """A log that one worker of a group writes, and all read."""
 
     async def lead(self) -> None:
-        """Shut out whoever led before: its later writes raise Fenced, and none of its earlier ones comes late.
+        """Become the writer. Later writes of the former writer raise Fenced, and no earlier one arrives late.
 
-        Who loses the lead by this to another has to ask again. Raises Retriable.
+        A worker that another one has fenced calls this again. Raises Retriable.
         """
 
     async def refresh(self) -> None:
@@ -55,20 +55,20 @@ class WorkerMember(Protocol):
         """
 
     def offer(self, tasks: Collection[Task], offset: int) -> None:
-        """What there is to do as of ``offset`` of the config topic, should this member be asked to share it out."""
+        """The tasks as of ``offset`` of the config topic, which this member assigns if the group elects it."""
 
     def rebalance(self) -> None:
-        """Have it shared out anew."""
+        """Request a new assignment of all tasks."""
 
     async def confirm(self) -> None:
-        """Raises Fenced unless the newest assignment of this member stood when it was called, and Retriable."""
+        """Raises Fenced unless the newest assignment of this member is still valid, and Retriable."""
 
     async def stop(self) -> None:
         """Leave the group. Idempotent."""
 
 
 class GroupOffsets(Protocol):
-    """The committed offsets of consumer groups, seen and changed from outside of the group.
+    """The committed offsets of consumer groups, read and changed by a process outside of the group.
 
     Every call raises Retriable when the brokers do not answer. A change raises Fenced while the group has members, and
     Fatal for a partition that does not exist.
@@ -85,7 +85,7 @@ class GroupOffsets(Protocol):
 
 
 class TopicOffsets(Protocol):
-    """How far topics are, seen from outside of any group."""
+    """The ends of topics, read outside of any group."""
 
     async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
         """The next offset of every partition of the topics whose whole name matches the regular expression.
@@ -95,16 +95,16 @@ class TopicOffsets(Protocol):
 
 
 class Stores(Protocol):
-    """Where a worker keeps what must survive it: configurations with target states, and statuses."""
+    """The stores of what outlives a worker: configurations with target states, and statuses."""
 
     configs: FencedLog
     statuses: CompactedLog
 
     async def start(self) -> None:
-        """Connect. The logs are started by who reads them. Raises ConfigError or Retriable."""
+        """Connect. The readers of the logs start them. Raises ConfigError or Retriable."""
 
     def member(self, worker: str) -> WorkerMember:
-        """The membership of the worker that is reached as ``worker`` (``host:port``)."""
+        """The membership of the worker with the address ``worker`` (``host:port``)."""
 
     def group_offsets(self, connector: str, settings: KafkaSettings) -> GroupOffsets:
         """The consumer groups of the cluster that the connector reads. Raises ConfigError for its client properties."""
@@ -113,7 +113,7 @@ class Stores(Protocol):
         """The topics of that cluster. Raises ConfigError likewise."""
 
     async def cluster_id(self) -> str | None:
-        """The Kafka cluster's id, None where there is none."""
+        """The Kafka cluster's id; None if it has none."""
 
     async def close(self) -> None:
         """Close everything. Idempotent."""

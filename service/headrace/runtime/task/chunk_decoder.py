@@ -31,7 +31,7 @@ from headrace.transforms.decoder import TransformingDecoder
 log = logging.getLogger(__name__)
 
 PATIENCE = 15.0
-"""Seconds for which decoding, or the fetch of a schema, is repeated while the database or the registry is away."""
+"""Seconds for which decoding, or the fetch of a schema, is repeated while the server does not answer."""
 
 
 class ChunkDecoder:

@@ -50,8 +50,8 @@ class MessageRouter:
                     self._reselect.catalog.discard(change.table)
                     self._reselect.cache.alter(change.table)
                     queued += self._new_columns(topic, message, assigned)
-                case InsufficientMetadata(too_little):
-                    self._reselect.exclude_topic(too_little)
+                case InsufficientMetadata():
+                    self._reselect.exclude_topic(message.topic)
         return queued
 
     def _new_columns(self, topic: str, altered: TableAltered, assigned: Collection[str]) -> list[tuple[str, Piece]]:
