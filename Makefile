@@ -10,7 +10,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars system chart image lock demo run test unit check format bench cases mutations chaos soak clean
+.PHONY: help setup jars system chart image lock demo run test unit coverage check format bench cases mutations chaos soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,17 +18,29 @@ help: ## list the targets
 demo: setup jars ## a shop database under live load, its tables in the lake, REST on 8083; ONCE=1: a minute, then compare
 	$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
 
-test: setup jars ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
-	$(BIN)/pytest -m "not long" $(SIDE_BY_SIDE)
+test: setup jars coverage ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
+	$(BIN)/pytest -m "not long" --ignore=tests/unit $(SIDE_BY_SIDE)
 
 # The seed of a simulated database means the same history in every run.
-test soak mutations: export PYTHONHASHSEED := 0
+test unit coverage soak mutations: export PYTHONHASHSEED := 0
 
 # Two processes, file by file (tests/fix_lanes.py): a test that waits for a start or a rebalance leaves its core to others.
 SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
-unit: setup ## the tests that start nothing (under 10 s)
-	$(BIN)/pytest -q tests/unit
+# Few examples of each law.
+unit: export HYPOTHESIS_PROFILE := brief
+unit: setup ## the tests that start nothing, laws with few examples (under 10 s)
+	@$(call in_halves,$(BIN)/pytest -q)
+
+coverage: setup ## the same tests with all examples, and the ten modules of whose lines and branches they reach the least
+	@$(call in_halves,$(BIN)/coverage run -m pytest -q)
+	@$(BIN)/coverage combine --quiet
+	@echo "coverage: the ten modules of which tests/unit reaches the least; contracts and end-to-end tests are not counted"
+	@$(BIN)/coverage report --sort=cover | awk 'NR <= 12 || /^TOTAL/'
+
+# Two processes, each of which collects about half of the tests: xdist's would both collect all.
+in_halves = $(1) $(HALF) & half=$$!; $(1) tests/unit $(addprefix --ignore=,$(HALF)); rest=$$?; wait $$half && exit $$rest
+HALF := $(addprefix tests/unit/,core config kafka sql)
 
 check: setup ## ruff, mypy strict, the import rules
 	$(BIN)/ruff check .
@@ -98,4 +110,4 @@ lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 fro
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE)
 
 clean: ## remove what the targets made here (not the downloads of the machine)
-	rm -rf .venv .logs .demo build dist
+	rm -rf .venv .logs .demo .coverage* build dist

@@ -17,6 +17,7 @@ import headrace
 import headrace_connectors
 from headrace import ports
 from headrace.core.model import errors
+from headrace_dev.packages import PICTURE, packages_svg
 
 SERVICE = Path(headrace.__file__).parent
 CONNECTORS = Path(headrace_connectors.__file__).parent
@@ -187,3 +188,11 @@ def test_the_core_has_no_mocks() -> None:
     """Plain values are enough to test it; a mock would hide that a core module does I/O."""
     tests = Path(__file__).parent / "unit" / "core"
     assert not [path for path in tests.glob("*.py") if "mock" in imported(path) or "unittest" in imported(path)]
+
+
+def test_the_picture_of_the_packages_is_up_to_date() -> None:
+    """Run ``.venv/bin/python -m headrace_dev.packages``, and look at docs/packages.svg."""
+    assert PICTURE.read_text(encoding="utf-8") == packages_svg()
+    shown = {path.stem for path in SERVICE.glob("*.py")} | {path.parent.name for path in SERVICE.glob("*/__init__.py")}
+    missing = [name for name in shown - {"__init__"} if f">{name}</text>" not in packages_svg()]
+    assert not missing, "add the package to the contract 'service layers' in pyproject.toml"

@@ -23,7 +23,7 @@ from headrace.core.model.errors import ConfigError, HeadraceError
 from headrace.rest.root import KAFKA_VERSION
 from headrace.runtime.worker import log_format
 from headrace.runtime.worker.config_providers import config_providers
-from headrace.runtime.worker.cycles import look_for_cycles_seldom
+from headrace.runtime.worker.garbage_collection import collect_cycles_rarely
 from headrace.service import Service, exit_after
 
 log = logging.getLogger("headrace")
@@ -99,7 +99,7 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         config = worker_config(options.worker, distributed=options.mode == "connect-distributed")
         connectors = getattr(options, "connectors", [])
-        look_for_cycles_seldom()
+        collect_cycles_rarely()
         asyncio.run(Service(config).run(connectors))
     except HeadraceError as error:
         log.error("%s", error)

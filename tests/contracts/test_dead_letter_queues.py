@@ -194,7 +194,7 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
             config = {"topics": "shop.public.orders", **options(topic)}
             records = [record async for some in feeds.dead_letters("sink", settings_of(config)) for record in some]
             letters = [original(record, record.key, record.value) for record in records]
-            with pytest.raises(ConfigError, match=f"no dead letter topic {topic}_absent"):
+            with pytest.raises(ConfigError, match=f"the dead letter topic {topic}_absent does not exist"):
                 await anext(feeds.dead_letters("sink", settings_of({**config, **options(f"{topic}_absent")})))
             await queue.close()
             await feeds.close()

@@ -12,7 +12,7 @@ from rest.worker_api import SHOP, Api
 
 from headrace.core.connect.lifecycle import State, TargetState
 from headrace.core.model.errors import RestError
-from headrace.runtime.worker.cluster import Elsewhere
+from headrace.runtime.worker.cluster import RequestTargetError
 from headrace_connectors.memory.stores import MemoryStores
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,7 @@ async def test_each_worker_counts_what_it_runs_itself(pair: tuple[Api, Api]) -> 
 async def test_only_the_leader_writes(pair: tuple[Api, Api]) -> None:
     """The other one says who does."""
     _, second = pair
-    with pytest.raises(Elsewhere) as error:
+    with pytest.raises(RequestTargetError) as error:
         await second.herder.create("shop", SHOP, None)
     assert error.value.worker == "one:8083"
     assert second.worker.configs.state.connectors() == []
@@ -115,7 +115,7 @@ async def test_a_stale_leaders_write_is_refused(pair: tuple[Api, Api], caplog: p
     assert not first.worker.cluster.leads
     with pytest.raises(RestError, match="no known leader URL"):
         await first.herder.set_target_state("shop", TargetState.STOPPED)
-    await eventually(lambda: "one:8083 is to lead and waits" in caplog.text)
+    await eventually(lambda: "one:8083: cannot become the leader yet" in caplog.text)
     await second.herder.set_target_state("shop", TargetState.PAUSED)
     await second.until("PAUSED", "PAUSED")
 
@@ -129,7 +129,7 @@ async def test_a_restart_with_tasks_reaches_the_task_of_the_other_worker(pair: t
     answer = await first.call("POST", "/connectors/shop/restart?includeTasks=true")
     assert [each["state"] for each in answer.json()["tasks"]] == ["RESTARTING", "RESTARTING"]
     await eventually(lambda: task.calls[-1] == "stop" and second.tasks.tasks[name].calls == ["start"])
-    with pytest.raises(Elsewhere) as error:
+    with pytest.raises(RequestTargetError) as error:
         first.herder.restart_task("shop", int(name[-1]))
     assert error.value.worker == "two:8083"
 

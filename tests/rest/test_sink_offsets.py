@@ -226,7 +226,7 @@ async def test_a_history_that_holds_the_events_is_not_rewound(api: Api, lake: La
     lake.hold("connect-shop", {FIRST: 5})
     answer = await alter(api, {FIRST: offset})
     assert (answer.status, committed(api)) == (400, {FIRST: 5})
-    for piece in ("shop.public.orders-0 below offset 5", "appended once", "drop its table", "table.namespace"):
+    for piece in ("the events below offset 5", "appended once", "drop its table", "table.namespace"):
         assert piece in answer.json()["message"]
 
 

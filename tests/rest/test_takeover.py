@@ -58,7 +58,7 @@ async def test_connectors_of_an_unknown_class_are_listed_as_failed_with_the_reas
     seen = listed["d1"]["status"]
     for one in (seen["connector"], *seen["tasks"]):
         assert one["worker_id"] == "worker:8083"
-        assert f"There is no connector class '{ALIEN}' on this worker" in one["trace"]
+        assert f"the class '{ALIEN}' is not installed on this worker" in one["trace"]
 
 
 async def test_a_stopped_connector_stays_stopped_whatever_its_class(api: Api) -> None:

@@ -17,7 +17,7 @@ from headrace.rest.app import create_app
 from headrace.runtime.metrics.metrics import Metrics
 from headrace.runtime.worker.herder import Herder
 from headrace.runtime.worker.plugins import LakehouseSinkConnector, Plugins
-from headrace.runtime.worker.sink_offsets import HeldOffsets, nothing_held
+from headrace.runtime.worker.sink_offsets import StoredOffsets, no_stored_offsets
 from headrace.runtime.worker.worker import Worker
 from headrace.runtime.worker.worker_stage import utc_now
 from headrace_connectors.memory.stores import MemoryStores
@@ -42,7 +42,7 @@ class Api:
     def __init__(
         self,
         stores: MemoryStores | None = None,
-        held: HeldOffsets = nothing_held,
+        held: StoredOffsets = no_stored_offsets,
         host: str = "worker",
         port: int = 8083,
         now: Callable[[], datetime] = utc_now,
@@ -55,7 +55,7 @@ class Api:
         self.metrics = Metrics()
         self.worker = Worker(config, self.stores, plugins, self.tasks, (host, port), self.metrics, now)
         self.metrics.watch(self.worker.configs, self.worker.statuses, self.worker.worker_id, self.worker.plugins)
-        self.herder = Herder(self.worker, held=held)
+        self.herder = Herder(self.worker, stored=held)
         self.app: FastAPI = create_app(self.worker, self.herder, self.metrics.exposition)
 
     async def call(self, method: str, target: str, body: object = None) -> Answer:

@@ -78,8 +78,8 @@ def wrong_citations(text: str, own: str | None = None) -> Iterator[str]:
             yield f"{page} is not in the repository"
         elif page in sections():
             cited.add(page)
-    for page in sections():
-        yield from (f"'{found}' lacks the word section" for found in re.findall(rf"\b{page}\)?,? \(?\d[\d.]*", text))
+    unnamed = rf"\b(?:{'|'.join(sections())})\)?,? \(?\d[\d.]*"
+    yield from (f"'{found}' lacks the word section" for found in re.findall(unnamed, text))
     for page, numbers in CITATION.findall(text):
         known = sections().get(page, ())
         yield from (f"{page} has no section {number}" for number in re.findall(NUMBER, numbers) if number not in known)

@@ -1,9 +1,9 @@
 """The Faust agents, one per table of a task. The only file that imports faust.
 
-Faust hosts the agents; it neither consumes nor acknowledges, since its own acknowledgements move offsets past events
-that were never written. An agent's channel holds one wake-up at most, and its body lets no exception out: an agent that
-raises drops its event, is restarted and looks healthy. Agents are made with the ``Agent`` class itself, because
-``app.agent()`` keeps every task's objects alive for the life of the app.
+Faust hosts the agents. It does not consume or acknowledge, because its acknowledgements would move offsets past events
+that were not written. The channel of an agent contains at most one wake-up. The body of an agent must not raise: Faust
+would drop the event and restart the agent, which then looks healthy. Agents are created with the ``Agent`` class,
+because ``app.agent()`` keeps the objects of every task until the app ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _START_SECONDS = 10.0
 
 
 class AgentsOnly(BootStrategy):
-    """Start nothing of Faust but what agents need: no consumer, no producer, no web server."""
+    """Start only the parts of Faust that agents need: no consumer, no producer, no web server."""
 
     enable_kafka = False
     enable_kafka_consumer = False
@@ -47,20 +47,20 @@ class TableAgent:
         self._stopped = False
 
     async def start(self) -> None:
-        """Begin to run the body. Returns when the agent listens: a channel drops what it gets before that."""
+        """Start the agent. Return when it listens, because a channel drops events before that."""
         await self._agent.start()
         async with asyncio.timeout(_START_SECONDS):
-            while not self._channel._subscribers:  # noqa: ASYNC110 - Faust signals nothing when it begins to listen
+            while not self._channel._subscribers:  # noqa: ASYNC110 - Faust does not signal that an agent listens
                 await asyncio.sleep(0)
 
     def wake(self) -> None:
-        """Run the body once more; a wake-up that waits already stands for this one."""
+        """Run the body once more. No effect while a wake-up waits."""
         for subscriber in () if self._stopped else self._channel._subscribers:
             if subscriber.queue.empty():
                 subscriber.queue.put_nowait(True)
 
     async def stop(self) -> None:
-        """Cancel the body, and let go of the app. Idempotent."""
+        """Cancel the body, and detach the agent from the app. Idempotent."""
         if not self._stopped:
             self._stopped = True
             await self._agent.stop()
@@ -68,7 +68,7 @@ class TableAgent:
 
 
 class FaustHost:
-    """The worker's Faust app. Lives on the worker's main loop."""
+    """The Faust app of a worker, on the worker's main loop."""
 
     def __init__(self, app_id: str) -> None:
         self._app_id = app_id
@@ -79,11 +79,11 @@ class FaustHost:
         app = FaustApp(self._app_id, broker="kafka://not-used", loop=asyncio.get_running_loop())
         app.finalize()
         await app.start()
-        app.flow_control.resume()  # once, before the first channel: a suspended queue never gives anything out
+        app.flow_control.resume()  # once, before the first channel: a suspended queue never returns events
         self._app = app
 
     def agent(self, name: str, body: Body) -> TableAgent:
-        """An agent that is not started yet."""
+        """Create an agent without starting it."""
         if self._app is None:
             raise RuntimeError("the Faust host has not been started")
         return TableAgent(self._app, name, body)
@@ -93,7 +93,7 @@ class FaustHost:
         app, self._app = self._app, None
         if app is not None:
             await app.stop()
-            # Faust makes the consumer that it does not start, and with it an event loop that only we can close.
+            # Faust creates a consumer without starting it. Nothing else closes that consumer's event loop.
             app.consumer._thread.thread_loop.close()
 
 

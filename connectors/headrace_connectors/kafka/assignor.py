@@ -1,4 +1,4 @@
-"""The group's assignment strategy, as aiokafka asks for it; what it decides is ``headrace.core.connect.assignment``.
+"""The group's assignment strategy for aiokafka. ``headrace.core.connect.assignment`` computes the assignment.
 
 Each member sends its topics to the leader in the user data of its JoinGroup, so that a rebalance moves as few
 topics as it can. All members of a group must offer a strategy of the same name: when its rules change, its name
@@ -21,7 +21,7 @@ NAME = "headrace-topics-1"
 
 
 class TopicAssignor(AbstractPartitionAssignor):
-    """All partitions of a topic to one member. Use ``topic_assignor()``: aiokafka keeps the state on the class."""
+    """Assigns all partitions of a topic to one member. Use ``topic_assignor()``: aiokafka keeps state on the class."""
 
     name = NAME
     version = 0
@@ -29,7 +29,7 @@ class TopicAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def assign(cls, cluster: ClusterMetadata, members: Mapping[str, Any]) -> dict[str, Any]:
-        """The assignment of the whole group, computed by its leader."""
+        """Return the assignments of all members. The group's leader calls it."""
         subscriptions = {member: set(data.subscription) for member, data in members.items()}
         held = {member: _read_held(data.user_data) for member, data in members.items()}
         return {
@@ -43,12 +43,12 @@ class TopicAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """The metadata with which this member joins: its subscription and its topics."""
+        """Return the metadata with which this member joins: its subscription and its topics."""
         return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), json.dumps({"held": cls.held}).encode())
 
     @classmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Remember what this member holds now."""
+        """Store the topics that are assigned to this member."""
         cls.held = tuple(sorted({partition.topic for partition in assignment.partitions()}))
 
 
@@ -60,5 +60,5 @@ def topic_assignor() -> type[TopicAssignor]:
 def _read_held(user_data: bytes | None) -> set[str]:
     try:
         return set(json.loads(user_data or b"{}").get("held", ()))
-    except (ValueError, AttributeError, TypeError):  # another client's bytes: it loses only its stickiness
+    except (ValueError, AttributeError, TypeError):  # user data of another client: its assignment is not sticky
         return set()

@@ -1,4 +1,4 @@
-"""How polls become chunks: their numbering, and how many records to ask for."""
+"""The numbering of chunks, and the number of records per poll."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class ChunkNumbering:
         self._ends: dict[TopicPartition, int] = {}
 
     def next_epoch(self) -> None:
-        """From here on, everything that is fetched belongs to a new assignment."""
+        """Begin a new assignment, to which all later chunks belong."""
         self.epoch += 1
         self._sequence = 0
         self._ends.clear()
 
     def chunk(self, partition: TopicPartition, records: Sequence[Record], end: int, behind: int = 0) -> Chunk:
-        """The next chunk; ``end`` is the fetch position behind ``records``, beyond gaps and transaction markers."""
+        """Return the next chunk. ``end`` is the fetch position after ``records``, gaps and transaction markers."""
         begin = self._ends.get(partition, records[0].offset)
         self._ends[partition] = end
         sequence, self._sequence = self._sequence, self._sequence + 1
@@ -38,10 +38,10 @@ class ChunkNumbering:
 
 
 class PollSize:
-    """How many records to poll, so that a chunk holds about ``CHUNK_BYTES`` however wide the rows are.
+    """The number of records to poll, so that a chunk has about ``CHUNK_BYTES`` for any size of rows.
 
-    The client bounds only compressed bytes, and JSON with schemas shrinks to a tenth. Wider records count at once,
-    narrower ones step by step.
+    The client limits only compressed bytes, and JSON with schemas is compressed to a tenth. The limit decreases at once
+    for larger records, and increases gradually for smaller ones.
     """
 
     def __init__(self, most: int) -> None:
@@ -50,11 +50,11 @@ class PollSize:
 
     @property
     def records(self) -> int:
-        """The bound of the next poll, at least 1."""
+        """The maximum number of records of the next poll, at least 1."""
         return max(1, min(self._most, int(CHUNK_BYTES / self._record_bytes)))
 
     def observe(self, records: Sequence[Record]) -> None:
-        """Learn from what a poll brought."""
+        """Adapt to the size of the records of a poll."""
         sample = records[::_SAMPLE]
         seen = 1 + sum(len(record.value or b"") + len(record.key or b"") for record in sample) / len(sample)
         self._record_bytes = max(seen, (self._record_bytes + seen) / 2)

@@ -2,7 +2,7 @@
 
 The worker's own connection properties come first, then its ``consumer.*`` (``producer.*``, ``admin.*``), then the
 connector's ``consumer.override.*``. The first two are the operator's. Whoever writes a connector must not obtain the
-worker's credentials by sending them to brokers of his own, or in a form that others can read (``docs/why.md``).
+worker's credentials by sending them to other brokers, or in a form that others can read (``docs/why.md``).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _DEFAULTS = {_PROTOCOL: "PLAINTEXT"}
 
 
 def client_properties(worker: Properties, client: str, settings: KafkaSettings) -> dict[str, str]:
-    """The properties of the connector's ``client`` (``consumer``, ``producer`` or ``admin``).
+    """Return the properties of the connector's ``client`` (``consumer``, ``producer`` or ``admin``).
 
-    Raises ConfigError, naming the override, where the worker's credentials would reach brokers that the connector
-    names, or would be sent with other security settings than the worker's.
+    Raises ConfigError with the override if the worker's credentials would reach brokers that the connector names, or
+    would be sent with other security settings than the worker's.
     """
     inherited = {**connection(worker), **under(f"{client}.", worker)}
     return overridden(inherited, settings, client)
 
 
 def overridden(inherited: Properties, settings: KafkaSettings, client: str) -> dict[str, str]:
-    """``inherited`` properties with those that the connector overrides of ``client``. Raises ConfigError as above."""
+    """Return ``inherited`` with the connector's properties below ``prefix``. Raises ConfigError as above."""
     own, prefix = settings.overrides(client), f"{client}.override."
     if names_other_brokers(inherited, own):
         _check_own_security(inherited, own, prefix)
@@ -41,12 +41,12 @@ def overridden(inherited: Properties, settings: KafkaSettings, client: str) -> d
 
 
 def names_other_brokers(inherited: Properties, own: Properties) -> bool:
-    """Whether ``own`` properties connect to addresses that are not among the inherited ones."""
+    """Return whether ``own`` properties have addresses that are not among the inherited ones."""
     return BROKERS in own and not _addresses(own) <= _addresses(inherited)
 
 
 def without_security(properties: Properties) -> dict[str, str]:
-    """The properties without credentials, certificates and the protocol that they are for."""
+    """Return the properties without credentials, certificates and security protocol."""
     return {key: value for key, value in properties.items() if not key.startswith(_SECURITY_PREFIXES)}
 
 
@@ -56,12 +56,12 @@ def connection(properties: Properties) -> dict[str, str]:
 
 
 def under(prefix: str, properties: Properties) -> dict[str, str]:
-    """The properties below ``prefix``, without it."""
+    """Return the properties below ``prefix``, with the prefix removed."""
     return {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
 
 
 def _check_own_security(inherited: Properties, own: Properties, prefix: str) -> None:
-    """Without a word about the protocol the data of a secured worker would travel in clear."""
+    """Require a security protocol: without one, the data of a secured worker would be sent without encryption."""
     if _value(inherited, _PROTOCOL) != "PLAINTEXT" and _PROTOCOL not in own:
         raise ConfigError(
             f"{prefix}{BROKERS}: the worker's security settings are not sent to brokers that a connector names; set "
@@ -77,7 +77,7 @@ def _check_own_security(inherited: Properties, own: Properties, prefix: str) -> 
 
 
 def _check_inherited_login(inherited: Properties, own: Properties, prefix: str) -> None:
-    """A mechanism, protocol or certificate of the connector's may show the worker's password to others."""
+    """Reject security settings of the connector with which others could read the worker's password."""
     if _LOGIN not in inherited or _LOGIN in own or not _value({**inherited, **own}, _PROTOCOL).startswith("SASL"):
         return
     for key in own:

@@ -1,4 +1,4 @@
-"""Kafka's Java client properties by name: what aiokafka calls them, which are refused and which mean nothing here."""
+"""Kafka's Java client properties: their names in aiokafka, and those that are rejected or have no effect."""
 
 from __future__ import annotations
 
@@ -137,4 +137,4 @@ IGNORED: Mapping[str, str] = {
     "metrics.sample.window.ms": _METRICS,
     "enable.metrics.push": _METRICS,
 }
-"""Their meaning is another client's, and nothing depends on them: accepted with a warning."""
+"""Properties that only Kafka's Java client has. They are accepted with a warning."""

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ConsumerLoop:
-    """One daemon thread that runs an event loop from ``start`` to ``close``."""
+    """A daemon thread that runs an event loop from ``start`` to ``close``."""
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=self._run, name="headrace-kafka", daemon=True)
@@ -28,11 +28,11 @@ class ConsumerLoop:
         self._thread.start()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` on the thread and wait for it here; a cancellation here cancels it there."""
+        """Run ``work`` on the thread and wait for it. A cancellation of the caller cancels ``work``."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def result(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Run ``work`` on the thread while the calling thread, another one, waits. Raises TimeoutError."""
+        """Run ``work`` on the thread, and block the calling thread until it ends. Raises TimeoutError."""
         running = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return running.result(seconds)
@@ -40,17 +40,18 @@ class ConsumerLoop:
             running.cancel()
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Call ``callback`` on the thread, soon."""
+        """Schedule ``callback`` on the thread."""
         self._loop.call_soon_threadsafe(callback)
 
     def close(self) -> None:
-        """Cancel what still runs and end the thread. Idempotent."""
+        """Cancel all tasks and end the thread. Idempotent."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
     def _run(self) -> None:
-        _name_in_the_system(self._thread.name)
+        with suppress(OSError):  # a name for ``top -H``, which Python 3.14 sets itself; no /proc on some systems
+            Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(self._thread.name)
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
@@ -63,9 +64,3 @@ class ConsumerLoop:
         for task in tasks:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-
-
-def _name_in_the_system(name: str) -> None:
-    """Set the thread's name in the system, for ``top -H`` and the benchmark; Python 3.14 does it itself."""
-    with suppress(OSError):  # a system without /proc
-        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)

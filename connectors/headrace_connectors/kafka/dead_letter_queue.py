@@ -17,7 +17,7 @@ from headrace.core.model.errors import Fatal, Retriable
 from headrace.ports import ErrantRecord
 from headrace_connectors.errant_headers import context_headers
 from headrace_connectors.kafka.consumer_loop import ConsumerLoop
-from headrace_connectors.kafka.errors import passes, translated
+from headrace_connectors.kafka.errors import is_transient, translated
 from headrace_connectors.kafka.new_topics import create_topic
 from headrace_connectors.kafka.stopping import stopped
 
@@ -26,13 +26,13 @@ REPLICATION = "errors.deadletterqueue.topic.replication.factor"
 CONTEXT_HEADERS = "errors.deadletterqueue.context.headers.enable"
 
 _NULL = object()
-"""Stands for a null value until it is serialized: aiokafka refuses to send neither key nor value, Kafka takes both."""
+"""Represents a null value until it is serialized: aiokafka rejects records without key and value, Kafka does not."""
 
 
 _MAX_REQUEST_SIZE = 1024 * 1024
-"""The producer's own limit."""
+"""aiokafka's default of ``max.request.size``."""
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
-"""What a broker answers to more than ``max.message.bytes`` or a segment."""
+"""A broker's errors for a batch larger than ``max.message.bytes`` or a segment."""
 
 
 def _serialized(value: Any) -> Any:
@@ -40,7 +40,7 @@ def _serialized(value: Any) -> Any:
 
 
 class KafkaDeadLetterQueue:
-    """``headrace.ports.DeadLetterQueue`` over one idempotent producer, which lives on the consumer thread."""
+    """``headrace.ports.DeadLetterQueue`` with an idempotent producer on the consumer thread."""
 
     def __init__(
         self,
@@ -63,18 +63,18 @@ class KafkaDeadLetterQueue:
         self._producer: AIOKafkaProducer | None = None
 
     async def start(self) -> None:
-        """Create the topic if it is missing, connect the producer. Raises Retriable or Fatal with Connect's text."""
+        """Create the topic if it is missing, and connect the producer. Raises Retriable or Fatal."""
         try:
             await self._loop.call(self._start())
         except (KafkaError, OSError) as error:
-            kind = Retriable if passes(error) else Fatal
-            raise kind(f"Could not initialize dead letter queue with topic={self._topic}: {error}") from error
+            error_class = Retriable if is_transient(error) else Fatal
+            raise error_class(f"Could not initialize dead letter queue with topic={self._topic}: {error}") from error
 
     async def report(self, errant: Sequence[ErrantRecord]) -> None:
-        """Write raw key, value, headers and timestamp; returns when all replicas have them.
+        """Write raw key, value, headers and timestamp. Return when all replicas have them.
 
-        Raises Retriable, and Fatal for a record that is larger than the producer or the topic takes: none is sent if
-        the producer can tell.
+        Raises Retriable, and Fatal for a record that is too large for the producer or the topic. If it is too large for
+        the producer, no record is sent.
         """
         try:
             await self._loop.call(self._report(errant))
@@ -82,7 +82,7 @@ class KafkaDeadLetterQueue:
             raise translated(error, f"writing to the dead letter queue {self._topic}") from error
 
     async def close(self) -> None:
-        """Let go of the connection. Idempotent."""
+        """Close the connection. Idempotent."""
         await self._loop.call(self._close())
 
     async def _start(self) -> None:
@@ -96,21 +96,21 @@ class KafkaDeadLetterQueue:
 
     async def _report(self, errant: Sequence[ErrantRecord]) -> None:
         if self._producer is None:
-            raise Fatal("the dead letter queue was closed")
+            raise Fatal(f"dead letter queue {self._topic}: it is closed")
         letters = [(each, self._letter(each)) for each in errant]
         for each, letter in letters:
             if _size(letter) > self._arguments.get("max_request_size", _MAX_REQUEST_SIZE):
                 raise self._too_large(each, letter)
         sent = [await self._producer.send(self._topic, **letter) for _, letter in letters]
         outcomes = await asyncio.gather(*sent, return_exceptions=True)
-        if any(isinstance(outcome, _TOO_LARGE) for outcome in outcomes):  # a broker refuses a batch, not one letter
+        if any(isinstance(outcome, _TOO_LARGE) for outcome in outcomes):  # a broker rejects a batch, not one letter
             raise self._too_large(*max(letters, key=lambda each: _size(each[1])))
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
 
     def _letter(self, errant: ErrantRecord) -> dict[str, Any]:
-        """The arguments of ``AIOKafkaProducer.send``."""
+        """Return the arguments of ``AIOKafkaProducer.send``."""
         record = errant.record
         added = context_headers(errant, self._connector, self._task) if self._with_context else []
         return {
@@ -135,7 +135,7 @@ class KafkaDeadLetterQueue:
 
 
 def _size(letter: Mapping[str, Any]) -> int:
-    """As the producer counts."""
+    """Return the size as the producer computes it."""
     value = _serialized(letter["value"])
     size: int = DefaultRecordBatchBuilder.estimate_size_in_bytes(letter["key"], value, letter["headers"])
     return size

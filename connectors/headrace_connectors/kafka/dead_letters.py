@@ -19,15 +19,16 @@ _POLL_MS = 1_000
 
 
 async def read_topic(topic: str, arguments: Mapping[str, Any]) -> AsyncIterator[Sequence[Record]]:
-    """The records, some thousands at a time; ``arguments`` are aiokafka's. Raises ConfigError, Retriable or Fatal."""
+    """Return the records in groups of some thousands. ``arguments`` are aiokafka's. Raises HeadraceError."""
     consumer = AIOKafkaConsumer(**arguments, enable_auto_commit=False, isolation_level="read_committed")
     try:
         await consumer.start()
-        # Its own metadata are empty until it reads something: ``partitions_for_topic`` would know of none.
-        numbers = (await consumer._client.fetch_all_metadata()).partitions_for_topic(topic)
-        if numbers is None:
-            raise ConfigError(f"there is no dead letter topic {topic}", "errors.deadletterqueue.topic.name")
-        partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
+        # The consumer's own metadata are empty until it reads, so its ``partitions_for_topic`` returns nothing.
+        indexes = (await consumer._client.fetch_all_metadata()).partitions_for_topic(topic)
+        if indexes is None:
+            option = "errors.deadletterqueue.topic.name"
+            raise ConfigError(f"{option}: the dead letter topic {topic} does not exist; correct the name", option)
+        partitions = [TopicPartition(topic, index) for index in sorted(indexes)]
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
         ends = await consumer.end_offsets(partitions)

@@ -1,4 +1,4 @@
-"""aiokafka's errors as ours, by what to do about them: the one place where the Kafka edge translates."""
+"""Translate aiokafka's errors to Headrace's, by remedy. All modules of this package use these functions."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ CONFIGURATION = (
     kafka.SaslAuthenticationFailed,
 )
 
-PASSING = (kafka.KafkaTimeoutError, kafka.KafkaUnavailableError, kafka.BrokerNotAvailableError)
+TRANSIENT = (kafka.KafkaTimeoutError, kafka.KafkaUnavailableError, kafka.BrokerNotAvailableError)
 """Retriable errors in addition to those that aiokafka marks as retriable."""
 
 
-def passes(error: BaseException) -> bool:
-    """Whether the brokers are away or busy just now, so that the same request may succeed later."""
+def is_transient(error: BaseException) -> bool:
+    """Return whether the same request may succeed later, because brokers are unavailable or busy."""
     if isinstance(error, kafka.KafkaError):
-        return error.retriable or isinstance(error, PASSING)
+        return error.retriable or isinstance(error, TRANSIENT)
     return isinstance(error, OSError)  # TimeoutError is one
 
 
-def translated(error: BaseException, doing: str) -> HeadraceError:
-    """Our error for ``error``, which happened while ``doing``; raise it ``from error``.
+def translated(error: BaseException, operation: str) -> HeadraceError:
+    """Return the HeadraceError for an error during ``operation``, to be raised ``from error``.
 
-    What is not known to be permanent is Retriable: a task that restarts loses nothing, since offsets are committed only
-    after the table commit.
+    An error that is not known to be permanent is Retriable. A restarted task loses nothing, because offsets are
+    committed only after the table commit.
     """
     if isinstance(error, HeadraceError):
         return error
-    text = f"Kafka failed while {doing}: {type(error).__name__}: {error}"
+    text = f"Kafka failed while {operation}: {type(error).__name__}: {error}"
     if isinstance(error, FENCED):
         return Fenced(text)
     if isinstance(error, AUTHORIZATION):
@@ -49,7 +49,7 @@ def translated(error: BaseException, doing: str) -> HeadraceError:
         return ConfigError(f"{text}; correct the client's properties")
     if isinstance(error, kafka.OffsetOutOfRangeError | kafka.NoOffsetForPartitionError):
         return Fatal(
-            f"{text}; the group's offset is not in the topic any more and auto.offset.reset=none: "
-            "set the offsets through the REST API, or choose earliest"
+            f"{text}: the topic no longer contains the group's offset, and auto.offset.reset=none; set the offsets "
+            "through the REST API, or choose auto.offset.reset=earliest"
         )
     return Retriable(text)

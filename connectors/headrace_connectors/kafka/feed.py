@@ -1,8 +1,8 @@
 """The Kafka feed of one sink task: a group member on the consumer thread, its listener on the worker's loop.
 
-``GroupMember`` fetches; chunks cross to the worker's loop one by one, each when the task has decoded the one before it.
-Calls of the listener never overlap: on a revoke, a chunk that waits is dropped (it is read again), the ``put`` in hand
-and ``revoked`` may finish within the revoke timeout, and are cancelled after it.
+``GroupMember`` fetches. The chunks go to the worker's loop one by one, after the task has decoded the previous one.
+Calls of the listener never overlap. On a revocation a waiting chunk is dropped, because it is read again. The running
+``put`` and ``revoked`` may finish within the revoke timeout, and are cancelled after it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
 REVOKE_SECONDS = 60.0
-"""How long a batch in flight may hold up a rebalance: well below the group's rebalance timeout of 120 s."""
+"""How long a batch in flight may delay a rebalance. The group's rebalance timeout is 120 s."""
 
 
 class KafkaFeed:
@@ -42,7 +42,7 @@ class KafkaFeed:
         self._settings = settings
         self._consumers = consumers
         self._revoke_seconds = revoke_seconds
-        self._member = GroupMember(settings, _AcrossThreads(self))
+        self._member = GroupMember(settings, _LoopBridge(self))
         self._epoch: int | None = None
         self._putting: asyncio.Task[None] | None = None
         self._rebalancing: asyncio.Task[None] | None = None
@@ -51,7 +51,7 @@ class KafkaFeed:
         self._failed = False
 
     async def start(self, listener: FeedListener) -> None:
-        """Join the group and begin to fetch. Raises ConfigError, Fatal or Retriable with the cause; all is undone."""
+        """Join the group and start fetching. Raises ConfigError, Fatal or Retriable, after it has stopped the feed."""
         self._listener = listener
         self.loop = asyncio.get_running_loop()
         try:
@@ -60,13 +60,13 @@ class KafkaFeed:
         except BaseException as error:
             await self.stop()
             if isinstance(error, TimeoutError):
-                raise Retriable(f"Kafka did not let us in within {START_SECONDS:g} s") from error
+                raise Retriable(f"The consumer did not join its group within {START_SECONDS:g} s") from error
             raise
 
     async def stop(self) -> None:
-        """Leave the group. Idempotent; nothing is put afterwards.
+        """Leave the group. Idempotent. Nothing is put afterwards.
 
-        A caller that is cancelled does not interrupt it: half stopped, a member would keep its topics for ever.
+        The cancellation of a caller does not interrupt it, because a half-stopped member would keep its topics.
         """
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._leave())
@@ -80,34 +80,34 @@ class KafkaFeed:
         await self._consumers.call(self._member.stop())
 
     def pause(self) -> None:
-        """Stop fetching but stay in the group; what was fetched already is still put."""
+        """Stop fetching but stay in the group. Records that are already fetched are still put."""
         self._consumers.soon(lambda: self._member.pause(True))
 
     def resume(self) -> None:
-        """Fetch again."""
+        """Continue fetching."""
         self._consumers.soon(lambda: self._member.pause(False))
 
     def throttle(self, topics: Collection[str]) -> None:
-        """Do not fetch from these topics until called again without them."""
+        """Do not fetch from these topics until the next call without them."""
         chosen = frozenset(topics)
         self._consumers.soon(lambda: self._member.throttle(chosen))
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit next offsets. Raises Fenced when a partition is somebody else's, Retriable when Kafka is silent."""
+        """Commit next offsets. Raises Fenced if a partition belongs to another member, Retriable for other errors."""
         if self._stopped:
-            raise Fenced("the feed was stopped: its partitions belong to somebody else")
+            raise Fenced("the feed is stopped: its partitions may belong to another member")
         await self._consumers.call(self._member.commit(offsets))
 
     def committed(self) -> Mapping[TopicPartition, OffsetNote]:
-        """What the group had committed when the assignment began."""
+        """Return the offsets and notes that the group had committed at the start of the assignment."""
         return self._member.committed
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
-        """Give the commits of these partitions' offsets another note from now on."""
+        """Set the notes for later commits of these partitions."""
         self._consumers.soon(lambda: self._member.note(notes))
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Records between the committed offset and the end of each assigned partition, a few seconds old at most."""
+        """Return the records between committed offset and end of each assigned partition, a few seconds old at most."""
         return {} if self._stopped else self._member.lag
 
     async def _join(self) -> None:
@@ -118,7 +118,7 @@ class KafkaFeed:
             raise translated(error, "joining the group") from error
 
     async def deliver(self, chunk: Chunk) -> None:
-        """Put a chunk of the member if it belongs to this assignment, and drop it otherwise. Never raises."""
+        """Put a chunk if it belongs to the current assignment, and drop it otherwise. Never raises."""
         if self._stopped or chunk.epoch != self._epoch or self._failed:
             return
         self._putting = asyncio.ensure_future(self._listener.put(chunk))
@@ -133,23 +133,26 @@ class KafkaFeed:
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Let the task finish within the revoke timeout."""
         self._epoch = None
-        await self._rebalance(self._finish(partitions), f"Partitions {sorted(partitions)} were revoked")
+
+        async def finish() -> None:
+            if self._putting is not None:
+                await asyncio.wait({self._putting})
+            await self._listener.revoked(partitions)
+
+        await self._rebalance(finish(), f"Partitions {sorted(partitions)} were revoked")
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """Tell the task, then let chunks of ``epoch`` through."""
-        await self._rebalance(self._listener.assigned(epoch, partitions), f"Partitions {sorted(partitions)} came")
+        """Report the assignment to the task, then accept chunks of ``epoch``."""
+        await self._rebalance(
+            self._listener.assigned(epoch, partitions), f"Partitions {sorted(partitions)} were assigned"
+        )
         self._epoch = epoch
 
     def fail(self, error: BaseException) -> None:
-        """Hand a failure on, once; nothing is put afterwards."""
+        """Report the first failure to the listener. Nothing is put afterwards."""
         if not (self._failed or self._stopped):
             self._failed = True
             self._listener.failed(error)
-
-    async def _finish(self, partitions: Collection[TopicPartition]) -> None:
-        if self._putting is not None:
-            await asyncio.wait({self._putting})
-        await self._listener.revoked(partitions)
 
     async def _rebalance(self, work: Coroutine[Any, Any, None], what: str) -> None:
         if self._stopped or self._failed:
@@ -166,30 +169,30 @@ class KafkaFeed:
         self._rebalancing = None
 
 
-class _AcrossThreads:
-    """The member's listener: every call goes over to the worker's loop and comes back when it is done there."""
+class _LoopBridge:
+    """The member's listener: runs every call on the worker's loop and waits for its end."""
 
     def __init__(self, feed: KafkaFeed) -> None:
         self._feed = feed
 
     async def deliver(self, chunk: Chunk) -> None:
-        await self._over(self._feed.deliver(chunk))
+        await self._run(self._feed.deliver(chunk))
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        await self._over(self._feed.revoked(partitions))
+        await self._run(self._feed.revoked(partitions))
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        await self._over(self._feed.assigned(epoch, partitions))
+        await self._run(self._feed.assigned(epoch, partitions))
 
     def failed(self, error: BaseException) -> None:
         self._feed.loop.call_soon_threadsafe(self._feed.fail, error)
 
-    async def _over(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._feed.loop))
 
 
 async def _cancelled(task: asyncio.Task[None] | None) -> None:
-    """Cancel ``task`` and wait until it is over."""
+    """Cancel ``task`` and wait until it ends."""
     if task is not None:
         task.cancel()
         with suppress(Exception, asyncio.CancelledError):

@@ -1,7 +1,7 @@
-"""The offsets of consumer groups, seen and changed from outside of the group (KIP-875).
+"""Read and change the offsets of consumer groups without membership (KIP-875).
 
-Everything is asked of the group's coordinator, with the settings of the worker's other clients. A change is refused by
-the broker while the group has members.
+All requests go to the group's coordinator, with the settings of the worker's other clients. The broker rejects a change
+while the group has members.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from aiokafka.protocol.admin import DeleteGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from headrace.core.model.errors import Fatal, Fenced, HeadraceError, Retriable
+from headrace.core.model.errors import Fatal, Fenced, Retriable
 from headrace.ports import TopicPartition
 from headrace_connectors.kafka.errors import FENCED, translated
 from headrace_connectors.kafka.offset_delete import GROUP_SUBSCRIBED_TO_TOPIC, OffsetDeleteRequest
 
-_PATIENCE_SECONDS = 10.0
-_OUTSIDER = -1, "", -1
-"""Generation, member id and retention of a commit that no member makes."""
+_RETRY_SECONDS = 10.0
+_NO_MEMBER = -1, "", -1
+"""Generation, member id and retention of a commit without membership."""
 
 
 class KafkaGroupOffsets:
-    """``headrace.ports.GroupOffsets``: a connection per call, since calls are manual and rare.
+    """``headrace.ports.GroupOffsets``. Each call opens a connection, because calls are manual and rare.
 
-    Questions are repeated for some seconds: a new cluster makes its offsets topic at the first one.
+    Requests are retried for some seconds, because a new cluster creates its offsets topic at the first request.
     """
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
@@ -38,20 +38,20 @@ class KafkaGroupOffsets:
 
     async def committed(self, group: str) -> Mapping[TopicPartition, int]:
         """Return the group's offsets; partitions without one are omitted. Raises Retriable, ConfigError or Fatal."""
-        return await _patiently()(self._committed, group)
+        return await _retrying()(self._committed, group)
 
     async def alter(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Set offsets, remove those that are None. Raises Fenced, Fatal, Retriable or ConfigError."""
-        wanted = {place: offset for place, offset in offsets.items() if offset is not None}
-        unwanted = [place for place, offset in offsets.items() if offset is None]
+        wanted = {partition: offset for partition, offset in offsets.items() if offset is not None}
+        unwanted = [partition for partition, offset in offsets.items() if offset is None]
         if wanted:
-            await _patiently()(self._set, group, wanted)
+            await _retrying()(self._set, group, wanted)
         if unwanted:
-            await _patiently()(self._remove, group, unwanted)
+            await _retrying()(self._remove, group, unwanted)
 
     async def reset(self, group: str) -> None:
         """Remove the group. Raises Fenced, Fatal, Retriable or ConfigError."""
-        await _patiently()(self._delete, group)
+        await _retrying()(self._delete, group)
 
     async def _committed(self, group: str) -> Mapping[TopicPartition, int]:
         """Fetch without aiokafka's admin client, which returns no offsets while the group is being loaded."""
@@ -59,23 +59,26 @@ class KafkaGroupOffsets:
             response = await send(OffsetFetchRequest(group, None))
             if response.error_code:
                 raise for_code(response.error_code)(group)
-            _raise_first((topic, [(place[0], place[3]) for place in places]) for topic, places in response.topics)
+            _raise_first((topic, [(each[0], each[3]) for each in entries]) for topic, entries in response.topics)
         return {
-            TopicPartition(topic, number): offset
-            for topic, places in response.topics
-            for number, offset, *_ in places
+            TopicPartition(topic, index): offset
+            for topic, entries in response.topics
+            for index, offset, *_ in entries
             if offset >= 0
         }
 
     async def _set(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        places = [(topic, [(n, offsets[TopicPartition(topic, n)], "") for n in ns]) for topic, ns in _by_topic(offsets)]
+        entries = [
+            (topic, [(index, offsets[TopicPartition(topic, index)], "") for index in indexes])
+            for topic, indexes in _by_topic(offsets)
+        ]
         async with group_coordinator(self._arguments, f"setting the offsets of group {group}", group) as send:
-            response = await send(OffsetCommitRequest(group, *_OUTSIDER, places))
+            response = await send(OffsetCommitRequest(group, *_NO_MEMBER, entries))
             _raise_first(response.topics)
 
-    async def _remove(self, group: str, places: Iterable[TopicPartition]) -> None:
+    async def _remove(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         async with group_coordinator(self._arguments, f"removing offsets of group {group}", group) as send:
-            response = await send(OffsetDeleteRequest(group, _by_topic(places)))
+            response = await send(OffsetDeleteRequest(group, _by_topic(partitions)))
             if _exists(response.error_code):
                 _raise_first(response.topics)
 
@@ -87,8 +90,8 @@ class KafkaGroupOffsets:
 
 
 @asynccontextmanager
-async def group_coordinator(arguments: Mapping[str, Any], doing: str, group: str) -> AsyncIterator[Any]:
-    """A function that sends a request to the group's coordinator; Kafka's errors become ours."""
+async def group_coordinator(arguments: Mapping[str, Any], operation: str, group: str) -> AsyncIterator[Any]:
+    """Yield a function that sends a request to the group's coordinator. Raises HeadraceError."""
     client = AIOKafkaClient(**arguments)
     try:
         await client.bootstrap()
@@ -100,46 +103,42 @@ async def group_coordinator(arguments: Mapping[str, Any], doing: str, group: str
 
         yield send
     except (KafkaError, OSError) as error:
-        raise _told(error, doing) from error
+        if isinstance(error, (kafka.NonEmptyGroup, *FENCED)):
+            raise Fenced(f"Kafka rejected {operation}: the group has members") from error
+        if isinstance(error, kafka.UnknownTopicOrPartitionError):
+            raise Fatal(f"Kafka rejected {operation}: the partition {error} does not exist") from error
+        raise translated(error, operation) from error
     finally:
         await client.close()
 
 
-def _patiently() -> AsyncRetrying:
+def _retrying() -> AsyncRetrying:
     return AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, Retriable) and not isinstance(error, Fenced)),
         wait=wait_fixed(0.3),
-        stop=stop_after_delay(_PATIENCE_SECONDS),
+        stop=stop_after_delay(_RETRY_SECONDS),
         reraise=True,
     )
 
 
-def _by_topic(places: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    numbers: dict[str, list[int]] = {}
-    for place in places:
-        numbers.setdefault(place.topic, []).append(place.partition)
-    return list(numbers.items())
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    indexes: dict[str, list[int]] = {}
+    for each in partitions:
+        indexes.setdefault(each.topic, []).append(each.partition)
+    return list(indexes.items())
 
 
 def _raise_first(topics: Iterable[tuple[str, Iterable[tuple[int, int]]]]) -> None:
     for topic, partitions in topics:
-        for number, code in partitions:
+        for index, code in partitions:
             if code == GROUP_SUBSCRIBED_TO_TOPIC:
                 raise kafka.NonEmptyGroup(topic)
             if code:
-                raise for_code(code)(f"{topic}-{number}")
+                raise for_code(code)(f"{topic}-{index}")
 
 
 def _exists(code: int) -> bool:
-    """Whether the group is there; one that is not has no offsets, so nothing is left to do."""
+    """Return whether the group exists. A group that does not exist has no offsets to remove. Raises other errors."""
     if code and for_code(code) is not kafka.GroupIdNotFound:
         raise for_code(code)()
     return code == 0
-
-
-def _told(error: BaseException, doing: str) -> HeadraceError:
-    if isinstance(error, (kafka.NonEmptyGroup, *FENCED)):
-        return Fenced(f"Kafka refused {doing}: the group has members")
-    if isinstance(error, kafka.UnknownTopicOrPartitionError):
-        return Fatal(f"Kafka refused {doing}: there is no partition {error}")
-    return translated(error, doing)

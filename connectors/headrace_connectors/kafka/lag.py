@@ -1,4 +1,4 @@
-"""How far a group's offsets are behind the ends of its partitions."""
+"""The lag of a consumer group: committed offsets compared with the ends of partitions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class GroupLag:
-    """Records that are not committed, by partition, for one assignment at a time.
+    """The number of records that are not committed, by partition, for one assignment at a time.
 
-    Written on the consumer thread; ``now`` may be called on any. What was read but not committed counts: the writer may
-    hang. Where all of it is committed, the fetch position counts, which passes what is no record (markers of
-    transactions, records that compaction has removed).
+    It is written on the consumer thread. ``now`` may be called on any thread. Records that are read but not committed
+    are included, because the writer may hang. If all of them are committed, the fetch position is used, which also
+    passes offsets without records (transaction markers, compacted records).
     """
 
     def __init__(self) -> None:
@@ -24,28 +24,28 @@ class GroupLag:
         self._read: dict[TopicPartition, int] = {}
 
     def begin(self, committed: Offsets) -> None:
-        """An assignment begins, with the group's offsets where it has some."""
+        """Begin an assignment with the group's committed offsets."""
         self._committed, self._read = dict(committed), {}
 
     def end(self) -> None:
-        """It ends; nothing is known until the ends of the next one are."""
+        """End the assignment. The lag is empty until the ends of the next one are measured."""
         self._ends, self._positions = {}, {}
 
     def read(self, partition: TopicPartition, begin: int, end: int) -> None:
-        """Records from offset ``begin`` to before ``end`` are the task's."""
+        """Record that records from offset ``begin`` to before ``end`` were read."""
         self._committed.setdefault(partition, begin)
         self._read[partition] = end
 
     def committed(self, offsets: Offsets) -> None:
-        """The group has these offsets now."""
+        """Record committed offsets."""
         self._committed.update(offsets)
 
     def measured(self, ends: Offsets, positions: Offsets) -> None:
-        """The ends of the partitions and the fetch positions, as they were seen together."""
+        """Set the ends of the partitions and the fetch positions, measured together."""
         self._positions, self._ends = positions, ends
 
     def now(self) -> Offsets:
-        """The lag of each assigned partition whose end was seen."""
+        """Return the lag of each assigned partition whose end is known."""
         lag = {}
         for partition, end in self._ends.items():
             position = self._positions.get(partition, 0)

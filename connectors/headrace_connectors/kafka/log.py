@@ -1,7 +1,7 @@
-"""A compacted topic as a keyed log: what Kafka Connect's ``KafkaBasedLog`` is for its configs and statuses.
+"""A compacted topic as a keyed log, like Kafka Connect's ``KafkaBasedLog`` for configurations and statuses.
 
-Plain aiokafka without a consumer group: every worker reads all partitions from the beginning. A write counts once it
-has been read back, so that the caller sees its own change.
+It has no consumer group: every worker reads all partitions from the beginning. A write returns when it has been read
+back, so that the caller sees its own change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.ports import LogRecord
 from headrace_connectors.kafka.aiokafka_patches import check_alive, check_heard, pace_requests, position
-from headrace_connectors.kafka.errors import passes, translated
+from headrace_connectors.kafka.errors import is_transient, translated
 from headrace_connectors.kafka.new_topics import create_topic
 from headrace_connectors.kafka.stopping import stopped
 
@@ -39,9 +39,9 @@ Applied = Callable[[str, bytes | None], None]
 
 @dataclass(frozen=True, slots=True)
 class LogTopic:
-    """A storage topic. When it is made, ``partitions``, ``replication`` (-1: the broker's default), ``settings`` count.
+    """A storage topic. ``partitions``, ``replication`` (-1: the broker's default) and ``settings`` apply when created.
 
-    ``option`` names the worker's setting, for messages.
+    ``option`` is the worker's option with the topic's name, for messages.
     """
 
     name: str
@@ -65,7 +65,7 @@ class KafkaLog:
         self._writing = asyncio.Lock()
 
     async def start(self, applied: Applied) -> None:
-        """Make the topic if it is missing, read it to its end, then follow it. Raises ConfigError or Retriable."""
+        """Create the topic if it is missing, read it to its end, then follow it. Raises ConfigError or Retriable."""
         try:
             await ensure_topic(self._topic, self._arguments)
             consumer = await self._connect()
@@ -82,12 +82,12 @@ class KafkaLog:
     async def append(self, records: Sequence[LogRecord]) -> None:
         """Write the records in order and wait until they have been read back. Raises Retriable."""
         if self._reader is None:
-            raise Retriable(f"The topic {self._topic.name} is not open")
+            raise Retriable(f"Topic {self._topic.name}: the log is not open")
         try:
             async with self._writing:
                 written = await self._write(records)
-        except TimeoutError as error:  # this producer would try for ever, where it has seen the brokers
-            raise Retriable(f"The topic {self._topic.name} could not be written within {_WRITE_SECONDS:g} s") from error
+        except TimeoutError as error:  # the producer itself retries forever, at the last known addresses of brokers
+            raise Retriable(f"Topic {self._topic.name}: could not be written within {_WRITE_SECONDS:g} s") from error
         except KafkaError as error:
             raise translated(error, f"writing to the topic {self._topic.name}") from error
         await self._read_back({record.partition: record.offset + 1 for record in written})
@@ -104,7 +104,7 @@ class KafkaLog:
             raise
 
     def position(self) -> int:
-        """The fetch position in the first partition."""
+        """Return the fetch position in the first partition."""
         return self._read.get(0, 0)
 
     async def close(self) -> None:
@@ -128,7 +128,7 @@ class KafkaLog:
         )
         pace_requests(self._consumer)
         await self._consumer.start()
-        # A subscription would begin anew each time that the brokers do not list the topic for a moment.
+        # A subscription would restart whenever the brokers temporarily do not list the topic.
         partitions = list(self._consumer.assignment())
         self._consumer.unsubscribe()
         self._consumer.assign(partitions)
@@ -162,11 +162,11 @@ class KafkaLog:
                 await self._read_some(consumer, applied)
 
     async def _follow(self, applied: Applied) -> None:
-        """A consumer that has failed is not used again: it has moved past records of other partitions too."""
+        """Read until cancelled. A failed consumer is replaced, because it has skipped records of other partitions."""
         while True:
             try:
                 await self._read_some(self._consumer or await self._go_back(), applied)
-            except Exception as error:  # it would be lost, and reading would stop
+            except Exception as error:  # reading must continue after any error
                 log.warning("Topic %s: reading failed and is retried: %s", self._topic.name, type(error).__name__)
                 await self._drop_consumer()
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -185,7 +185,7 @@ class KafkaLog:
             for record in records:
                 if record.key is not None:
                     applied(record.key.decode(errors="replace"), record.value)
-        for partition in consumer.assignment():  # the markers of transactions are passed without a record
+        for partition in consumer.assignment():  # the position also passes transaction markers
             self._read[partition.partition] = await position(consumer, partition)
         async with self._progress:
             self._progress.notify_all()
@@ -199,32 +199,32 @@ class KafkaLog:
                 await self._progress.wait_for(caught_up)
         except TimeoutError as error:
             raise Retriable(
-                f"The topic {self._topic.name} could not be read back within {_READ_BACK_SECONDS:g} s"
+                f"Topic {self._topic.name}: could not be read back within {_READ_BACK_SECONDS:g} s"
             ) from error
 
 
 async def ensure_topic(topic: LogTopic, arguments: Mapping[str, Any]) -> None:
-    """Make the topic, or check that the one there is keeps every key. Raises ConfigError, KafkaError and OSError."""
+    """Create the topic, or check that the existing one is compacted. Raises ConfigError, KafkaError and OSError."""
     admin = AIOKafkaAdminClient(**arguments)
     await admin.start()
     try:
         if topic.name in await admin.list_topics():
             await _check_topic(admin, topic)
         else:
-            await _make_topic(admin, topic)
+            await _create_topic(admin, topic)
     finally:
         await admin.close()
 
 
-async def _make_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
+async def _create_topic(admin: AIOKafkaAdminClient, topic: LogTopic) -> None:
     settings = {**topic.settings, _CLEANUP: "compact"}
     try:
         await create_topic(admin, NewTopic(topic.name, topic.partitions, topic.replication, topic_configs=settings))
     except KafkaError as error:
-        if passes(error):
+        if is_transient(error):
             raise
         raise ConfigError(
-            f"The topic {topic.name} cannot be created: {error}. With fewer brokers than replicas set "
+            f"Topic {topic.name}: cannot be created: {error}; with fewer brokers than replicas, set "
             f"{topic.option.replace('.topic', '.replication.factor')}=1",
             topic.option,
         ) from error

@@ -2,11 +2,12 @@
 
 The rules come from ``kafka-client.md`` sections 2.3 to 2.7 and 2.10 and were measured on a real broker:
 
-- Records, their epoch and the fetch position behind them are taken in one step of the event loop: ``getmany`` is never
-  wrapped in a task or a time-out, since one that is cancelled has moved the position already.
-- aiokafka stops handing out records in the same step in which it calls ``on_partitions_revoked``, so an epoch begins
-  there: whatever a poll returns later belongs to the next assignment, even before ``on_partitions_assigned`` was heard.
-- Pausing never stops polling: a poll of a partition that is nobody's returns nothing, but raises coordinator errors.
+- Records, their epoch and the fetch position after them are read in one step of the event loop. ``getmany`` is never
+  wrapped in a task or a timeout, because a cancelled call has already moved the position.
+- aiokafka stops returning records in the step in which it calls ``on_partitions_revoked``, so an epoch begins there:
+  all later records belong to the next assignment, even before ``on_partitions_assigned`` is called.
+- Polling continues during a pause: a poll of a partition that is never assigned returns nothing, but raises the errors
+  of the coordinator.
 """
 
 from __future__ import annotations
@@ -47,35 +48,35 @@ GATE_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 STALL_SECONDS = 180.0
 SETTLE_REQUESTS = 3
-"""How many time-outs of a request a rebalance may last: one that is lost, the next, which waits for all members."""
+"""The time limit of a rebalance, in request timeouts: a lost request, then the next, which waits for all members."""
 COMMIT_SLICE_SECONDS = 5.0
 COMMIT_SECONDS = 60.0
 _NO_NOTES = (
-    "The brokers accept less metadata of an offset (offset.metadata.max.bytes) than the task has to note: offsets are "
-    "committed without, so a table that is missing or behind is not noticed after a restart"
+    "Offsets are committed without metadata, because the brokers' limit is too low: a missing table, or one behind the "
+    "group, will not be detected after a restart; raise offset.metadata.max.bytes on the brokers"
 )
 NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
 """A partition that is never assigned."""
 
 
 class MemberListener(Protocol):
-    """Who hears of a member; called on the consumer thread, one call at a time. None of these raises."""
+    """The listener of a member. It is called on the consumer thread, one call at a time, and must not raise."""
 
     async def deliver(self, chunk: Chunk) -> None:
-        """Take a chunk; returning late is the back-pressure."""
+        """Accept a chunk. The member does not poll until this returns."""
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Finish requests in flight, within a time limit."""
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """Chunks of ``epoch`` follow."""
+        """Receive an assignment, whose chunks have this ``epoch``."""
 
     def failed(self, error: BaseException) -> None:
         """The member has stopped polling."""
 
 
 class GroupMember(Service):
-    """Owns one AIOKafkaConsumer. All methods are called on the consumer thread; its public values may be read."""
+    """Owns one AIOKafkaConsumer. All methods are called on the consumer thread. Any thread may read public values."""
 
     def __init__(
         self, settings: ConsumerSettings, listener: MemberListener, clock: Callable[[], float] = time.monotonic
@@ -100,11 +101,11 @@ class GroupMember(Service):
 
     @property
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Records that are not committed, by partition, as last seen."""
+        """The records that are not committed, by partition, as last measured."""
         return self._lag.now()
 
     async def on_start(self) -> None:
-        """Connect and join the group; the assignment comes later. Raises aiokafka's errors."""
+        """Connect and join the group, without waiting for the assignment. Raises aiokafka's errors."""
         use_fetched_records()
         self._consumer = aiokafka.AIOKafkaConsumer(
             **self._settings.arguments, partition_assignment_strategy=(topic_assignor(),)
@@ -121,24 +122,24 @@ class GroupMember(Service):
         self._work = [self.add_future(self._guarded(self._poll)), self.add_future(self._guarded(self._watch))]
 
     async def on_stop(self) -> None:
-        """Stop polling and leave the group; a broker that is down does not hold this up for long."""
+        """Stop polling and leave the group, within a time limit if brokers are down."""
         for task in getattr(self, "_work", ()):
             task.cancel()
         if hasattr(self, "_consumer"):
             await stopped(self._consumer)
 
     def pause(self, paused: bool) -> None:
-        """Close or open the gate."""
+        """Pause or resume polling."""
         self._paused = paused
         self._gate_moved.set()
 
     def throttle(self, topics: frozenset[str]) -> None:
-        """Leave out ``topics`` from now on."""
+        """Do not poll these topics until the next call."""
         self._throttled = topics
         self._gate_moved.set()
 
     def note(self, notes: Mapping[TopicPartition, str]) -> None:
-        """Commit these notes with the later offsets of their partitions, as long as they are assigned."""
+        """Set the notes for later commits of assigned partitions."""
         self._notes |= {each: note for each, note in notes.items() if each in self._notes}
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -211,7 +212,7 @@ class GroupMember(Service):
         return None
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
-        """What to poll: nothing (NOWHERE), all that is assigned (an empty tuple), or what is not throttled."""
+        """Return the partitions to poll: NOWHERE for none, an empty tuple for all assigned, or those not throttled."""
         if self._paused:
             return (NOWHERE,)
         if not self._throttled:
@@ -233,7 +234,7 @@ class GroupMember(Service):
             await self._listener.deliver(chunk)
 
     async def _revoked(self, partitions: Collection[TopicPartition]) -> None:
-        self._numbering.next_epoch()  # before the first await: see the top of the file
+        self._numbering.next_epoch()  # before the first await, as the module's docstring explains
         self._assigned.clear()
         self._unassigned_since = self._clock()
         self._lag.end()
@@ -268,9 +269,9 @@ class GroupMember(Service):
         self._assigned.set()
 
     async def _are_gone(self, wanted: Mapping[TopicPartition, int]) -> bool:
-        """Whether the topics have lost records from these offsets on; True if Kafka does not answer it.
+        """Return whether the topics have lost records from these offsets on, True if Kafka does not answer.
 
-        The client jumps over them as it does over the markers of transactions, without a word: an operator has to know.
+        The client skips lost records without an error, like transaction markers. The log must report them.
         """
         try:
             async with asyncio.timeout(COMMIT_SLICE_SECONDS):
@@ -291,7 +292,7 @@ class GroupMember(Service):
             await self._refresh_lag(self._consumer.assignment())
             self._check_stall()
         elif self._clock() - self._unassigned_since > self._settle_seconds:
-            raise Retriable(f"the group has assigned nothing for {self._settle_seconds:g} s; are the brokers up?")
+            raise Retriable(f"the group has assigned nothing for {self._settle_seconds:g} s; check the brokers")
 
     async def _refresh_lag(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         epoch = self._numbering.epoch
@@ -303,18 +304,18 @@ class GroupMember(Service):
                 self._lag.measured({TopicPartition(*each): end for each, end in ends.items()}, positions)
 
     def _check_stall(self) -> None:
-        """Time passes only while we wait for records: a task that is busy or paused does not fetch, and need not."""
+        """Raise Retriable if no fetch is answered for long. A busy or paused task does not fetch, so it is excluded."""
         assigned = self._consumer.assignment()
         polled = max((self._consumer.last_poll_timestamp(each) or 0 for each in assigned), default=0)
         latest, since = self._heard
         if polled != latest or not assigned or not self._idle or self._fetchable() == (NOWHERE,):
             self._heard = (polled, self._clock())
         elif self._clock() - since > STALL_SECONDS:
-            raise Retriable(f"no fetch was answered for {STALL_SECONDS:g} s; are the brokers up?")
+            raise Retriable(f"no fetch was answered for {STALL_SECONDS:g} s; check the brokers")
 
 
 class _Rebalances(aiokafka.ConsumerRebalanceListener):
-    """aiokafka's listener: revoked, then assigned, awaited by the coordinator."""
+    """aiokafka's listener. The coordinator awaits its methods."""
 
     def __init__(
         self,
@@ -325,11 +326,11 @@ class _Rebalances(aiokafka.ConsumerRebalanceListener):
         self._assigned = assigned
 
     async def on_partitions_revoked(self, revoked: Collection[aiokafka.TopicPartition]) -> None:
-        """Called before every rebalance, the first included."""
+        """Handle the start of a rebalance, also of the first."""
         await self._revoked([TopicPartition(*each) for each in revoked])
 
     async def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
-        """Called when the group is stable."""
+        """Handle the end of a rebalance."""
         await self._assigned([TopicPartition(*each) for each in assigned])
 
 

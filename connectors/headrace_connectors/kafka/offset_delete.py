@@ -1,4 +1,4 @@
-"""Kafka's OffsetDelete (KIP-496), which aiokafka does not have, in the form of its other requests."""
+"""Kafka's OffsetDelete request (KIP-496), which aiokafka does not have."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Int16, Int32, Schema, String
 
 GROUP_SUBSCRIBED_TO_TOPIC = 86
-"""The error of a partition whose topic a member of the group reads; aiokafka has no name for it."""
+"""The error for a partition whose topic a member of the group reads, which aiokafka does not define."""
 _API_KEY = 47
 
 
-class OffsetDeleteResponse_v0(Response):  # noqa: N801 - aiokafka's form of a name
+class OffsetDeleteResponse_v0(Response):  # noqa: N801 - aiokafka's naming convention
     """An error of the group, and one for each partition."""
 
     API_KEY = _API_KEY
@@ -26,7 +26,7 @@ class OffsetDeleteResponse_v0(Response):  # noqa: N801 - aiokafka's form of a na
 
 
 class OffsetDeleteRequest_v0(RequestStruct):  # noqa: N801
-    """The partitions of a group whose offsets are to be removed."""
+    """The partitions of a group whose offsets are removed."""
 
     API_KEY = _API_KEY
     API_VERSION = 0
@@ -38,7 +38,7 @@ class OffsetDeleteRequest_v0(RequestStruct):  # noqa: N801
 
 
 class OffsetDeleteRequest(Request[OffsetDeleteRequest_v0]):
-    """Made into the version that the broker speaks; there is one."""
+    """Builds the request in the only version that exists."""
 
     API_KEY = _API_KEY
 
@@ -47,5 +47,5 @@ class OffsetDeleteRequest(Request[OffsetDeleteRequest_v0]):
         self._topics = topics
 
     def build(self, request_struct_class: type[OffsetDeleteRequest_v0]) -> OffsetDeleteRequest_v0:
-        """The request itself."""
+        """Return the request."""
         return request_struct_class(self._group, self._topics)

@@ -1,4 +1,4 @@
-"""Why a broker cannot be reached: TCP, TLS, Kafka's protocol and SASL tried in turn, so that a message names the cause.
+"""Check a broker's TCP, TLS, Kafka protocol and SASL in turn, so that an error names the cause of a failed connection.
 
 A client reports every cause as "Unable to bootstrap". Each address of ``bootstrap.servers`` is tried; one that
 works is enough.
@@ -25,7 +25,7 @@ _CONNECTION = (
 
 
 async def check_brokers(arguments: Mapping[str, Any]) -> None:
-    """Return if one broker of ``arguments`` lets us in; else raise ConfigError or Retriable with the cause."""
+    """Return if one broker of ``arguments`` accepts the connection. Raises ConfigError or Retriable with the cause."""
     failures: list[HeadraceError] = []
     for address in str(arguments["bootstrap_servers"]).split(","):
         try:
@@ -54,11 +54,11 @@ async def _tcp(host: str, port: int, address: str) -> None:
         async with asyncio.timeout(STEP_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError as error:
-        raise Retriable(f"Kafka broker {address} does not answer within {STEP_SECONDS:g} s: a firewall?") from error
+        raise Retriable(f"Kafka broker {address}: no answer within {STEP_SECONDS:g} s; check firewalls") from error
     except OSError as error:
         raise Retriable(
-            f"Kafka broker {address} cannot be reached: {error.strerror or error}; is the broker up, and are host and "
-            "port in bootstrap.servers right?"
+            f"Kafka broker {address}: cannot be reached: {error.strerror or error}; check that the broker is up, and "
+            "host and port in bootstrap.servers"
         ) from error
     await _close(writer)
 
@@ -69,14 +69,14 @@ async def _tls(host: str, port: int, address: str, context: ssl.SSLContext) -> N
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except ssl.SSLCertVerificationError as error:
         raise ConfigError(
-            f"the certificate of Kafka broker {address} is not trusted: {error.verify_message}; is "
-            "ssl.truststore.location the right CA?",
+            f"Kafka broker {address}: its certificate is not trusted: {error.verify_message}; correct the CA in "
+            "ssl.truststore.location",
             "ssl.truststore.location",
         ) from error
     except (ssl.SSLError, OSError, TimeoutError) as error:
         raise ConfigError(
-            f"Kafka broker {address} accepts TCP but no TLS handshake ({type(error).__name__}): does that port speak "
-            "TLS, as in security.protocol?",
+            f"Kafka broker {address}: accepts TCP but no TLS handshake ({type(error).__name__}); check that this port "
+            "uses TLS, as security.protocol does",
             "security.protocol",
         ) from error
     await _close(writer)
@@ -94,19 +94,19 @@ async def _protocol(host: str, port: int, address: str, arguments: Mapping[str, 
             opened.close()
     except (kafka.AuthenticationFailedError, kafka.SaslAuthenticationFailed) as error:
         raise ConfigError(
-            f"Kafka broker {address} refused user or password (SASL {mechanism}); correct sasl.jaas.config",
+            f"Kafka broker {address}: user or password rejected (SASL {mechanism}); correct sasl.jaas.config",
             "sasl.jaas.config",
         ) from error
     except (kafka.UnsupportedSaslMechanismError, kafka.IllegalSaslStateError) as error:
         raise ConfigError(
-            f"Kafka broker {address} does not offer SASL {mechanism} on this port; correct sasl.mechanism or "
+            f"Kafka broker {address}: SASL {mechanism} is not enabled on this port; correct sasl.mechanism or "
             "security.protocol",
             "sasl.mechanism",
         ) from error
     except (kafka.KafkaError, OSError, TimeoutError) as error:
         raise Retriable(
-            f"{address} accepts TCP but does not speak Kafka's protocol with us ({type(error).__name__}): is the port "
-            "a broker's, does security.protocol fit its listener, and is it fully started?"
+            f"Kafka broker {address}: accepts TCP but does not answer Kafka's protocol ({type(error).__name__}); check "
+            "that the port is a broker's, that security.protocol matches its listener, and that it is fully started"
         ) from error
 
 

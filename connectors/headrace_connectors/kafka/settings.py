@@ -1,10 +1,10 @@
-"""Kafka's Java property names as aiokafka arguments (the table: ``client_properties.py``), nothing passed on unread.
+"""Translate Kafka's Java client properties to aiokafka arguments, with the table in ``client_properties.py``.
 
-A connector's clients get, later winning: the defaults below (measured, see ``docs/why.md``), the worker's own
-connection properties (``bootstrap.servers``, ``security.protocol``, ``sasl.*``, ``ssl.*``), the worker's ``consumer.*``
-and the connector's ``consumer.override.*`` (``producer.*`` and ``producer.override.*`` for the dead letter queue,
-``admin.*`` and ``admin.override.*`` for making its topic and for the offsets of the connector's group); see
-``client_layers.py``. A property that cannot be honoured is refused with the reason instead of being dropped in silence.
+The properties of a connector's clients have these layers, of which a later one overrides an earlier one
+(``client_layers.py``): the defaults below (measured, see ``docs/why.md``); the worker's connection properties
+(``bootstrap.servers``, ``security.protocol``, ``sasl.*``, ``ssl.*``); the worker's ``consumer.*``; the connector's
+``consumer.override.*``. The dead letter queue uses ``producer.*``, its topic and the offsets of the connector's group
+``admin.*``. A property that aiokafka does not support is an error with the reason.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "isolation_level": "read_committed",
     "auto_offset_reset": "earliest",
     "max_poll_interval_ms": _TEN_YEARS_MS,  # back-pressure and pause last longer than any default
-    "session_timeout_ms": 10_000,  # a killed worker's members hold the group up for so long
+    "session_timeout_ms": 10_000,  # for this time, the members of a killed worker block the group
     "heartbeat_interval_ms": 3_000,
     "rebalance_timeout_ms": 120_000,
     "request_timeout_ms": 125_000,
@@ -68,7 +68,7 @@ _JOIN_MARGIN_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """How one task reads: aiokafka's arguments, the group, and the pattern that a topic's whole name must match."""
+    """The consumer of one task: aiokafka's arguments, the group, and the pattern of the topics' whole names."""
 
     arguments: Mapping[str, Any]
     group: str
@@ -77,7 +77,7 @@ class ConsumerSettings:
 
 
 def consumer_settings(worker: Properties, connector: str, task: int, settings: KafkaSettings) -> ConsumerSettings:
-    """Settings of the consumer of ``connector``'s task. Raises ConfigError that names the property."""
+    """Return the settings of a task's consumer. Raises ConfigError with the property."""
     properties = {
         "group.id": f"connect-{connector}",
         "client.id": f"connector-consumer-{connector}-{task}",
@@ -94,7 +94,7 @@ def consumer_settings(worker: Properties, connector: str, task: int, settings: K
 
 
 def producer_arguments(worker: Properties, connector: str, task: int, settings: KafkaSettings) -> dict[str, Any]:
-    """aiokafka's arguments for the dead letter queue's producer. Raises ConfigError that names the property."""
+    """Return aiokafka's arguments for the dead letter queue's producer. Raises ConfigError with the property."""
     properties = {
         "client.id": f"connector-dlq-producer-{connector}-{task}",
         **client_properties(worker, "producer", settings),
@@ -103,15 +103,15 @@ def producer_arguments(worker: Properties, connector: str, task: int, settings: 
 
 
 def admin_arguments(worker: Properties, settings: KafkaSettings, client_id: str) -> dict[str, Any]:
-    """aiokafka's arguments for an admin client of a connector. Raises ConfigError that names the property."""
+    """Return aiokafka's arguments for an admin client of a connector. Raises ConfigError with the property."""
     return _translate({"client.id": client_id, **client_properties(worker, "admin", settings)}, CLIENT)
 
 
 def group_arguments(worker: Properties, connector: str, settings: KafkaSettings) -> dict[str, Any]:
-    """The same for asking about the connector's group, which is where its consumers read. Raises ConfigError.
+    """Return aiokafka's arguments for requests about the connector's consumer group. Raises ConfigError.
 
-    Kafka Connect asks the worker's brokers unless ``admin.override.bootstrap.servers`` names others. A connector whose
-    consumers alone have other brokers would be answered from, and altered in, the wrong cluster: theirs are asked here.
+    Kafka Connect sends them to the worker's brokers unless ``admin.override.bootstrap.servers`` names others. If only
+    the connector's consumers use other brokers, that is the wrong cluster: these requests go to the consumers' brokers.
     """
     consumer = client_properties(worker, "consumer", settings)
     admin = under("admin.", worker)
@@ -127,14 +127,14 @@ def group_arguments(worker: Properties, connector: str, settings: KafkaSettings)
 
 
 def topic_arguments(worker: Properties, settings: KafkaSettings) -> dict[str, Any]:
-    """The same for asking about the topics that the connector's consumers read. Raises ConfigError."""
+    """Return aiokafka's arguments for requests about the topics that the connector reads. Raises ConfigError."""
     return client_arguments(client_properties(worker, "consumer", settings))
 
 
 def check_worker(worker: Properties) -> None:
-    """Raise ConfigError for what a worker's ``consumer.*``, ``producer.*`` or ``admin.*`` asks and no client can do.
+    """Raise ConfigError for an unsupported property in the worker's ``consumer.*``, ``producer.*`` or ``admin.*``.
 
-    Said when the worker starts: each connector would be refused for it later.
+    The worker fails at its start, because all of its connectors would fail.
     """
     for prefix, table in (("consumer.", CONSUMER), ("producer.", PRODUCER), ("admin.", CLIENT)):
         try:
@@ -145,21 +145,21 @@ def check_worker(worker: Properties) -> None:
 
 
 def client_arguments(properties: Properties) -> dict[str, Any]:
-    """The connection part alone, from plain client properties: for admin calls. Raises ConfigError."""
+    """Return aiokafka's connection arguments for client properties, for admin requests. Raises ConfigError."""
     return _translate(connection(properties), CLIENT)
 
 
 def connection_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The connection part of a consumer's or producer's arguments: for admin calls of a connector."""
+    """Return the connection arguments among those of a consumer or producer, for admin requests of a connector."""
     names = {name for name, _ in CLIENT.values()} | {"ssl_context", "sasl_plain_username", "sasl_plain_password"}
     return {key: value for key, value in arguments.items() if key in names}
 
 
 def topic_pattern(topics: TopicSettings) -> str:
-    """The regular expression of the subscribed topics, anchored for the full match that Connect asks for.
+    """Return the regular expression of the subscribed topics, anchored because Kafka Connect matches whole names.
 
-    Named topics become a pattern too: a consumer that subscribes by name makes a broker with automatic topic creation
-    re-create a deleted topic.
+    Named topics are subscribed by pattern as well: a subscription by name would make a broker with automatic topic
+    creation create a deleted topic again.
     """
     names, regex = [name for name in topics.names if name], topics.regex
     if bool(names) == bool(regex):
@@ -167,7 +167,7 @@ def topic_pattern(topics: TopicSettings) -> str:
     try:
         regex = python_pattern(regex)
         unflagged = _LEADING_FLAGS.sub("", regex)
-        flags = regex.removesuffix(unflagged)  # Python takes them in front of everything only, so before the anchor
+        flags = regex.removesuffix(unflagged)  # before the anchor, because Python accepts them only at the start
         pattern = rf"{flags}\A(?:{unflagged or '|'.join(map(re.escape, names))})\Z"
         re.compile(regex)
         re.compile(pattern)
@@ -193,7 +193,7 @@ def _parsed(key: str, text: str, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        raise ConfigError(f"{key} has a wrong value: {error}", key) from error
+        raise ConfigError(f"{key}: invalid value: {error}", key) from error
 
 
 def _without_argument(key: str, text: str, table: Mapping[str, Argument]) -> None:
@@ -203,10 +203,10 @@ def _without_argument(key: str, text: str, table: Mapping[str, Argument]) -> Non
         log.warning("Property %s has no effect: %s", key, IGNORED[key])
         return
     if key in REFUSED:
-        raise ConfigError(f"{key} cannot be set: {REFUSED[key]}", key)
+        raise ConfigError(f"{key}: cannot be set: {REFUSED[key]}", key)
     close = difflib.get_close_matches(key, table, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    raise ConfigError(f"{key} is not a property that this client knows{hint}", key)
+    raise ConfigError(f"{key}: not a property of this client{hint}", key)
 
 
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
@@ -222,7 +222,7 @@ def _security(properties: Properties) -> dict[str, Any]:
 
 
 def _jaas(text: str) -> dict[str, str]:
-    """User and password of a Plain or Scram login module; the text itself never gets into a message."""
+    """Return user and password of a Plain or Scram login module. Messages must not contain the text."""
     options = {name: next(filter(None, rest), "") for name, *rest in _JAAS_OPTION.findall(text)}
     if "username" not in options or "password" not in options:
         raise ConfigError(
@@ -242,7 +242,7 @@ def _ssl_context(properties: Properties) -> ssl.SSLContext:
             context.load_cert_chain(Path(keystore), password=properties.get("ssl.key.password"))
     except (OSError, ssl.SSLError) as error:
         key = "ssl.keystore.location" if "ssl.keystore.location" in properties else "ssl.truststore.location"
-        raise ConfigError(f"the certificates of {key} cannot be read: {error}", key) from error
+        raise ConfigError(f"{key}: the certificates cannot be read: {error}", key) from error
     if properties.get("ssl.endpoint.identification.algorithm", "https").strip() == "":
         context.check_hostname = False
     return context
@@ -250,12 +250,12 @@ def _ssl_context(properties: Properties) -> ssl.SSLContext:
 
 def _only_pem(properties: Properties) -> None:
     for store in ("truststore", "keystore"):
-        kind = properties.get(f"ssl.{store}.type", "PEM")
-        if kind.upper() != "PEM":
-            key = f"ssl.{store}.type"
-            raise ConfigError(f"{key}={kind} is a Java key store: convert it to PEM and set {key}=PEM", key)
+        key = f"ssl.{store}.type"
+        store_type = properties.get(key, "PEM")
+        if store_type.upper() != "PEM":
+            raise ConfigError(f"{key}: {store_type} is a Java key store; convert it to PEM and set {key}=PEM", key)
     if "ssl.keystore.key" in properties:
         raise ConfigError(
-            "ssl.keystore.key inline is not supported: put it in a file and set ssl.keystore.location",
+            "ssl.keystore.key: an inline key is not supported; put it in a file and set ssl.keystore.location",
             "ssl.keystore.key",
         )

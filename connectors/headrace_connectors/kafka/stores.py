@@ -1,4 +1,4 @@
-"""What a distributed worker keeps in Kafka, and what every worker asks about topics and consumer groups."""
+"""The stores of a distributed worker in Kafka, and the offsets of topics and consumer groups for every worker."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ _OWN_SETTINGS = ("topic", "partitions", "replication.factor")
 
 
 class KafkaTopicOffsets:
-    """``headrace.ports.TopicOffsets``: a connection per question, without a group."""
+    """``headrace.ports.TopicOffsets``. Each call opens a connection, without a group."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = dict(arguments)
 
     async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
-        """What a reader of committed transactions could fetch up to. Raises Retriable, ConfigError or Fatal."""
+        """Return the last stable offsets of the matching topics' partitions. Raises Retriable, ConfigError or Fatal."""
         consumer = AIOKafkaConsumer(**self._arguments, isolation_level="read_committed", enable_auto_commit=False)
         try:
             await consumer.start()
             wanted = await self._partitions(pattern)
             found = await consumer.end_offsets(wanted) if wanted else {}
         except (KafkaError, OSError) as error:
-            raise translated(error, "asking for the ends of topics") from error
+            raise translated(error, "reading the ends of topics") from error
         finally:
             await stopped(consumer)
         return {TopicPartition(partition.topic, partition.partition): end for partition, end in found.items()}
 
     async def _partitions(self, pattern: str) -> list[ClientPartition]:
-        """Create the client for metadata: an admin client, because a consumer knows only its own topics."""
+        """Return the matching topics' partitions from an admin client. A consumer knows only its own topics."""
         admin = AIOKafkaAdminClient(**self._arguments)
         try:
             await admin.start()
@@ -63,7 +63,7 @@ class KafkaTopicOffsets:
 
 
 class KafkaStores:
-    """``headrace.ports.Stores`` on the topics that the worker's ``properties``, defaults included, name."""
+    """``headrace.ports.Stores`` on the topics in the worker's ``properties``, which include the defaults."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
@@ -89,23 +89,23 @@ class KafkaStores:
         self.statuses = KafkaLog(statuses, self._arguments)
 
     async def start(self) -> None:
-        """See that a broker lets us in; the cause is named if none does. Raises ConfigError or Retriable."""
+        """Check that a broker accepts the connection. Raises ConfigError or Retriable with the cause."""
         await check_brokers(self._arguments)
 
     def member(self, worker: str) -> WorkerMember:
-        """A member of the group ``group.id``, made of consumers of the config topic."""
+        """Create a member of the group ``group.id``."""
         return KafkaWorkerMember(worker, self._group, self._config_topic, self._arguments, self._timeouts)
 
     def group_offsets(self, connector: str, settings: KafkaSettings) -> KafkaGroupOffsets:
-        """Asked as ``admin.*`` and ``admin.override.*`` say."""
+        """Return the group offsets of a connector, with its ``admin.*`` settings."""
         return KafkaGroupOffsets(group_arguments(self._properties, connector, settings))
 
     def topic_offsets(self, connector: str, settings: KafkaSettings) -> KafkaTopicOffsets:
-        """Asked as the connector's consumers are connected."""
+        """Return the topic offsets of a connector, with its consumers' connection settings."""
         return KafkaTopicOffsets(topic_arguments(self._properties, settings))
 
     async def cluster_id(self) -> str | None:
-        """The id that ``GET /`` shows, None if it cannot be had just now."""
+        """Return the cluster's id for ``GET /``, None if it cannot be read."""
         return await cluster_id(self._arguments)
 
     async def close(self) -> None:
@@ -115,7 +115,7 @@ class KafkaStores:
 
 
 class StandaloneStores:
-    """Standalone mode: configurations and statuses in memory, consumer groups in Kafka as always."""
+    """The stores of standalone mode: configurations and statuses in memory, consumer groups in Kafka."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
@@ -124,31 +124,31 @@ class StandaloneStores:
         self.statuses = MemoryLog()
 
     async def start(self) -> None:
-        """See that a broker lets us in. Raises ConfigError or Retriable."""
+        """Check that a broker accepts the connection. Raises ConfigError or Retriable."""
         await check_brokers(self._arguments)
 
     def member(self, worker: str) -> WorkerMember:
-        """A group of one."""
+        """Create the only member of a group in memory."""
         return MemoryMember(MemoryGroup(), worker)
 
     def group_offsets(self, connector: str, settings: KafkaSettings) -> KafkaGroupOffsets:
-        """Asked as ``admin.*`` and ``admin.override.*`` say."""
+        """Return the group offsets of a connector, with its ``admin.*`` settings."""
         return KafkaGroupOffsets(group_arguments(self._properties, connector, settings))
 
     def topic_offsets(self, connector: str, settings: KafkaSettings) -> KafkaTopicOffsets:
-        """Asked as the connector's consumers are connected."""
+        """Return the topic offsets of a connector, with its consumers' connection settings."""
         return KafkaTopicOffsets(topic_arguments(self._properties, settings))
 
     async def cluster_id(self) -> str | None:
-        """The id that ``GET /`` shows."""
+        """Return the cluster's id for ``GET /``."""
         return await cluster_id(self._arguments)
 
     async def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing, because nothing is open."""
 
 
 async def cluster_id(arguments: Mapping[str, Any]) -> str | None:
-    """The Kafka cluster's id; None if it cannot be had, since nothing depends on it."""
+    """Return the Kafka cluster's id, None if it cannot be read."""
     admin = AIOKafkaAdminClient(**arguments)
     try:
         await admin.start()

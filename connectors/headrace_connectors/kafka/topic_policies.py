@@ -1,8 +1,8 @@
-"""Which topics Kafka compacts: these omit events, so their rows are not cached (``reselect.md`` section 3.4).
+"""Detect compacted topics, whose rows are not cached because events are missing (``reselect.md`` section 3.4).
 
-Compaction may remove a delete, or the update that changed a value, before we read it; a cached value would then be
-served for ever. The brokers are asked once per topic, and again now and then. A topic whose policy is not known counts
-as compacted: the database is asked instead of the cache, which is slower but never wrong.
+Compaction may remove a delete, or the update that changed a value, before it is read. A cached value would then stay
+stale. The policy of a topic is read once and refreshed periodically. A topic with an unknown policy is treated as
+compacted: the database is queried instead of the cache, which is slower but correct.
 """
 
 from __future__ import annotations
@@ -30,52 +30,52 @@ REQUEST_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What was learnt of a topic, and when (monotonic seconds) it must be asked for again."""
+class _TopicPolicy:
+    """Whether a topic is compacted, and when (monotonic seconds) the policy must be read again."""
 
     compacted: bool
     until: float
 
 
 class CompactedTopics:
-    """Tells of a topic whether Kafka compacts it. Called from any thread but the consumer thread; blocks to ask."""
+    """Checks whether Kafka compacts a topic. It may block, and is called on any thread except the consumer thread."""
 
     def __init__(
         self, arguments: Mapping[str, Any], loop: ConsumerLoop, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``arguments`` are a consumer's."""
+        """``arguments`` are those of a consumer."""
         self._arguments = {**connection_arguments(arguments), "request_timeout_ms": int(REQUEST_SECONDS * 1000)}
         self._loop = loop
         self._clock = clock
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _TopicPolicy] = {}
         self._lock = threading.Lock()
 
     def __call__(self, topic: str) -> bool:
-        """Whether ``cleanup.policy`` of ``topic`` contains ``compact``, or cannot be had."""
+        """Return whether ``cleanup.policy`` of ``topic`` contains ``compact`` or cannot be read."""
         with self._lock:
             known = self._known.get(topic)
             if known is None or self._clock() >= known.until:
                 known = self._known[topic] = self._look_up(topic)
         return known.compacted
 
-    def _look_up(self, topic: str) -> _Known:
+    def _look_up(self, topic: str) -> _TopicPolicy:
         try:
-            policy = self._loop.result(self._ask(topic), 2 * REQUEST_SECONDS)
+            policy = self._loop.result(self._read_policy(topic), 2 * REQUEST_SECONDS)
         except (KafkaError, OSError, TimeoutError) as error:
             log.warning(
-                "reselect's cache stays off for topic %s, as its %s cannot be read (%s); grant the client's user "
+                "Topic %s: the column cache is not used: its %s cannot be read (%s); grant the client's user "
                 "DescribeConfigs on the topic",
                 topic,
                 POLICY,
                 type(error).__name__,
             )
-            return _Known(True, self._clock() + RETRY_SECONDS)
+            return _TopicPolicy(True, self._clock() + RETRY_SECONDS)
         compacted = "compact" in policy
         if compacted:
-            log.info("reselect's cache stays off for topic %s: its %s is %s", topic, POLICY, policy)
-        return _Known(compacted, self._clock() + REFRESH_SECONDS)
+            log.info("Topic %s: the column cache is not used: its %s is %s", topic, POLICY, policy)
+        return _TopicPolicy(compacted, self._clock() + REFRESH_SECONDS)
 
-    async def _ask(self, topic: str) -> str:
+    async def _read_policy(self, topic: str) -> str:
         admin = AIOKafkaAdminClient(**self._arguments)
         try:
             await admin.start()

@@ -54,12 +54,12 @@ _NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 _REQUEST_MARGIN_MS = 5_000
 _SETTLE_REQUESTS = 3
-"""How many time-outs of a request a rebalance may last: one that is lost, the next, which waits for all members."""
+"""The time limit of a rebalance, in request timeouts: a lost request, then the next, which waits for all members."""
 _OTHERS = "; stop the workers of Kafka Connect, or other clients that use this group.id"
 
 
 class WorkAssignor(AbstractPartitionAssignor):
-    """Shares out what the member offers. Use ``work_assignor()``: aiokafka keeps the state on the class."""
+    """Assigns the tasks that the member offers. Use ``work_assignor()``: aiokafka keeps the state on the class."""
 
     name = NAME
     version = 0
@@ -69,7 +69,7 @@ class WorkAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def assign(cls, cluster: ClusterMetadata, members: Mapping[str, Any]) -> dict[str, Any]:
-        """The assignment of the whole group, computed by the member that Kafka chose for it."""
+        """Return the assignments of all members. The member that Kafka has chosen calls it."""
         states = {member: decode_worker_state(data.user_data) for member, data in members.items()}
         # Requests to one of two workers with the same address would reach only one of them.
         workers = [state.worker for state in states.values()]
@@ -89,7 +89,7 @@ class WorkAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """The metadata with which this member joins."""
+        """Return the metadata with which this member joins."""
         held, (_, offset) = cls.held, cls.offered
         if held is None:
             state = WorkerState(cls.worker, offset)
@@ -99,7 +99,7 @@ class WorkAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Remember what this member was given."""
+        """Store the assignment of this member."""
         cls.held = decode_assignment(assignment.user_data)
 
 
@@ -123,7 +123,7 @@ class KafkaWorkerMember:
         self._assignor = work_assignor(worker)
         self._loop = ConsumerLoop()
         self._consumer: aiokafka.AIOKafkaConsumer | None = None
-        self._assigned: Callable[[Assignment], None] = _unheard
+        self._assigned: Callable[[Assignment], None] | None = None
         self._running: asyncio.Task[None] | None = None
         self._started = False
 
@@ -142,23 +142,23 @@ class KafkaWorkerMember:
         await self._loop.call(self._begin())
 
     def offer(self, tasks: Collection[Task], offset: int) -> None:
-        """Taken up in the next round."""
+        """Set the tasks for the next rebalance."""
         self._assignor.offered = (tuple(tasks), offset)
 
     def rebalance(self) -> None:
-        """A new subscription, though to the same topic, makes the client join anew."""
+        """Rejoin the group, by subscribing to the same topic again."""
         self._loop.soon(self._subscribe)
 
     async def confirm(self) -> None:
-        """Commit an offset, which Kafka refuses to a member of an older generation. Raises Fenced or Retriable."""
+        """Commit an offset, which Kafka rejects for a member of an older generation. Raises Fenced or Retriable."""
         if not self._started:
-            raise Fenced(f"This worker is no member of the group {self._group} any more")
+            raise Fenced(f"Group {self._group}: this worker has left the group")
         await self._loop.call(self._commit())
 
     async def stop(self) -> None:
-        """Leave, within a bound, and end the thread."""
+        """Leave within a time limit, and end the thread."""
         if self._started:
-            self._assigned = _unheard
+            self._assigned = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(2 * _STOP_SECONDS):
                     await self._loop.call(self._end())
@@ -168,7 +168,7 @@ class KafkaWorkerMember:
     # -- on the thread ------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        await self._bury_predecessor()
+        await self._remove_predecessor()
         try:
             await self._open()
         except KafkaError as error:
@@ -214,15 +214,15 @@ class KafkaWorkerMember:
             except Exception as error:
                 hint = _OTHERS if isinstance(error, InconsistentGroupProtocolError) else ""
                 name = type(error).__name__
-                log.warning("Group %s: the membership failed and is taken up again: %s%s", self._group, name, hint)
+                log.warning("Group %s: the membership failed; the worker joins again: %s%s", self._group, name, hint)
                 await self._close()
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _check(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
         """Poll a partition that is never assigned: it returns no records, but raises the coordinator's errors.
 
-        It waits while the group settles. A coordinator that is not found within the session has let us go: the client
-        asks brokers where it has seen them, but a new one asks those that are configured.
+        The poll waits during a rebalance. If no coordinator is found within the session timeout, the membership
+        is lost. Then a new client is needed: it uses the configured addresses, this one only the last known ones.
         """
         check_alive(consumer)
         now = time.monotonic()
@@ -243,28 +243,28 @@ class KafkaWorkerMember:
 
     def _settled(self) -> None:
         consumer, assignment = self._consumer, self._assignor.held
-        if consumer is not None and assignment is not None:
+        if consumer is not None and assignment is not None and self._assigned is not None:
             consumer.pause(*consumer.assignment())
             self._assigned(assignment)
 
     async def _commit(self) -> None:
         consumer = self._consumer
         if consumer is None:
-            raise Fenced(f"This worker is no member of the group {self._group} at the moment")
+            raise Fenced(f"Group {self._group}: this worker is not a member at the moment")
         _, offset = self._assignor.offered
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 await consumer.commit({aiokafka.TopicPartition(self._topic, 0): offset})
         except KafkaError as error:
-            raise translated(error, f"confirming the lead of the group {self._group}") from error
+            raise translated(error, f"confirming the leader of the group {self._group}") from error
         except TimeoutError as error:
-            raise Retriable(f"The coordinator of the group {self._group} does not answer") from error
+            raise Retriable(f"Group {self._group}: the coordinator does not answer") from error
 
-    async def _bury_predecessor(self) -> None:
-        """A worker that was killed stays in the group until its session ends, and holds every rebalance up.
+    async def _remove_predecessor(self) -> None:
+        """Remove an earlier worker with this address from the group, for which it would block rebalances.
 
-        We have its address, so it cannot live: have it leave. A live worker that was given the same address by mistake
-        would merely join again.
+        A killed worker stays in the group until its session ends. It cannot run any more, because this worker has its
+        address. A running worker with the same address by mistake joins again.
         """
         try:
             async with group_coordinator(self._arguments, f"describing the group {self._group}", self._group) as send:
@@ -275,7 +275,7 @@ class KafkaWorkerMember:
                             await send(LeaveGroupRequest(self._group, member))
                             log.info("Group %s: removed %s, the predecessor of this worker", self._group, member)
         except HeadraceError as error:
-            log.debug("Group %s: a predecessor, if there was one, ends with its session: %s", self._group, error)
+            log.debug("Group %s: a predecessor is not removed before its session ends: %s", self._group, error)
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):
@@ -288,9 +288,5 @@ class _Listener(aiokafka.ConsumerRebalanceListener):
         """Keep the last assignment: tasks continue, and a leader that has been replaced is fenced."""
 
     def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
-        """Called after every rebalance."""
+        """Handle the end of a rebalance."""
         self._settled()
-
-
-def _unheard(assignment: Assignment) -> None:
-    """Nobody listens."""

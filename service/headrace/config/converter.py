@@ -18,6 +18,7 @@ from headrace.converters.simple import (
 from headrace.core.connect.config_def import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Width
 from headrace.core.connect.config_validators import InvalidValue, any_case, at_least, one_of
 from headrace.core.connect.typed_options import Layout, definition, nested, option
+from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.errors import BadRecord
 from headrace.core.model.schema import schema_from_json
 
@@ -64,7 +65,7 @@ class SchemasEnabled:
     enabled: bool = option(
         "schemas.enable",
         Type.BOOLEAN,
-        True,
+        EnvelopeOptions().value_schemas,
         "Whether every document contains its schema, as Debezium writes it by default. If false, the "
         "documents are plain JSON, and types come from the table and from inference.",
         Importance.HIGH,

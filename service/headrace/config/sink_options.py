@@ -10,6 +10,7 @@ from headrace.core.batch.batch import BatchPolicy
 from headrace.core.connect.config_def import Importance, Type
 from headrace.core.connect.config_validators import any_case, at_least, between
 from headrace.core.connect.typed_options import equal_to, microseconds, option, prefixed, seconds
+from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.decode.flattened import DEFAULT_PREFIX
 from headrace.core.model.catalog import MODES, HandlingModes
 from headrace.core.model.ordering import Ordering, ordering
@@ -21,7 +22,7 @@ from headrace.core.tables.naming import namespace as check_namespace
 from headrace.core.tables.table_layout import TableLayout, table_layout
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
-_POLICY, _MODES, _RESELECT = BatchPolicy(), HandlingModes(), ReselectOptions()
+_POLICY, _ENVELOPE, _MODES, _RESELECT = BatchPolicy(), EnvelopeOptions(), HandlingModes(), ReselectOptions()
 
 TABLE_PROPERTIES = "table.properties."
 """Prefix of the format's own properties, for new tables: ``auto-create-props`` of Iceberg's Kafka Connect sink."""
@@ -241,7 +242,7 @@ class SourceSettings:
     position_epoch: int = option(
         "source.position.epoch",
         Type.INT,
-        0,
+        _ENVELOPE.position_epoch,
         "Raise it by one after a failover or restore after which the source's positions start again.",
         validator=between(0, 99999),
     )

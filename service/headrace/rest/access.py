@@ -1,6 +1,6 @@
-"""What the operator lets browsers and proxies do with the REST API (``connect.md`` section 1.7).
+"""CORS and additional response headers, as the worker's options configure them (``connect.md`` section 1.7).
 
-Both are outside of everything else, so that errors and refused paths have these headers too.
+Both middlewares wrap the whole application, so that errors and rejected paths have these headers too.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from headrace.config import WorkerConfig
 from headrace.config.response_headers import HeaderRule
 
 _METHODS = ("GET", "POST", "HEAD")
-"""What pages of other origins may send where the worker does not say (Jetty's default)."""
+"""The methods that pages of other origins may use by default (Jetty's default)."""
 _HEADERS = ("X-Requested-With", "Content-Type", "Accept", "Origin")
 
 
 def install(app: FastAPI, config: WorkerConfig) -> None:
-    """Put the headers that the worker's options ask for around ``app``; nothing where they ask for none."""
+    """Add the middlewares that the worker's options configure, if any."""
     origins = config.rest.allow_origins
     if origins:
         app.add_middleware(
             CORSMiddleware,
-            allow_origin_regex="|".join(map(_origin_pattern, origins)),
+            # An origin may contain ``*`` for any text. The answer repeats the origin of the request.
+            allow_origin_regex="|".join(re.escape(origin).replace(re.escape("*"), ".*") for origin in origins),
             allow_methods=config.rest.allow_methods or _METHODS,
             allow_headers=_HEADERS,
         )
@@ -38,13 +39,8 @@ def install(app: FastAPI, config: WorkerConfig) -> None:
         app.add_middleware(ResponseHeaders, rules=rules)
 
 
-def _origin_pattern(origin: str) -> str:
-    """An origin, in which ``*`` stands for anything. The answer repeats the origin that asked."""
-    return re.escape(origin).replace(re.escape("*"), ".*")
-
-
 class ResponseHeaders:
-    """ASGI middleware that gives every answer the headers of ``rules``. ``now`` tells the time in seconds."""
+    """ASGI middleware that adds the headers of ``rules`` to every answer. ``now`` returns Unix time in seconds."""
 
     def __init__(self, app: ASGIApp, rules: Sequence[HeaderRule], now: Callable[[], float] = time.time) -> None:
         self._app = app

@@ -14,9 +14,10 @@ from headrace.runtime.worker.worker import Worker
 
 
 def create_app(worker: Worker, herder: Herder, metrics: Exposition) -> FastAPI:
-    """The application for ``worker``; it holds no state of its own. Its one page, ``/docs``, asks no other server.
+    """Return the application for ``worker``. It has no state of its own.
 
-    A cluster is often shut off from the world, and a CDN's script would run where connectors are changed.
+    The page ``/docs`` loads nothing from other servers: a cluster often has no access to the internet, and a script
+    from a CDN could change connectors.
     """
     app = FastAPIOffline(
         title="Headrace",

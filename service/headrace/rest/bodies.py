@@ -1,7 +1,7 @@
-"""Request bodies, read as leniently and refused as strictly as Jackson does for Connect (``connect.md`` section 1.3).
+"""Parse request bodies with the rules of Jackson in Kafka Connect (``connect.md`` section 1.3).
 
-A configuration is a map of texts: numbers and booleans are taken as they were written, null stays null for the caller
-to judge, anything nested is refused. A wrong shape is 500, not 400 and not 422.
+A configuration is a map of strings. Numbers and booleans become their source text, null stays null, and nested values
+are rejected. A body of another structure is an error 500, not 400 or 422.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _INITIAL_STATES = {
 
 
 class _Number(str):
-    """A JSON number as its source text."""
+    """The source text of a JSON number."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateConnectorRequest:
-    """The body of ``POST /connectors``; ``initial_state`` is None where none was asked for (KIP-980)."""
+    """The body of ``POST /connectors``. ``initial_state`` is None if the request has none (KIP-980)."""
 
     name: str
     config: StringMap
@@ -38,9 +38,9 @@ class CreateConnectorRequest:
 
 
 async def create_request(request: Request) -> CreateConnectorRequest:
-    """Read the body of ``POST /connectors``. Raises RestError 500."""
+    """Parse the body of ``POST /connectors``. Raises RestError 500."""
     document = _as_object(await _json(request), "CreateConnectorRequest")
-    _only(document, "CreateConnectorRequest", "config", "name", "initial_state")
+    _check_fields(document, "CreateConnectorRequest", "config", "name", "initial_state")
     if document.get("config") is None:
         raise RestError("The request has no config", 500)
     name = _text(document.get("name")) or ""
@@ -48,14 +48,14 @@ async def create_request(request: Request) -> CreateConnectorRequest:
 
 
 async def string_map(request: Request) -> StringMap:
-    """Read a configuration. Raises RestError 500."""
+    """Parse a configuration. Raises RestError 500."""
     return _texts(await _json(request))
 
 
 async def connector_offsets(request: Request) -> list[ConnectorOffset]:
-    """Read the body of ``PATCH /connectors/{name}/offsets``; empty where it lists none. Raises RestError 500."""
+    """Parse the body of ``PATCH /connectors/{name}/offsets``, which may be empty. Raises RestError 500."""
     document = _as_object(await _json(request), "ConnectorOffsets")
-    _only(document, "ConnectorOffsets", "offsets")
+    _check_fields(document, "ConnectorOffsets", "offsets")
     entries = document.get("offsets")
     if entries is not None and not isinstance(entries, list):
         raise RestError(_mismatch("java.util.ArrayList", entries), 500)
@@ -64,7 +64,7 @@ async def connector_offsets(request: Request) -> list[ConnectorOffset]:
 
 def _connector_offset(document: Any) -> ConnectorOffset:
     entry = _as_object(document, "ConnectorOffset")
-    _only(entry, "ConnectorOffset", "partition", "offset")
+    _check_fields(entry, "ConnectorOffset", "partition", "offset")
     partition, offset = (
         None if (value := entry.get(field)) is None else _as_object(value, "java.util.LinkedHashMap")
         for field in ("partition", "offset")
@@ -73,7 +73,7 @@ def _connector_offset(document: Any) -> ConnectorOffset:
 
 
 async def task_configs(request: Request) -> None:
-    """Check that the body is a list, as the worker-internal task request has it. Raises RestError 500."""
+    """Check that the body is a list, like that of Kafka Connect's internal request. Raises RestError 500."""
     document = await _json(request)
     if not isinstance(document, list):
         raise RestError(_mismatch("java.util.ArrayList", document), 500)
@@ -84,7 +84,7 @@ async def _json(request: Request) -> Any:
     if not body.strip():
         return None
     try:
-        return json.loads(body, parse_int=_Number, parse_float=_Number, parse_constant=_no_constant)
+        return json.loads(body, parse_int=_Number, parse_float=_Number, parse_constant=_reject_constant)
     except RecursionError as error:
         raise RestError("The request body is nested too deeply", 500) from error
     except UnicodeDecodeError as error:
@@ -93,25 +93,26 @@ async def _json(request: Request) -> Any:
         raise RestError(f"{error.msg}\n at [Source: line: {error.lineno}, column: {error.colno}]", 500) from error
 
 
-def _no_constant(word: str) -> Any:
+def _reject_constant(word: str) -> Any:
+    """Reject NaN and Infinity, which Python's parser accepts."""
     raise RestError(f"Unrecognized token '{word}': was expecting a JSON value", 500)
 
 
-def _as_object(document: Any, kind: str) -> dict[str, Any]:
+def _as_object(document: Any, java_class: str) -> dict[str, Any]:
     if document is None:
         raise RestError("The request has no body", 500)
     if not isinstance(document, dict):
-        raise RestError(_mismatch(kind, document), 500)
+        raise RestError(_mismatch(java_class, document), 500)
     return document
 
 
-def _only(document: dict[str, Any], kind: str, *fields: str) -> None:
-    """Raises RestError 500 for a field that is none of these."""
+def _check_fields(document: dict[str, Any], java_class: str, *fields: str) -> None:
+    """Raises RestError 500 for a field that is not one of ``fields``."""
     unknown = next((field for field in document if field not in fields), None)
     if unknown is not None:
         known = ", ".join(f'"{field}"' for field in fields)
         count = "one known property" if len(fields) == 1 else f"{len(fields)} known properties"
-        text = f'Unrecognized field "{unknown}" (class {kind}), not marked as ignorable ({count}: {known})'
+        text = f'Unrecognized field "{unknown}" (class {java_class}), not marked as ignorable ({count}: {known})'
         raise RestError(text, 500)
 
 
@@ -139,11 +140,11 @@ def _initial_state(document: dict[str, Any]) -> TargetState | None:
     return _INITIAL_STATES[word.upper()]
 
 
-def _mismatch(kind: str, value: Any) -> str:
+def _mismatch(java_class: str, value: Any) -> str:
     tokens: dict[type, tuple[str, str]] = {
         dict: ("Object", "START_OBJECT"),
         list: ("Array", "START_ARRAY"),
         str: ("String", "VALUE_STRING"),
     }
     shape, token = tokens.get(type(value), ("Number", "VALUE_NUMBER_INT"))
-    return f"Cannot deserialize value of type `{kind}` from {shape} value (token `JsonToken.{token}`)"
+    return f"Cannot deserialize value of type `{java_class}` from {shape} value (token `JsonToken.{token}`)"

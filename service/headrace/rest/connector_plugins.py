@@ -1,4 +1,4 @@
-"""``/connector-plugins``: which connectors there are, their options, and the check of a configuration."""
+"""``/connector-plugins``: list plug-ins and their options, and validate configurations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.runtime.worker.herder import Herder
 
 
 def router(herder: Herder) -> APIRouter:
-    """The routes of ``/connector-plugins``."""
+    """Return the routes of ``/connector-plugins``."""
     routes = APIRouter(prefix="/connector-plugins", route_class=ConnectRoute)
 
     @routes.get("")

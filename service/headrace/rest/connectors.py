@@ -1,4 +1,4 @@
-"""``/connectors``: create, look at, change, pause, restart and remove (``connect.md`` sections 2.2 to 2.5)."""
+"""``/connectors``: create, read, change, pause, restart and remove connectors (``connect.md`` sections 2.2 to 2.5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_TASK = 2**31
 
 
 def router(herder: Herder, advertised: str) -> APIRouter:
-    """The routes of ``/connectors``; ``advertised`` is the ``host:port`` of Location headers."""
+    """Return the routes of ``/connectors``. ``advertised`` is the ``host:port`` of Location headers."""
     routes = APIRouter(prefix="/connectors", route_class=ConnectRoute)
     _collection(routes, herder, advertised)
     _resource(routes, herder, advertised)
@@ -113,7 +113,7 @@ def _life_cycle(routes: APIRouter, herder: Herder) -> None:
     @routes.put("/{name}/stop")
     async def stop(name: str) -> Response:
         await herder.set_target_state(name, TargetState.STOPPED)
-        return Response(status_code=204)  # Connect's own difference from pause and resume
+        return Response(status_code=204)  # Kafka Connect answers 202 to pause and resume, but 204 to stop
 
     @routes.post("/{name}/restart")
     async def restart(name: str, request: Request) -> Response:
@@ -141,8 +141,8 @@ def _tasks(routes: APIRouter, herder: Herder) -> None:
 
     @routes.get("/{name}/tasks/{task}/status")
     async def get_task_status(name: str, task: str) -> Response:
-        number = _task_number(task)
-        return JSONResponse(entities.task_state(number, herder.task_status(name, number)))
+        task_number = _task_number(task)
+        return JSONResponse(entities.task_state(task_number, herder.task_status(name, task_number)))
 
     @routes.post("/{name}/tasks/{task}/restart")
     async def restart_task(name: str, task: str) -> Response:
@@ -151,12 +151,12 @@ def _tasks(routes: APIRouter, herder: Herder) -> None:
 
 
 def _expanded(herder: Herder, views: list[str]) -> Json:
-    """Every connector with the views asked for; one that has no status yet is left out where status is asked for."""
+    """Return the requested views of all connectors, without those that have no status if the status is requested."""
     answer: Json = {}
     for name in herder.connectors():
         try:
             answer[name] = _views(herder, name, views)
-        except RestError:  # deleted meanwhile, or no status yet
+        except RestError:  # the connector was just deleted, or has no status yet
             continue
     return answer
 
@@ -175,7 +175,7 @@ def _location(advertised: str, name: str) -> dict[str, str]:
 
 
 def _flag(request: Request, name: str) -> bool:
-    """True for the word true in any case; anything else is false and never an error."""
+    """Return whether the parameter is ``true`` in any case. Any other value is false and not an error."""
     return request.query_params.get(name, "").lower() == "true"
 
 

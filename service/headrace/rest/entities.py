@@ -1,11 +1,11 @@
-"""Connect's JSON bodies (``connect.md`` sections 2 to 4)."""
+"""Kafka Connect's JSON bodies of answers (``connect.md`` sections 2 to 4)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.core.connect.config_def import ConfigInfo, ConfigInfos, ConfigKey, ConfigValue
+from headrace.core.connect.config_def import ConfigInfos, ConfigKey, ConfigValue
 from headrace.core.connect.status import Status, notes_document
 from headrace.core.connect.table_status import tables_document
 from headrace.ports import TopicPartition
@@ -17,39 +17,41 @@ Json = dict[str, Any]
 
 
 def connector_info(info: ConnectorInfo) -> Json:
-    """``ConnectorInfo``."""
-    tasks = [{"connector": info.name, "task": number} for number in info.tasks]
+    """Return ``ConnectorInfo``."""
+    tasks = [{"connector": info.name, "task": task_number} for task_number in info.tasks]
     return {"name": info.name, "config": info.config, "tasks": tasks, "type": info.type}
 
 
 def connector_state_info(info: ConnectorStateInfo) -> Json:
-    """``ConnectorStateInfo``; tasks are sorted by number."""
+    """Return ``ConnectorStateInfo`` with the tasks sorted by number."""
     return {
         "name": info.name,
         "connector": _state(info.connector),
-        "tasks": [task_state(number, seen) for number, seen in info.tasks],
+        "tasks": [task_state(task_number, seen) for task_number, seen in info.tasks],
         "type": info.type,
     }
 
 
-def task_state(number: int, seen: Status) -> Json:
-    """A task's state, its tables that do not run, and what is not guaranteed for its topics where there is anything.
+def task_state(task_number: int, seen: Status) -> Json:
+    """Return a task's state, with ``tables`` that do not run and ``notes`` on missing guarantees if there are any.
 
-    ``notes`` and ``tables`` are Headrace's own. Clients pass over members that they do not know, as they did when
-    Connect added ``version`` (KIP-891); a ``trace`` would make consoles show a task that runs as one that has failed.
+    Both members are Headrace's own. Clients ignore unknown members, as when Kafka Connect added ``version`` (KIP-891).
+    With a ``trace`` instead, consoles would show a running task as failed.
     """
     notes = {"notes": notes_document(seen.notes)} if seen.notes else {}
     tables = {"tables": tables_document(seen.tables)} if seen.tables else {}
-    return {"id": number, **_state(seen), **notes, **tables}
+    return {"id": task_number, **_state(seen), **notes, **tables}
 
 
 def task_infos(name: str, configs: Sequence[Mapping[str, str]]) -> list[Json]:
-    """The answer of ``/tasks``."""
-    return [{"id": {"connector": name, "task": number}, "config": config} for number, config in enumerate(configs)]
+    """Return the answer of ``/tasks``."""
+    return [
+        {"id": {"connector": name, "task": task_number}, "config": config} for task_number, config in enumerate(configs)
+    ]
 
 
 def connector_offsets(offsets: Mapping[TopicPartition, int]) -> Json:
-    """The answer of ``/offsets`` for a sink (KIP-875)."""
+    """Return the answer of ``/offsets`` for a sink (KIP-875)."""
     entries = [
         {
             "partition": {"kafka_topic": partition.topic, "kafka_partition": partition.partition},
@@ -61,27 +63,30 @@ def connector_offsets(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def plugin_info(plugin: PluginInfo) -> Json:
-    """An entry of ``/connector-plugins``."""
+    """Return an entry of ``/connector-plugins``."""
     return {"class": plugin.class_name, "type": plugin.type, "version": plugin.version}
 
 
 def logger_level(level: LoggerLevel) -> Json:
-    """``LoggerLevel``."""
+    """Return ``LoggerLevel``."""
     return {"level": level.level, "last_modified": level.last_modified}
 
 
 def config_infos(infos: ConfigInfos) -> Json:
-    """``ConfigInfos``, the answer of a validation."""
+    """Return ``ConfigInfos``, the answer of a validation."""
     return {
         "name": infos.name,
         "error_count": infos.error_count,
         "groups": list(infos.groups),
-        "configs": [_config_info(info) for info in infos.configs],
+        "configs": [
+            {"definition": config_key_info(info.definition), "value": _config_value_info(info.value)}
+            for info in infos.configs
+        ],
     }
 
 
 def config_key_info(key: ConfigKey) -> Json:
-    """``ConfigKeyInfo``."""
+    """Return ``ConfigKeyInfo``."""
     return {
         "name": key.name,
         "type": key.type,
@@ -95,10 +100,6 @@ def config_key_info(key: ConfigKey) -> Json:
         "display_name": key.display_name or key.name,
         "dependents": [],
     }
-
-
-def _config_info(info: ConfigInfo) -> Json:
-    return {"definition": config_key_info(info.definition), "value": _config_value_info(info.value)}
 
 
 def _config_value_info(value: ConfigValue) -> Json:

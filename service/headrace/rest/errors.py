@@ -1,4 +1,4 @@
-"""Errors as Connect's clients know them: ``{"error_code", "message"}``, never 422 (``connect.md`` section 1.2)."""
+"""Error answers as Kafka Connect's clients expect them: ``{"error_code", "message"}`` (``connect.md`` section 1.2)."""
 
 from __future__ import annotations
 
@@ -17,33 +17,25 @@ log = logging.getLogger(__name__)
 
 
 def error_response(status: int, message: str) -> JSONResponse:
-    """The body of every error; the message is never empty, because clients call string methods on it."""
+    """Return an error answer. The message is never empty, because clients call string methods on it."""
     return JSONResponse({"error_code": status, "message": message or HTTPStatus(status).phrase}, status)
 
 
 def unexpected(method: str, path: str, error: Exception) -> JSONResponse:
-    """A bug. The answer names its kind; the rest is in the log, without messages that could quote data."""
+    """Return the answer for a bug with the class of the error. Log its trace without messages that may have data."""
     log.error("%s %s failed: %s", method, path, render(error))
     return error_response(500, f"Internal error: {type(error).__name__}; see the worker's log")
 
 
 def install(app: FastAPI) -> None:
-    """Replace the framework's error handlers; what none of them takes is ``transport.py``'s."""
-    app.add_exception_handler(RestError, _rest_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    """Replace the framework's error handlers. ``transport.py`` handles all other errors."""
+    for error in (RestError, HTTPException, RequestValidationError):
+        app.add_exception_handler(error, _handle)
 
 
-async def _rest_error(request: Request, error: Exception) -> JSONResponse:
-    status = error.status if isinstance(error, RestError) else 500
-    return error_response(status, str(error))
-
-
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return error_response(status, f"HTTP {status} {HTTPStatus(status).phrase}")
-
-
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    """A resource's own declaration is wrong: requests are read by ``bodies.py``."""
-    return unexpected(request.method, request.url.path, error)
+async def _handle(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, RestError):
+        return error_response(error.status, str(error))
+    if isinstance(error, HTTPException):
+        return error_response(error.status_code, f"HTTP {error.status_code} {HTTPStatus(error.status_code).phrase}")
+    return unexpected(request.method, request.url.path, error)  # a bug in a route, because bodies.py parses requests

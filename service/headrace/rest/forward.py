@@ -1,6 +1,6 @@
-"""Requests that another worker has to answer are sent on to it, once (``connect.md`` section 1.6).
+"""Forward a request to the worker that can answer it, at most once (``connect.md`` section 1.6).
 
-The only file that imports aiohttp. Workers are reached by the addresses that they advertise.
+This is the only module that imports aiohttp. Workers are reached at the addresses that they advertise.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from fastapi import Request, Response
 from yarl import URL
 
 from headrace.core.model.errors import RestError
-from headrace.runtime.worker.cluster import NO_LEADER, Elsewhere
+from headrace.runtime.worker.cluster import NO_LEADER, RequestTargetError
 
 log = logging.getLogger(__name__)
 
 _FLAG = "forward"
-_TOO_FAR = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
-_KEPT = ("content-type", "location")
+_FORWARDED_TWICE = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+_COPIED_HEADERS = ("content-type", "location")
 
 
-async def forwarded(request: Request, elsewhere: Elsewhere, seconds: float) -> Response:
-    """The other worker's answer. Raises RestError 409 when it gives none yet, or has sent the request here itself.
+async def forwarded(request: Request, target: RequestTargetError, seconds: float) -> Response:
+    """Return the other worker's answer.
 
-    Clients repeat a 409 and nothing else, so one that starts or stops counts as one that cannot be reached.
+    Raises RestError 409 if the worker cannot be reached, or if the request was already forwarded once. Clients
+    retry only 409, so an answer 503 of a worker that starts or stops is treated like an unreachable worker.
     """
     if request.query_params.get(_FLAG) == "false":
-        raise RestError(_TOO_FAR, 409)
+        raise RestError(_FORWARDED_TWICE, 409)
     path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
     query = "&".join(part for part in (request.url.query, f"{_FLAG}=false") if part)
     headers = {name: value for name in ("accept", "content-type") if (value := request.headers.get(name))}
-    url = f"http://{elsewhere.worker}{path}?{query}"
+    url = f"http://{target.worker}{path}?{query}"
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(seconds, connect=5)) as session,
@@ -46,8 +47,8 @@ async def forwarded(request: Request, elsewhere: Elsewhere, seconds: float) -> R
         ):
             if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
                 raise RestError(NO_LEADER, 409)
-            kept = {name: answer.headers[name] for name in _KEPT if name in answer.headers}
-            return Response(await answer.read(), answer.status, kept)
+            copied = {name: answer.headers[name] for name in _COPIED_HEADERS if name in answer.headers}
+            return Response(await answer.read(), answer.status, copied)
     except (aiohttp.ClientError, OSError) as error:
-        log.warning("Worker %s, which has to answer, cannot be reached: %s", elsewhere.worker, type(error).__name__)
+        log.warning("Worker %s: cannot be reached to forward a request: %s", target.worker, type(error).__name__)
         raise RestError(NO_LEADER, 409) from error

@@ -1,4 +1,4 @@
-"""``/health`` for probes (KIP-1017) and ``/metrics`` for Prometheus: both answer from the first moment."""
+"""``/health`` for probes (KIP-1017) and ``/metrics`` for Prometheus. Both answer as soon as the port is bound."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
 
 Exposition = Callable[[], tuple[bytes, str]]
-"""Gives the metrics as text, and its content type."""
+"""Returns the metrics as text, and the content type."""
 
 
 def router(worker: Worker, metrics: Exposition) -> APIRouter:
-    """The routes of ``/health`` and ``/metrics``.
+    """Return the routes of ``/health`` and ``/metrics``.
 
-    Failed connectors do not make a worker unhealthy, nor do brokers that are gone: a restart would not help. One change
-    of a configuration that takes longer than Connect's check would wait does, as all others wait behind it; so does an
-    event loop that is blocked, since nobody answers then.
+    A worker stays healthy with failed connectors and unreachable brokers, which a restart would not repair. It is
+    unhealthy if a change of a configuration takes longer than Kafka Connect's check would wait, because it blocks all
+    other changes. If the event loop is blocked, ``/health`` does not answer.
     """
     routes = APIRouter()
 
@@ -43,5 +43,5 @@ def router(worker: Worker, metrics: Exposition) -> APIRouter:
     return routes
 
 
-def _answer(status: int, word: str, message: str) -> JSONResponse:
-    return JSONResponse({"status": word, "message": message}, status)
+def _answer(status: int, health: str, message: str) -> JSONResponse:
+    return JSONResponse({"status": health, "message": message}, status)

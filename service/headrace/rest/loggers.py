@@ -1,4 +1,4 @@
-"""``/admin/loggers``: the levels of this worker's loggers, and of all workers' (``connect.md`` section 6.2)."""
+"""``/admin/loggers``: read and set the levels of loggers of one or all workers (``connect.md`` section 6.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def router(herder: Herder) -> APIRouter:
-    """The routes of ``/admin/loggers``."""
+    """Return the routes of ``/admin/loggers``."""
     routes = APIRouter(prefix="/admin/loggers", route_class=ConnectRoute)
 
     @routes.get("")
@@ -41,8 +41,8 @@ def router(herder: Herder) -> APIRouter:
 
 
 def _scope(request: Request) -> str:
-    """An unknown scope is that of the worker, as in Connect."""
+    """Return the scope of a request. An unknown scope is ``worker``, as in Kafka Connect."""
     scope = request.query_params.get("scope", "worker").lower()
     if scope not in ("worker", "cluster"):
-        log.warning("The scope of a level is worker or cluster; another one was asked for and worker taken")
+        log.warning("PUT /admin/loggers: the scope is neither worker nor cluster; the scope worker is used")
     return scope

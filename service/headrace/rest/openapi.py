@@ -1,7 +1,7 @@
-"""What ``/docs`` and ``/openapi.json`` say of the API: one entry per request, with its body and its answers.
+"""The OpenAPI description for ``/docs`` and ``/openapi.json``: one entry per request, with its body and answers.
 
-The framework cannot know them, because bodies are read as Connect reads them (``bodies.py``) and not as types of
-Python's. What it does know, the paths and their parameters, is taken from it.
+FastAPI provides the paths and their parameters. It cannot derive bodies and answers, because ``bodies.py`` parses
+bodies with Kafka Connect's rules and not as Python types.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ SCHEMAS: Mapping[str, Json] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """One request. ``query`` has the parameters by name, with their values and what they do."""
+class RestOperation:
+    """One request. ``query`` has the parameters by name, each with its schema and description."""
 
     summary: str
     answers: Answers
@@ -130,62 +130,66 @@ _DONE = "Accepted; the worker applies it asynchronously"
 _INTERNAL = "Internal request between workers of Kafka Connect; always refused (400)"
 _EXPANDED = _map(_object({}, {"info": _INFO, "status": _STATES}))
 
-OPERATIONS: Mapping[str, Operation] = {
-    "get /": Operation(
+OPERATIONS: Mapping[str, RestOperation] = {
+    "get /": RestOperation(
         "Version and Kafka cluster id",
         {200: ("Versions and cluster", _object({"version": _TEXT, "commit": _TEXT, "kafka_cluster_id": _NULLABLE}))},
     ),
-    "get /health": Operation(
+    "get /health": RestOperation(
         "Readiness of the worker, independent of failed connectors",
         {
             status: (text, _object({"status": _TEXT, "message": _TEXT}))
             for status, text in ((200, "Ready"), (500, "Stuck"), (503, "Starting or stopping"))
         },
     ),
-    "get /metrics": Operation("Metrics for Prometheus", {200: ("Text exposition", {})}),
-    "get /connectors": Operation(
+    "get /metrics": RestOperation("Metrics for Prometheus", {200: ("Text exposition", {})}),
+    "get /connectors": RestOperation(
         "All connectors",
         {200: ("Names; with expand, a map of views by name", {"anyOf": [_list(_TEXT), _EXPANDED]})},
         query=_query(expand=(_list({"enum": ["info", "status"]}), "Views to include; may be repeated")),
     ),
-    "post /connectors": Operation("Create a connector", {201: ("Created", _INFO)}, body=_ref("CreateConnectorRequest")),
-    "get /connectors/{name}": Operation(
+    "post /connectors": RestOperation(
+        "Create a connector", {201: ("Created", _INFO)}, body=_ref("CreateConnectorRequest")
+    ),
+    "get /connectors/{name}": RestOperation(
         "A connector with its configuration and tasks", {200: ("The connector", _INFO)}
     ),
-    "delete /connectors/{name}": Operation("Remove a connector; its group's offsets stay", {204: ("Removed", None)}),
-    "get /connectors/{name}/config": Operation(
+    "delete /connectors/{name}": RestOperation(
+        "Remove a connector; its group's offsets stay", {204: ("Removed", None)}
+    ),
+    "get /connectors/{name}/config": RestOperation(
         "Configuration of a connector, as submitted", {200: ("Values by key", _ref("Config"))}
     ),
-    "put /connectors/{name}/config": Operation(
+    "put /connectors/{name}/config": RestOperation(
         "Replace the configuration of a connector, or create the connector",
         {200: ("Replaced", _INFO), 201: ("Created", _INFO)},
         body=_CONFIG,
     ),
-    "patch /connectors/{name}/config": Operation(
+    "patch /connectors/{name}/config": RestOperation(
         "Change some keys of the configuration; null removes a key", {200: ("Changed", _INFO)}, body=_CONFIG
     ),
-    "get /connectors/{name}/topics": Operation(
+    "get /connectors/{name}/topics": RestOperation(
         "Topics that a connector has read", {200: ("By connector", _map(_object({"topics": _list(_TEXT)})))}
     ),
-    "put /connectors/{name}/topics/reset": Operation("Empty the list of topics", {202: ("Accepted", None)}),
-    "get /connectors/{name}/offsets": Operation(
+    "put /connectors/{name}/topics/reset": RestOperation("Empty the list of topics", {202: ("Accepted", None)}),
+    "get /connectors/{name}/offsets": RestOperation(
         "Committed offsets of a connector's group", {200: ("By partition", _ref("ConnectorOffsets"))}
     ),
-    "patch /connectors/{name}/offsets": Operation(
+    "patch /connectors/{name}/offsets": RestOperation(
         "Set offsets of a stopped connector; null removes an offset",
         {200: ("Altered", _MESSAGE)},
         body=_ref("ConnectorOffsets"),
     ),
-    "delete /connectors/{name}/offsets": Operation(
+    "delete /connectors/{name}/offsets": RestOperation(
         "Remove the offsets of a stopped connector", {200: ("Reset", _MESSAGE)}
     ),
-    "get /connectors/{name}/status": Operation("States of a connector and its tasks", {200: ("States", _STATES)}),
-    "put /connectors/{name}/pause": Operation("Pause a connector; it stays in its group", {202: (_DONE, None)}),
-    "put /connectors/{name}/resume": Operation("Resume a paused or stopped connector", {202: (_DONE, None)}),
-    "put /connectors/{name}/stop": Operation(
+    "get /connectors/{name}/status": RestOperation("States of a connector and its tasks", {200: ("States", _STATES)}),
+    "put /connectors/{name}/pause": RestOperation("Pause a connector; it stays in its group", {202: (_DONE, None)}),
+    "put /connectors/{name}/resume": RestOperation("Resume a paused or stopped connector", {202: (_DONE, None)}),
+    "put /connectors/{name}/stop": RestOperation(
         "Stop a connector; it leaves its group and has no tasks", {204: (_DONE, None)}
     ),
-    "post /connectors/{name}/restart": Operation(
+    "post /connectors/{name}/restart": RestOperation(
         "Restart a connector, with a flag also its tasks",
         {202: ("With a flag: what will restart", _STATES), 204: ("Without: the connector alone", None)},
         query=_query(
@@ -193,29 +197,31 @@ OPERATIONS: Mapping[str, Operation] = {
             onlyFailed=(_FLAG, "Whether to restart only what has failed"),
         ),
     ),
-    "get /connectors/{name}/tasks": Operation(
+    "get /connectors/{name}/tasks": RestOperation(
         "Configurations of a connector's tasks", {200: ("Tasks", _list(_ref("TaskInfo")))}
     ),
-    "post /connectors/{name}/tasks": Operation(_INTERNAL, {}, body=_list(_CONFIG)),
-    "put /connectors/{name}/fence": Operation(_INTERNAL, {}),
-    "get /connectors/{name}/tasks/{task}/status": Operation("State of a task", {200: ("State", _ref("TaskState"))}),
-    "post /connectors/{name}/tasks/{task}/restart": Operation("Restart a task", {204: (_DONE, None)}),
-    "get /connector-plugins": Operation(
+    "post /connectors/{name}/tasks": RestOperation(_INTERNAL, {}, body=_list(_CONFIG)),
+    "put /connectors/{name}/fence": RestOperation(_INTERNAL, {}),
+    "get /connectors/{name}/tasks/{task}/status": RestOperation("State of a task", {200: ("State", _ref("TaskState"))}),
+    "post /connectors/{name}/tasks/{task}/restart": RestOperation("Restart a task", {204: (_DONE, None)}),
+    "get /connector-plugins": RestOperation(
         "Connector classes",
         {200: ("Plug-ins", _list(_ref("PluginInfo")))},
         query=_query(connectorsOnly=(_FLAG, "false also lists converters, transforms and predicates")),
     ),
-    "get /connector-plugins/{plugin}/config": Operation(
+    "get /connector-plugins/{plugin}/config": RestOperation(
         "The options of a plug-in",
         {200: ("Definitions", _list(_ref("ConfigKeyInfo")))},
         query=_query(version=(_TEXT, "Range of versions in Maven's syntax")),
     ),
-    "put /connector-plugins/{plugin}/config/validate": Operation(
+    "put /connector-plugins/{plugin}/config/validate": RestOperation(
         "Validate a configuration", {200: ("Each option's value and errors", _ref("ConfigInfos"))}, body=_CONFIG
     ),
-    "get /admin/loggers": Operation("Levels of this worker's loggers", {200: ("By name", _map(_ref("LoggerLevel")))}),
-    "get /admin/loggers/{name}": Operation("Level of a logger", {200: ("Level", _ref("LoggerLevel"))}),
-    "put /admin/loggers/{name}": Operation(
+    "get /admin/loggers": RestOperation(
+        "Levels of this worker's loggers", {200: ("By name", _map(_ref("LoggerLevel")))}
+    ),
+    "get /admin/loggers/{name}": RestOperation("Level of a logger", {200: ("Level", _ref("LoggerLevel"))}),
+    "put /admin/loggers/{name}": RestOperation(
         "Set the level of a logger and of all loggers below it",
         {200: ("The loggers that changed", _list(_TEXT)), 204: ("Sent to all workers", None)},
         body=_object({"level": _LEVEL}),
@@ -225,13 +231,13 @@ OPERATIONS: Mapping[str, Operation] = {
 
 
 def install(app: FastAPI) -> None:
-    """Let the application describe itself with this table, at the first request for it."""
+    """Generate the application's description from this table, at the first request for it."""
     generated = app.openapi
 
     def document() -> Json:
         return app.openapi_schema or _completed(generated())
 
-    app.openapi = document  # type: ignore[method-assign]  # FastAPI's own way
+    app.openapi = document  # type: ignore[method-assign]  # the way that FastAPI documents
 
 
 def _completed(document: Json) -> Json:
@@ -243,8 +249,8 @@ def _completed(document: Json) -> Json:
     return document
 
 
-def _described(operation: Operation, path_parameters: Sequence[Json]) -> Json:
-    """The members of an operation that replace the framework's."""
+def _described(operation: RestOperation, path_parameters: Sequence[Json]) -> Json:
+    """Return the members of an operation that replace those of the framework."""
     answers = {str(status): _answer(text, schema) for status, (text, schema) in operation.answers.items()}
     query = [
         {"name": name, "in": "query", "required": False, "schema": schema, "description": text}

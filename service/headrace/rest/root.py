@@ -1,4 +1,4 @@
-"""``/``: who answers here."""
+"""``/``: version and cluster of the worker."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headrace.rest.route import ConnectRoute
 from headrace.runtime.worker.worker import Worker
 
 KAFKA_VERSION = "4.3.1"
-"""The Kafka Connect whose API this is. kcctl reads it as integers and switches features by it."""
+"""The version of the Kafka Connect API. kcctl parses it as integers and enables features by it."""
 
 
 def router(worker: Worker) -> APIRouter:
-    """The routes of ``/``."""
+    """Return the route of ``/``."""
     routes = APIRouter(route_class=ConnectRoute)
 
     @routes.get("/")

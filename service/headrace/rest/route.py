@@ -1,4 +1,4 @@
-"""The route of every resource: content negotiation, start-up and time limit in one place (``connect.md`` section 1)."""
+"""The route class of resources: content negotiation, readiness, forwarding, time limit (``connect.md`` section 1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from headrace.core.model.errors import RestError
 from headrace.rest.forward import forwarded
-from headrace.runtime.worker.cluster import Elsewhere
+from headrace.runtime.worker.cluster import RequestTargetError
 from headrace.runtime.worker.worker import Worker
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -20,10 +20,10 @@ _JSON = "application/json"
 
 
 class ConnectRoute(APIRoute):
-    """A route that asks for JSON both ways, answers 503 while the worker is not up, and 500 when it takes too long."""
+    """A route that requires JSON, answers 503 while the worker is not ready, and 500 after the time limit."""
 
     def get_route_handler(self) -> Handler:
-        """Wrap the resource's own handler."""
+        """Wrap the handler of the resource."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
@@ -37,11 +37,11 @@ class ConnectRoute(APIRoute):
 
 
 async def _answered(handler: Handler, request: Request, worker: Worker) -> Response:
-    """The answer of the worker that can give it, be it this one or another."""
+    """Return the answer of this worker, or of the worker that the handler names."""
     try:
         return await handler(request)
-    except Elsewhere as elsewhere:
-        answer = await forwarded(request, elsewhere, _seconds(worker))
+    except RequestTargetError as target:
+        answer = await forwarded(request, target, _seconds(worker))
         await worker.catch_up()
         return answer
 
@@ -60,7 +60,7 @@ async def _in_time(answer: Coroutine[Any, Any, Response], worker: Worker) -> Res
 
 
 async def negotiate(request: Request) -> None:
-    """Raises HTTPException 415 for a body that is not JSON, 406 for a client that does not take JSON."""
+    """Raises HTTPException 415 for a body that is not JSON, 406 for a client that does not accept JSON."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != _JSON and await request.body():
         raise HTTPException(415)
@@ -69,7 +69,7 @@ async def negotiate(request: Request) -> None:
 
 
 def accepts_json(accept: str) -> bool:
-    """Whether an ``Accept`` header allows JSON; an absent one does."""
+    """Return whether an ``Accept`` header allows JSON. An empty one does."""
     ranges = [entry.replace(" ", "").lower() for entry in accept.split(",") if entry.strip()]
     return not ranges or any(
         entry.partition(";")[0] in ("*/*", "application/*", _JSON) and not entry.endswith(("q=0", "q=0.0"))

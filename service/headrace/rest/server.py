@@ -1,7 +1,7 @@
-"""The HTTP server of a worker: uvicorn inside the worker's own event loop, on a socket that is bound first.
+"""The HTTP server of a worker: uvicorn in the worker's event loop, on a socket that is bound before anything starts.
 
-Bound first, because an error after live services have started would leave the process hanging (``kafka-client.md``
-section 4), and because port 0 must be known before the worker has a name.
+An error after the start of other services would leave the process hanging (``kafka-client.md`` section 4). The actual
+port must also be known early, because it is part of the worker's id.
 """
 
 from __future__ import annotations
@@ -22,25 +22,21 @@ _CLOSE_SECONDS = 3
 
 def bind(host: str, port: int) -> socket.socket:
     """Listen on ``host`` (empty: every interface) and ``port`` (0: a free one). Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in host or (not host and socket.has_dualstack_ipv6()) else socket.AF_INET
     try:
-        listener = _listener(host, port)
+        dualstack = not host and family is socket.AF_INET6
+        listener = socket.create_server((host, port), family=family, dualstack_ipv6=dualstack)
     except OSError as error:
         reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
         raise ConfigError(f"listeners: {host or '*'}:{port} {reason}; choose another port", "listeners") from error
-    # Inherited by every connection. asyncio sets it for sockets of its own only, and without it each answer after the
-    # first waits 40 ms for the client's acknowledgement: head and body are sent apart.
+    # Connections inherit the option. asyncio sets it only for sockets that it creates itself. Without it each answer
+    # after the first waits 40 ms for the client's acknowledgement, because head and body are sent separately.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
-def _listener(host: str, port: int) -> socket.socket:
-    if not host and socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-
-
 class _Server(uvicorn.Server):
-    """Signals are the worker's business: it stops in its own order."""
+    """Leaves signals to the worker, which stops its parts in order."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -64,11 +60,11 @@ class RestServer:
         self._serving: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to serve; connections are accepted from the moment the socket was bound."""
+        """Start serving. The socket has accepted connections since it was bound."""
         self._serving = asyncio.create_task(self._server.serve([self._listener]), name="rest-server")
 
     async def stop(self) -> None:
-        """Finish the requests in hand and close the socket. Idempotent."""
+        """Finish the requests in progress and close the socket. Idempotent."""
         self._server.should_exit = True
         serving, self._serving = self._serving, None
         if serving is not None:

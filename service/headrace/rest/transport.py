@@ -1,8 +1,8 @@
-"""What Kafka Connect's HTTP server does before a resource is asked (``connect.md`` section 1.1).
+"""The behaviour of Kafka Connect's HTTP server outside of the resources (``connect.md`` section 1.1).
 
-Plain ASGI, outside of the routes: a trailing slash is the same resource, HEAD works on every GET, OPTIONS lists the
-methods, ambiguous paths and large bodies are refused, no error goes further, and every request leaves one line in the
-log (a poll that went well at DEBUG).
+ASGI middleware around the routes: a trailing slash is ignored, HEAD works on every GET, OPTIONS lists the methods,
+ambiguous paths and large bodies are rejected, errors become answers, and every request is logged in one line (at DEBUG
+for successful probes and scrapes).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from headrace.rest.errors import error_response, unexpected
 log = logging.getLogger("headrace.rest")
 
 MAX_BODY_BYTES = 1024 * 1024
-"""A configuration is one record of the config topic, and brokers take no larger one (``max.message.bytes``)."""
+"""A configuration is one record of the config topic, and brokers accept no larger record (``max.message.bytes``)."""
 _POLLED = ("/health", "/metrics")
-"""What probes and Prometheus ask every few seconds: worth a line only when the answer is an error."""
+"""The paths that probes and Prometheus request every few seconds. Only errors are logged at INFO."""
 _METHOD_ORDER = ("HEAD", "POST", "DELETE", "GET", "OPTIONS", "PUT", "PATCH")
-# A segment that decodes to a separator, a dot segment or a control character can be read in two ways by two servers.
+# Two servers may interpret a segment differently if it decodes to a separator, a dot segment or a control character.
 _AMBIGUOUS = re.compile(r"%2f|%5c|%25|%0.|%1.|%7f|/(?:\.|%2e){1,2}(?=/|$)|//|[\x00-\x20]", re.IGNORECASE)
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -40,16 +40,18 @@ class ConnectTransport:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request, or pass on what is none."""
+        """Handle an HTTP request, and pass on other messages."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(scope, send)
         try:
             await self._handle(exchange.scope, receive, exchange.send)
-        except Exception as error:  # the border of a request; the framework's own would have the server log all of it
+        except (
+            Exception
+        ) as error:  # any error becomes an answer; the framework would log its message, which may have data
             response = unexpected(scope["method"], scope["path"], error)
-            if not exchange.begun:
+            if not exchange.answer_started:
                 await response(exchange.scope, receive, exchange.send)
         exchange.log()
 
@@ -64,10 +66,11 @@ class ConnectTransport:
             await self._app(scope, _bounded(receive), send)
 
     def _methods(self, scope: Scope) -> list[str]:
-        """The methods of the resource, in the order in which Connect lists them; none for an unknown path."""
+        """Return the methods of the resource in Kafka Connect's order, none for an unknown path."""
         found: set[str] = set()
         for route in self._routes:
-            found |= _route_methods(route, scope)
+            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
+                found |= route.methods or set()
         if not found:
             return []
         found |= {"OPTIONS", *({"HEAD"} if "GET" in found else ())}
@@ -75,7 +78,7 @@ class ConnectTransport:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """``receive``, which raises HTTPException 413 when the request's body becomes too large."""
+    """Wrap ``receive`` so that it raises HTTPException 413 for a request body that is too large."""
     received = 0
 
     async def receive_bounded() -> Message:
@@ -89,14 +92,8 @@ def _bounded(receive: Receive) -> Receive:
     return receive_bounded
 
 
-def _route_methods(route: BaseRoute, scope: Scope) -> set[str]:
-    if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
-        return set(route.methods or ())
-    return set()
-
-
 def path_problem(raw_path: str) -> str | None:
-    """Why a path cannot be served at all, or None. It is looked at before it is decoded."""
+    """Return why a path is rejected, or None. The check is before percent-decoding."""
     if _BROKEN_ESCAPE.search(raw_path):
         return "Bad Request: broken percent-encoding in the path"
     found = _AMBIGUOUS.search(raw_path)
@@ -110,7 +107,7 @@ def path_problem(raw_path: str) -> str | None:
 
 
 class _Exchange:
-    """One request with its normalised scope, and what is known of its answer."""
+    """One request with its normalized scope, and the status of its answer."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._began = time.perf_counter()
@@ -124,8 +121,8 @@ class _Exchange:
         self.scope = {**scope, "method": "GET"} if self._method == "HEAD" else scope
 
     @property
-    def begun(self) -> bool:
-        """Whether the client has a part of an answer."""
+    def answer_started(self) -> bool:
+        """Whether the client has received the status of the answer."""
         return self._status != 0
 
     async def send(self, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The time of day in the unit of source times."""
+"""The current time in the unit of source times."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def now() -> int:
-    """Microseconds since the epoch."""
+    """Return microseconds since the epoch."""
     return time.time_ns() // 1000

@@ -1,11 +1,12 @@
-"""Named places where a test can hold or break the worker: a kill at each proves that no step loses or doubles a row.
+"""Failpoints: named points at which a test stops or fails the worker, to prove that no step loses or duplicates a row.
 
-Inert unless the environment variable ``HEADRACE_FAILPOINTS`` names them, as comma-separated ``name=action``:
+A failpoint has no effect unless the environment variable ``HEADRACE_FAILPOINTS`` names it, as comma-separated
+``name=action``:
 
-- ``hold``: write the marker file ``$HEADRACE_FAILPOINTS_DIR/<name>`` and wait for ever, for a test that then kills us;
-- ``hold:3``: the same at the third time; the first two pass;
-- ``error:Retriable``: raise that class of ``headrace.core.model.errors``, every time;
-- ``error:Retriable:2``: raise it twice, then pass.
+- ``hold``: create the marker file ``$HEADRACE_FAILPOINTS_DIR/<name>`` and block until the test kills the worker;
+- ``hold:3``: the same at the third call, after two calls without effect;
+- ``error:Retriable``: raise this class of ``headrace.core.model.errors`` at every call;
+- ``error:Retriable:2``: raise it at the first two calls.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class _Failpoint:
 
 
 class Failpoints:
-    """The failpoints of one process, as its environment names them. Raises ConfigError when a name has no action."""
+    """The failpoints in the environment of a process. Raises ConfigError for a name without an action."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         text = environment.get("HEADRACE_FAILPOINTS", "")
@@ -41,20 +42,17 @@ class Failpoints:
         self._lock = threading.Lock()
 
     def reach(self, name: str) -> None:
-        """Do what is asked for ``name``: nothing, as a rule. Blocks the calling thread for ever on ``hold``."""
+        """Run the action of ``name``, if it has one. ``hold`` blocks the calling thread forever."""
         point = self._points.get(name)
         if point is None:
             return
         with self._lock:
             point.seen += 1
         if point.action == "hold" and point.seen == point.count:
-            self._hold(name)
+            (self._folder / name).touch()
+            threading.Event().wait()
         if point.error is not None and (point.count == 0 or point.seen <= point.count):
             raise point.error(f"failpoint {name}")
-
-    def _hold(self, name: str) -> None:
-        (self._folder / name).touch()
-        threading.Event().wait()
 
 
 def _parsed(item: str) -> tuple[str, _Failpoint]:
@@ -74,5 +72,5 @@ _PROCESS = Failpoints(os.environ)
 
 
 def reach(name: str) -> None:
-    """Pass the failpoint ``name`` of this process."""
+    """Run the action of the failpoint ``name`` of this process, if it has one."""
     _PROCESS.reach(name)

@@ -1,6 +1,6 @@
-"""What a sink task and its worker say about their work; metrics listen (``runtime/metrics/metrics.py``).
+"""Observers of a sink task and its worker, which the metrics implement (``runtime/metrics/metrics.py``).
 
-Calls come from the loop, those of ``stage`` from threads as well.
+All methods are called on the event loop, ``stage`` also in threads.
 """
 
 from __future__ import annotations
@@ -16,71 +16,71 @@ from headrace.ports import TopicPartition
 
 
 class Observer(Protocol):
-    """Hears of every step that a task takes."""
+    """Receives the steps of a task."""
 
     def stage(self, table: str, stage: str) -> AbstractContextManager[None]:
-        """Measures a stage of a table's (for decode: a topic's) work: decode, fold, reselect, ledger, merge, …
+        """Measure a stage of a table (decode: of a topic): decode, fold, reselect, ledger, merge, …
 
-        A stage begins and ends in one thread, so that its CPU time can be told as well.
+        A stage begins and ends in the same thread, so that its CPU time can be measured.
         """
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """A new assignment; nothing of the old one is in memory any more."""
+        """Receive a new assignment. No records of the old one are in memory."""
 
     def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
-        """A chunk was decoded."""
+        """Receive the number of records of a decoded chunk."""
 
     def taken(self, partition: TopicPartition, end: int, records: int) -> None:
-        """A chunk that ends before offset ``end`` waits to be written."""
+        """Receive a chunk that ends before offset ``end`` and waits to be written."""
 
     def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
-        """Records could not be used; they are left out, or the task ends."""
+        """Receive the number of records that could not be used. They are skipped, or the table or task fails."""
 
     def dead_letters(self, records: int, *, failed: bool) -> None:
-        """Records were sent to the dead letter queue, which took them or did not."""
+        """Receive the number of records that were sent to the dead letter queue. ``failed``: it did not accept them."""
 
     def retried(self) -> None:
-        """A step failed for a passing reason and is repeated."""
+        """Receive a retry after a retriable error."""
 
-    def noted(self, text: str, place: str) -> None:
-        """Something is not guaranteed for a topic, or a column of it; said once."""
+    def noted(self, text: str, location: str) -> None:
+        """Receive a guarantee that does not hold for a topic or one of its columns, once."""
 
     def lost(self, topic: str, losses: Mapping[str, int]) -> None:
-        """Values of which the source's connector does not tell all, by what is lost."""
+        """Receive how many values the source's connector does not send completely, by the kind of loss."""
 
     def written(self, batch: Batch, seconds: float, now: float) -> None:
-        """A batch is durable. ``now`` is the wall clock in seconds, for the freshness of its rows."""
+        """Receive a batch that is durable. ``now`` is Unix time in seconds, for the freshness of its rows."""
 
     def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
-        """The group's offsets have moved."""
+        """Receive the committed offsets, and the duration of the commit."""
 
     def uncommitted(self, *, refused: bool) -> None:
-        """A commit failed for a passing reason, or came too late and was refused."""
+        """Receive a failed commit. ``refused``: the group rejected it because it came too late."""
 
     def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Where the records that are not committed can be read from now on, by partition."""
+        """Receive the function that returns the number of records that are not committed, by partition."""
 
     def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
-        """The oldest events that were read and are not durable, by table; the task's other tables have none."""
+        """Receive the oldest events that are not durable, by table. The task's other tables have none."""
 
     def left(self, tables: Collection[str]) -> None:
-        """The topics of these tables belong to another task now."""
+        """Receive tables whose topics are now assigned to another task."""
 
     def tables(self, blocked: Sequence[TableStatus]) -> None:
-        """These tables are retried or have failed; the task's other tables run."""
+        """Receive the tables that are retried or have failed. The task's other tables run."""
 
 
 class StateObserver(Protocol):
-    """Hears in which states connectors and tasks of this worker are."""
+    """Receives the states of this worker's connectors and tasks."""
 
     def connector_state(self, connector: str, state: State) -> None:
-        """A connector has come into a state; FAILED and RUNNING are what a start comes to."""
+        """Receive the new state of a connector. A start ends in RUNNING or FAILED."""
 
-    def task_state(self, connector: str, number: int, state: State) -> None:
-        """A task has come into a state; DESTROYED: it is gone."""
+    def task_state(self, connector: str, task_number: int, state: State) -> None:
+        """Receive the new state of a task. DESTROYED: this worker does not run it any more."""
 
 
-class _Silent:
+class _NoObserver:
     def stage(self, table: str, stage: str) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -102,7 +102,7 @@ class _Silent:
     def retried(self) -> None:
         pass
 
-    def noted(self, text: str, place: str) -> None:
+    def noted(self, text: str, location: str) -> None:
         pass
 
     def lost(self, topic: str, losses: Mapping[str, int]) -> None:
@@ -130,17 +130,17 @@ class _Silent:
         pass
 
 
-NO_OBSERVER: Observer = _Silent()
-"""Hears nothing."""
+NO_OBSERVER: Observer = _NoObserver()
+"""Ignores everything."""
 
 
-class _SilentStates:
+class _NoStateObserver:
     def connector_state(self, connector: str, state: State) -> None:
         pass
 
-    def task_state(self, connector: str, number: int, state: State) -> None:
+    def task_state(self, connector: str, task_number: int, state: State) -> None:
         pass
 
 
-NO_STATE_OBSERVER: StateObserver = _SilentStates()
-"""Hears nothing either."""
+NO_STATE_OBSERVER: StateObserver = _NoStateObserver()
+"""Ignores everything."""

@@ -1,4 +1,4 @@
-"""The one back-off: from 0.3 s, doubling, with jitter, up to a bound (as Kafka Connect's record retries begin)."""
+"""The back-off of all retries: 0.3 s at first, as in Kafka Connect, doubled each time up to a maximum, with jitter."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _INITIAL_SECONDS = 0.3
 
 
 def retrying(maximum_seconds: float, failed: Callable[[BaseException, float], None]) -> AsyncRetrying:
-    """Repeats a call while POLICY says that its error passes; any other error gets out.
+    """Return a controller that repeats a call after errors that POLICY declares retriable, and raises other errors.
 
-    ``failed`` gets each error and the seconds of the pause that follows it, at most ``maximum_seconds``.
+    ``failed`` receives each error and the pause that follows it, at most ``maximum_seconds``.
     """
 
     def before_sleep(state: RetryCallState) -> None:

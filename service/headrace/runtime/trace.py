@@ -1,11 +1,11 @@
-"""Errors as the traces that Kafka Connect's consoles know how to read (``connect.md`` section 3).
+"""Render errors as traces in the format that Kafka Connect's consoles parse (``connect.md`` section 3).
 
-Redpanda's console shows the first line that starts with ``Caused by``, else the first that does not end in ``)``: so
-the shape is ``module.Class: message``, then ``<tab>at function(file:line)``, innermost first, then its cause.
+Redpanda's console shows the first line that starts with ``Caused by``, else the first that does not end in ``)``. So
+the format is ``module.Class: message``, then ``<tab>at function(file:line)``, innermost first, then the cause.
 
-A foreign library's message may quote a cell (``invalid input syntax for type integer: "…"``), and a status is readable
-by everybody who reaches the REST port. So only messages of ours and of the operating system are shown; edges put what
-an operator needs into their own message when they translate.
+The message of a third-party library may contain the value of a cell (``invalid input syntax for type integer: "…"``),
+and everyone with access to the REST port can read a status. A trace therefore contains only the messages of Headrace
+and of the operating system. Connectors put what an operator needs into their own messages.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 
 from headrace.core.model.errors import HeadraceError
 
-_TELLING = (HeadraceError, OSError, AttributeError, ImportError, NameError, NotImplementedError)
+_SAFE_MESSAGES = (HeadraceError, OSError, AttributeError, ImportError, NameError, NotImplementedError)
 _MAX_CAUSES = 10
 
 
 def render(error: BaseException) -> str:
-    """The trace of ``error`` and its causes."""
+    """Return the trace of ``error`` and its causes."""
     return "\nCaused by: ".join(_block(each) for each in _chain(error)) + "\n"
 
 
 def summary(error: BaseException) -> str:
-    """``module.Class: message`` in one line, for the log."""
+    """Return ``module.Class: message`` in one line, for the log."""
     return _headline(error).replace("\n", " ")
 
 
@@ -46,8 +46,8 @@ def _block(error: BaseException) -> str:
 
 
 def _headline(error: BaseException) -> str:
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    if isinstance(error, _TELLING) and str(error):
+    cls = type(error)
+    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    if isinstance(error, _SAFE_MESSAGES) and str(error):
         return f"{name}: {error}"
     return name

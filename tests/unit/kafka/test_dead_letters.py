@@ -46,5 +46,5 @@ def test_all_partitions_are_read() -> None:
 
 def test_no_such_topic() -> None:
     """It is not made by asking."""
-    with pytest.raises(ConfigError, match="there is no dead letter topic other"):
+    with pytest.raises(ConfigError, match="the dead letter topic other does not exist"):
         asyncio.run(letters("other"))

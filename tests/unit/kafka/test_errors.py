@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiokafka import errors as kafka
 
-from headrace_connectors.kafka.errors import passes
+from headrace_connectors.kafka.errors import is_transient
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ from headrace_connectors.kafka.errors import passes
 )
 def test_what_passes_by_itself(error: type[Exception], passing: bool) -> None:
     """Brokers that are away or busy are asked again; what they refuse for good is not."""
-    assert passes(error()) is passing
+    assert is_transient(error()) is passing

@@ -73,7 +73,7 @@ def test_what_prints_passwords_and_data_stays_at_info(loggers: Loggers, manager:
     """Whether it is asked of the logger, of one below it, or of root; also before the library is there."""
     manager.getLogger("py4j.clientserver").setLevel(logging.WARNING)
     for name in (guarded, f"{guarded}.conn"):
-        with pytest.raises(RestError, match="prints credentials and data"):
+        with pytest.raises(RestError, match="logs credentials and data"):
             loggers.set_level(name, "DEBUG")
     loggers.set_level("root", "ALL")
     for name in (guarded, f"{guarded}.conn", "py4j.clientserver"):

@@ -109,7 +109,7 @@ async def test_topics_are_listed_once_and_forgotten_on_demand() -> None:
     assert store.topics("n") == ["t"]
     await store.close()
     assert await _written(log) == {topic_key("n", "t"): encode_topic(first)}
-    store.forget_topics("n")
+    store.reset_topics("n")
     assert store.topics("n") == []
 
 

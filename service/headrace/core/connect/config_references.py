@@ -11,11 +11,6 @@ Lookup = Callable[[str, str, str], str | None]
 """Returns the value of (provider, path, key), or None if no provider has it. May raise ConfigError."""
 
 
-def has_references(value: str) -> bool:
-    """Return whether a value may contain references to config providers."""
-    return _REFERENCE.search(value) is not None
-
-
 def replace_references(value: str, lookup: Lookup) -> str:
     """Replace the references of a value; a reference without a value is kept."""
 

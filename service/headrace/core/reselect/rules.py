@@ -39,6 +39,9 @@ class ColumnRule:
 NO_RULE = ColumnRule()
 
 
+_DEFAULTS = ReselectOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class TableRules:
     """The rules of one table. ``serves_nulls`` is False where a cached null contradicts a placeholder (PostgreSQL).
@@ -52,10 +55,10 @@ class TableRules:
     shape: str = ""
     has_source: bool = False
     serves_nulls: bool = False
-    source_reads: str = "all"
-    unavailable_values: bool = True
-    unknown_null_mode: str = "keep"
-    unresolved_insert_mode: str = "auto"
+    source_reads: str = _DEFAULTS.source_reads
+    unavailable_values: bool = _DEFAULTS.unavailable_values
+    unknown_null_mode: str = _DEFAULTS.unknown_null_mode
+    unresolved_insert_mode: str = _DEFAULTS.unresolved_insert_mode
 
     def column(self, name: str) -> ColumnRule:
         """Return the rule of a column; a column without a rule is neither read nor cached."""

@@ -1,8 +1,8 @@
 """Kafka Connect's metrics of tasks, under the names that Strimzi's rules give them (``connect.md`` section 15).
 
-``kafka_connect_<group>_<attribute>{connector, task}``. Totals count for as long as the worker runs; averages, maxima,
-rates and percentages are those of the last minute, and NaN where nothing happened in it. What Connect has beside these
-and why it is left out stands in docs/operations.md.
+``kafka_connect_<group>_<attribute>{connector, task}``. Totals count from the start of the worker. Averages, maxima,
+rates and percentages cover the last minute and are NaN if nothing happened in it. docs/operations.md lists Kafka
+Connect's other metrics, with the reason why Headrace does not have them.
 """
 
 from __future__ import annotations
@@ -35,13 +35,18 @@ _COUNTS: Mapping[str, str] = {
     "task_error_deadletterqueue_produce_requests": "Records sent to the dead letter queue",
     "task_error_deadletterqueue_produce_failures": "Records that could not be written to the dead letter queue",
 }
-"""What is counted, by name. Only ``_total`` at the end makes a counter for Prometheus, the others are gauges in JMX."""
-_RATES = ("sink_record_read", "sink_record_send", "offset_commit_completion", "offset_commit_skip")
+"""The counts, by name. A name that ends in ``_total`` is a counter in Prometheus; the others are gauges, as in JMX."""
+_RATES: Mapping[str, str] = {
+    "sink_record_read": "Records read from Kafka per second",
+    "sink_record_send": "Records written to tables per second",
+    "offset_commit_completion": "Successful offset commits per second",
+    "offset_commit_skip": "Rejected offset commits per second",
+}
 
 
 @dataclass(slots=True)
 class TaskSensors:
-    """What is measured of one task. All calls come on the worker's event loop; ``clock`` gives seconds."""
+    """The sensors of one task. All methods are called on the worker's event loop. ``clock`` returns seconds."""
 
     clock: Callable[[], float]
     counts: Counter[str] = field(default_factory=Counter)
@@ -59,66 +64,66 @@ class TaskSensors:
     _since: float = 0.0
     _in_states: Counter[State] = field(default_factory=Counter)
 
-    def count(self, name: str, number: int = 1) -> None:
+    def count(self, name: str, amount: int = 1) -> None:
         """Add to a count."""
-        self.counts[name] += number
+        self.counts[name] += amount
         stem = name.removeprefix("sink_task_").removesuffix("_total")
         if stem in self._rates:
-            self._rates[stem].add(number, self.clock())
+            self._rates[stem].add(amount, self.clock())
 
     def taken(self, partition: TopicPartition, end: int, records: int) -> None:
-        """Records up to before offset ``end`` are the task's to write."""
+        """Record that the task has accepted records below offset ``end`` and has to write them."""
         self._open[partition].append((end, records))
 
-    def settled(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The group's offsets stand there now."""
+    def offsets_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Discard the records below the committed offsets."""
         for partition, offset in offsets.items():
             waiting = self._open[partition]
             while waiting and waiting[0][0] <= offset:
                 waiting.popleft()
 
     def wrote(self, events: int, seconds: float) -> None:
-        """A batch is durable."""
+        """Record a batch that is durable."""
         self.batch.add(events, self.clock())
         self.put_ms.add(seconds * 1000, self.clock())
 
     def committed(self, seconds: float) -> None:
-        """A commit of offsets went through."""
+        """Record a successful offset commit."""
         self.count("sink_task_offset_commit_seq_no")
         self.count("sink_task_offset_commit_completion_total")
         self.commit_ms.add(seconds * 1000, self.clock())
         self.commit_done.add(1, self.clock())
 
     def uncommitted(self, *, refused: bool) -> None:
-        """A commit of offsets did not."""
+        """Record a failed offset commit. ``refused``: the group rejected it because it came too late."""
         self.count("sink_task_offset_commit_seq_no")
         self.count("sink_task_offset_commit_skip_total", int(refused))
         self.commit_done.add(0, self.clock())
 
     def follows(self, lag: Lag) -> None:
-        """Where the lag can be read from now on."""
+        """Set the function that returns the lag."""
         self.lag, self.present = lag, True
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """A new assignment, with nothing in memory."""
+        """Record a new assignment. The task has no records in memory."""
         self._open.clear()
         self.present, self.partitions = True, len(partitions)
 
     def moved(self, state: State) -> None:
-        """The task has come into this state."""
+        """Record the new state of the task."""
         now = self.clock()
         if self._state is not None:
             self._in_states[self._state] += now - self._since  # type: ignore[assignment]  # seconds
         self._state, self._since, self.present = state, now, True
 
     def gone(self) -> None:
-        """The task does not exist any more; its counts stay, as Prometheus wants them."""
+        """Record that the task does not exist any more. Its counts stay, as Prometheus requires."""
         self.present, self.lag, self._state = False, no_lag, None
         self._open.clear()
         self._in_states.clear()
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:
-        """Name, help and value of what a task shows while it exists."""
+        """Return name, help and value of the gauges that a task has while it exists."""
         now = self.clock()
         active = sum(records for waiting in self._open.values() for _, records in waiting)
         yield "sink_task_sink_record_active_count", "Records read whose offsets are not committed yet", active
@@ -128,7 +133,7 @@ class TaskSensors:
         yield "sink_task_put_batch_avg_time_ms", "Average time to write a batch", self.put_ms.average(now)
         yield "sink_task_put_batch_max_time_ms", "Longest time to write a batch", self.put_ms.largest(now)
         for name, recent in self._rates.items():
-            yield f"sink_task_{name}_rate", f"{name} per second", recent.rate(now)
+            yield f"sink_task_{name}_rate", _RATES[name], recent.rate(now)
         if self.last_error:
             yield "task_error_last_error_timestamp", "Time of the last error, Unix time in ms", self.last_error
         yield "connector_task_batch_size_avg", "Average records in a batch", self.batch.average(now)
@@ -160,18 +165,18 @@ class TaskSensors:
 
 
 class TaskCollector(Collector):
-    """Every task's metrics, as they are at each scrape."""
+    """Collects the metrics of all tasks at each scrape."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._tasks: dict[tuple[str, str], TaskSensors] = {}
 
-    def task(self, connector: str, number: int) -> TaskSensors:
-        """What is measured of a task; the same object for as long as the worker runs."""
-        return self._tasks.setdefault((connector, str(number)), TaskSensors(self._clock))
+    def task(self, connector: str, task_number: int) -> TaskSensors:
+        """Return the sensors of a task. They are the same object until the worker stops."""
+        return self._tasks.setdefault((connector, str(task_number)), TaskSensors(self._clock))
 
     def collect(self) -> Iterator[Metric]:
-        """One family per name."""
+        """Return one family per name."""
         for name, text in _COUNTS.items():
             yield self._counted(name, text)
         families: dict[str, GaugeMetricFamily] = {}
@@ -182,27 +187,27 @@ class TaskCollector(Collector):
         yield from families.values()
 
     def _counted(self, name: str, text: str) -> Metric:
-        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-        family: CounterMetricFamily | GaugeMetricFamily = kind(PREFIX + name, text, labels=_LABELS)
+        family_class = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        family: CounterMetricFamily | GaugeMetricFamily = family_class(PREFIX + name, text, labels=_LABELS)
         for labels, sensors in self._tasks.items():
             family.add_metric(labels, sensors.counts[name])
         return family
 
 
 class StartupCounts:
-    """How starts of connectors and tasks went, for ``kafka_connect_worker_*_startup_*_total``."""
+    """Counts starts of connectors and tasks, for ``kafka_connect_worker_*_startup_*_total``."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, bool]] = Counter()
 
-    def add(self, kind: str, *, succeeded: bool) -> None:
-        """One start of a ``connector`` or ``task``."""
-        self._counts[kind, succeeded] += 1
+    def add(self, started: str, *, succeeded: bool) -> None:
+        """Count one start of a ``connector`` or ``task``."""
+        self._counts[started, succeeded] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """Attempts, successes and failures of both."""
-        for kind in ("connector", "task"):
-            good, bad = self._counts[kind, True], self._counts[kind, False]
-            for what, value in (("attempts", good + bad), ("success", good), ("failure", bad)):
-                name = f"{PREFIX}worker_{kind}_startup_{what}"
-                yield CounterMetricFamily(name, f"Starts of {kind}s: {what}", value=value)
+        """Return attempts, successes and failures of connectors and tasks."""
+        for started in ("connector", "task"):
+            good, bad = self._counts[started, True], self._counts[started, False]
+            for outcome, value in (("attempts", good + bad), ("success", good), ("failure", bad)):
+                name = f"{PREFIX}worker_{started}_startup_{outcome}"
+                yield CounterMetricFamily(name, f"Starts of {started}s: {outcome}", value=value)

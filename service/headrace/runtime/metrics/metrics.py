@@ -1,8 +1,8 @@
 """Every metric of a worker, for ``/metrics``.
 
-``kafka_connect_*`` are the names that the Strimzi dashboards know (``connect_metrics.py``, ``state_metrics.py``);
-``headrace_*`` are ours, per table (``task_progress.py`` has those that say how far it is); ``reselect_*`` those of
-``reselect.md`` section 9. Labels carry names of connectors, tasks, topics and tables, never keys or values.
+``kafka_connect_*`` have the names of Strimzi's dashboards (``connect_metrics.py``, ``state_metrics.py``).
+``headrace_*`` are Headrace's own, per table (``task_progress.py`` has freshness and lag). ``reselect_*`` are those of
+``reselect.md`` section 9. Labels contain names of connectors, tasks, topics and tables, never keys or values.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 _FRESHNESS = (0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
 _ROWS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 250_000, 500_000)
 _RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
-    "cells": ("reselect_cells", ("state", "column"), "Cells that are open after the fold, by state"),
-    "resolved": ("reselect_resolved", ("step", "column"), "Open cells by the step that decided them"),
+    "cells": ("reselect_cells", ("state", "column"), "Cells without a value after the fold, by state"),
+    "resolved": ("reselect_resolved", ("step", "column"), "Cells without a value, by the step that resolved them"),
     "requests": ("reselect_cache_requests", ("result",), "Lookups in the column cache by result"),
-    "writes": ("reselect_cache_writes", ("origin", "result"), "Entries offered to the column cache by result"),
-    "drops": ("reselect_cache_drops", ("cause",), "Rows dropped from the column cache"),
-    "contradictions": ("reselect_contradictions", ("kind",), "Signs of missing events"),
+    "writes": ("reselect_cache_writes", ("origin", "result"), "Writes to the column cache by result"),
+    "drops": ("reselect_cache_drops", ("cause",), "Rows evicted from the column cache"),
+    "contradictions": ("reselect_contradictions", ("kind",), "Contradictions that indicate missing events"),
     "flashback_fallbacks": ("reselect_flashback_fallbacks", ("code",), "Oracle reads that used the current state"),
     "guard": ("reselect_placeholder_guard", (), "Batches stopped because a placeholder would have been written"),
     "source_equals_placeholder": (
@@ -46,14 +46,14 @@ _RESELECT_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
         (),
         "Values at the source that equal the placeholder's text",
     ),
-    "rows_not_found": ("reselect_rows_not_found", (), "Rows that did not exist at the source any more"),
+    "rows_not_found": ("reselect_rows_not_found", (), "Rows that no longer existed at the source"),
     "bytes_read": ("reselect_bytes_read", (), "Bytes of the values that SELECTs returned"),
 }
-"""What reselect counts, by kind: metric, its own labels, and its help text."""
+"""The counters of reselect: the name of each metric, its additional labels, and its help text."""
 
 
 class Metrics:
-    """The metrics of one worker in a registry of their own, so that several workers fit into a process."""
+    """The metrics of one worker. Each worker has its own registry, so one process can run several workers."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
         self.registry = CollectorRegistry()
@@ -70,30 +70,30 @@ class Metrics:
         self._info.labels(__version__).set(1)
 
     def exposition(self) -> tuple[bytes, str]:
-        """All metrics as text, and the content type."""
+        """Return all metrics as text, and the content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
     def task(
         self,
         connector: str,
-        number: int,
+        task_number: int,
         topic_seen: Callable[[str], None],
-        noted: Callable[[str, str], None] = lambda text, place: None,
+        noted: Callable[[str, str], None] = lambda text, location: None,
         tables: Callable[[Sequence[TableStatus]], None] = lambda blocked: None,
     ) -> TaskMetrics:
-        """What observes one run of a task.
+        """Return the observer of one run of a task.
 
-        ``topic_seen`` gets the topic of each chunk, ``noted`` each note, ``tables`` the tables that do not run.
+        ``topic_seen`` receives the topic of each chunk, ``noted`` each note, ``tables`` the tables that do not run.
         """
-        sensors, progress = self._tasks.task(connector, number), self._progress.begin(connector, str(number))
-        return TaskMetrics(self, (connector, str(number)), sensors, progress, topic_seen, noted, tables)
+        sensors, progress = self._tasks.task(connector, task_number), self._progress.begin(connector, str(task_number))
+        return TaskMetrics(self, (connector, str(task_number)), sensors, progress, topic_seen, noted, tables)
 
-    def reselects(self, connector: str, number: int) -> ReselectTaskMetrics:
-        """What counts the reselects of a task."""
-        return ReselectTaskMetrics(self, (connector, str(number)))
+    def reselects(self, connector: str, task_number: int) -> ReselectTaskMetrics:
+        """Return the reselect metrics of a task."""
+        return ReselectTaskMetrics(self, (connector, str(task_number)))
 
     def connector_state(self, connector: str, state: State) -> None:
-        """A start of a connector ends in RUNNING or FAILED (``runtime/observation.py: StateObserver``)."""
+        """Record the state, and count a start that ends in RUNNING or FAILED."""
         before = self._connector_states.get(connector)
         if state is State.DESTROYED:
             self._connector_states.pop(connector, None)
@@ -102,31 +102,31 @@ class Metrics:
         if state is State.FAILED or (state is State.RUNNING and before not in (State.RUNNING, State.PAUSED)):
             self._startups.add("connector", succeeded=state is State.RUNNING)
 
-    def task_state(self, connector: str, number: int, state: State) -> None:
-        """A start of a task ends in RUNNING, or in FAILED or RESTARTING without having run."""
-        before = self._task_states.get((connector, number), State.UNASSIGNED)
-        self._task_states[connector, number] = state
-        self._tasks.task(connector, number).moved(state)
+    def task_state(self, connector: str, task_number: int, state: State) -> None:
+        """Record the state, and count a start that ends in RUNNING, or in FAILED without having run."""
+        before = self._task_states.get((connector, task_number), State.UNASSIGNED)
+        self._task_states[connector, task_number] = state
+        self._tasks.task(connector, task_number).moved(state)
         if state is State.DESTROYED:
-            self._task_states.pop((connector, number), None)
-            self._tasks.task(connector, number).gone()
-            self._stop_measuring(connector, number)
+            self._task_states.pop((connector, task_number), None)
+            self._tasks.task(connector, task_number).gone()
+            self._stop_measuring(connector, task_number)
         elif state is State.RUNNING and before is not State.PAUSED:
             self._startups.add("task", succeeded=True)
         elif state is State.FAILED:
-            self._stop_measuring(connector, number)
+            self._stop_measuring(connector, task_number)
             if before is not State.RUNNING:
                 self._startups.add("task", succeeded=False)
 
-    def _stop_measuring(self, connector: str, number: int) -> None:
-        """Drop what a task that has failed or gone would still show as present; counters stay, as Prometheus wants."""
-        self._progress.end(connector, str(number))
+    def _stop_measuring(self, connector: str, task_number: int) -> None:
+        """Remove the gauges of a task that has failed or ended. Counters stay, as Prometheus requires."""
+        self._progress.end(connector, str(task_number))
         reselect = (self.cache_rows, self.cache_bytes, self.cache_poisoned, self.cache_oldest, self.source_connections)
         for gauge in reselect:
-            gauge.remove_by_labels({"connector": connector, "task": str(number)})
+            gauge.remove_by_labels({"connector": connector, "task": str(task_number)})
 
     def watch(self, configs: ConfigStore, statuses: StatusStore, worker_id: str, plugins: Plugins) -> None:
-        """Show the states of the worker's connectors and tasks, as they are at each scrape."""
+        """Add the metrics of the states of the worker's connectors and tasks."""
         self.registry.register(StateCollector(configs, statuses, worker_id, plugins, self._startups))
 
     def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> Counter:
@@ -140,7 +140,9 @@ class Metrics:
 
     def _table_metrics(self) -> None:
         self.events = self._counter("headrace_events", "Change events written to tables", _TABLE)
-        self.skipped = self._counter("headrace_records_skipped", "Records that are no row changes", (*_TASK, "topic"))
+        self.skipped = self._counter(
+            "headrace_records_skipped", "Records that are not changes of rows", (*_TASK, "topic")
+        )
         self.losses = self._counter(
             "headrace_source_losses",
             "Values that the source's connector does not send completely",
@@ -149,7 +151,7 @@ class Metrics:
         self.batches = self._counter("headrace_batches", "Batches by the limit that closed them", (*_TABLE, "trigger"))
         self.batch_rows = self._histogram("headrace_batch_events", "Events per batch", _TABLE, _ROWS)
         self.write = self._histogram(
-            "headrace_write_seconds", "Time from a closed batch to its durable rows", _TABLE, _SECONDS
+            "headrace_write_seconds", "Time from the close of a batch to its durable rows", _TABLE, _SECONDS
         )
         stages = (*_TABLE, "stage")
         self.stage = self._counter("headrace_stage_seconds", "Time of each stage", stages)
@@ -215,7 +217,7 @@ class TaskMetrics:
 
     @contextmanager
     def stage(self, table: str, stage: str) -> Iterator[None]:
-        """Add the time of the block to the stage's, and the CPU time of its thread."""
+        """Measure the time of the block, and the CPU time of its thread."""
         labels = (*self._labels, table, stage)
         begin, cpu = time.perf_counter(), time.thread_time()
         try:
@@ -225,23 +227,23 @@ class TaskMetrics:
             self._metrics.stage.labels(*labels).inc(time.perf_counter() - begin)
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """A new assignment."""
+        """Record a new assignment."""
         self._sensors.assigned(partitions)
         self._progress.assigned()
 
     def decoded(self, partition: TopicPartition, records: int, skipped: int) -> None:
-        """A chunk was decoded."""
+        """Record a decoded chunk."""
         self._sensors.count("sink_task_sink_record_read_total", records)
         self._metrics.skipped.labels(*self._labels, partition.topic).inc(skipped)
         if records:
             self._topic_seen(partition.topic)
 
     def taken(self, partition: TopicPartition, end: int, records: int) -> None:
-        """A chunk waits to be written."""
+        """Record a chunk that waits to be written."""
         self._sensors.taken(partition, end, records)
 
     def errant(self, records: int, *, skipped: bool, logged: bool) -> None:
-        """Records could not be used."""
+        """Record records that could not be used."""
         for name in ("total_record_failures", "total_record_errors"):
             self._sensors.count(f"task_error_{name}", records)
         self._sensors.count("task_error_total_records_skipped", records if skipped else 0)
@@ -249,25 +251,25 @@ class TaskMetrics:
         self._sensors.last_error = int(time.time() * 1000)
 
     def dead_letters(self, records: int, *, failed: bool) -> None:
-        """Records were sent to the dead letter queue."""
+        """Record records that were sent to the dead letter queue."""
         self._sensors.count("task_error_deadletterqueue_produce_requests", records)
         self._sensors.count("task_error_deadletterqueue_produce_failures", records if failed else 0)
 
     def retried(self) -> None:
-        """A write is repeated."""
+        """Record a retry."""
         self._sensors.count("task_error_total_retries")
 
-    def noted(self, text: str, place: str) -> None:
-        """Something is not guaranteed."""
-        self._noted(text, place)
+    def noted(self, text: str, location: str) -> None:
+        """Pass on a note."""
+        self._noted(text, location)
 
     def lost(self, topic: str, losses: Mapping[str, int]) -> None:
-        """Values that are not told in full."""
-        for kind, values in losses.items():
-            self._metrics.losses.labels(*self._labels, topic, kind).inc(values)
+        """Record values that the source's connector does not send completely."""
+        for loss, values in losses.items():
+            self._metrics.losses.labels(*self._labels, topic, loss).inc(values)
 
     def written(self, batch: Batch, seconds: float, now: float) -> None:
-        """A batch is durable and visible."""
+        """Record a batch that is durable and visible."""
         metrics, labels = self._metrics, (*self._labels, batch.table)
         events = 1 if isinstance(batch.content, Barrier) else len(batch.content)
         self._sensors.count("sink_task_sink_record_send_total", events)
@@ -281,30 +283,30 @@ class TaskMetrics:
             metrics.freshness.labels(*labels).observe(freshness)
 
     def committed(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
-        """The group's offsets have moved."""
-        self._sensors.settled(offsets)
+        """Record committed offsets."""
+        self._sensors.offsets_committed(offsets)
         self._sensors.committed(seconds)
 
     def uncommitted(self, *, refused: bool) -> None:
-        """A commit failed."""
+        """Record a failed offset commit."""
         self._sensors.uncommitted(refused=refused)
 
     def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Where the lag can be read."""
+        """Set the function that returns the lag."""
         self._sensors.follows(lag)
         self._progress.lag = lag
 
     def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
-        """What waits to be written."""
+        """Set the oldest events that are not durable, by table."""
         self._progress.unwritten(tables)
 
     def tables(self, blocked: Sequence[TableStatus]) -> None:
-        """These tables do not run."""
+        """Set the tables that do not run."""
         self._progress.blocked = {each.table: each.state for each in blocked}
         self._tables(blocked)
 
     def left(self, tables: Collection[str]) -> None:
-        """Tables that belong to another task."""
+        """Remove tables that are now assigned to another task."""
         self._progress.left(tables)
 
 
@@ -315,12 +317,12 @@ class ReselectTaskMetrics:
         self._metrics = metrics
         self._labels = labels
 
-    def count(self, table: TableId, kind: str, labels: Sequence[str], number: int) -> None:
-        """Add to the counter of ``kind``."""
-        self._metrics.reselect[kind].labels(*self._labels, _name(table), *labels).inc(number)
+    def count(self, table: TableId, counter: str, labels: Sequence[str], amount: int) -> None:
+        """Add to one of the counters in ``_RESELECT_COUNTERS``."""
+        self._metrics.reselect[counter].labels(*self._labels, _name(table), *labels).inc(amount)
 
     def query(self, table: TableId, query: Query) -> None:
-        """One SELECT."""
+        """Record a SELECT."""
         labels = (*self._labels, _name(table))
         self._metrics.queries.labels(*labels, query.result).inc()
         self._metrics.query_seconds.labels(*labels).observe(query.seconds)
@@ -329,7 +331,7 @@ class ReselectTaskMetrics:
             self._metrics.visibility_wait.labels(*labels).observe(query.waited)
 
     def cache(self, use: CacheUse) -> None:
-        """How full the cache is."""
+        """Record the use of the column cache."""
         self._metrics.cache_rows.labels(*self._labels).set(use.rows)
         self._metrics.cache_bytes.labels(*self._labels).set(use.bytes)
         self._metrics.cache_poisoned.labels(*self._labels).set(use.poisoned)
@@ -339,9 +341,9 @@ class ReselectTaskMetrics:
             self._metrics.cache_oldest.labels(*self._labels).set(use.oldest / 1000)
 
     def connections(self, now: Connections) -> None:
-        """Connections to source databases."""
-        for state, number in (("idle", now.idle), ("used", now.used), ("left_alone", now.left_alone)):
-            self._metrics.source_connections.labels(*self._labels, state).set(number)
+        """Record the connections to source databases."""
+        for state, count in (("idle", now.idle), ("used", now.used), ("left_alone", now.left_alone)):
+            self._metrics.source_connections.labels(*self._labels, state).set(count)
 
 
 def _name(table: TableId) -> str:

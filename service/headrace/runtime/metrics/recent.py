@@ -1,4 +1,4 @@
-"""Numbers of the last minute, for averages, maxima and rates that tell of now and not of the whole life of a task."""
+"""Values of the last minute, for averages, maxima and rates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Second:
 
 
 class Recent:
-    """What was added within the last minute, in buckets of a second, so that it stays small. Time is an argument."""
+    """The values that were added within the last minute, in buckets of a second. Time is an argument, in seconds."""
 
     __slots__ = ("_seconds",)
 
@@ -24,7 +24,7 @@ class Recent:
         self._seconds = [_Second() for _ in range(SECONDS)]
 
     def add(self, value: float, now: float) -> None:
-        """Add a number."""
+        """Add a value."""
         second = self._seconds[int(now) % SECONDS]
         if second.at != int(now):
             second.at, second.count, second.total, second.largest = int(now), 0, 0.0, value
@@ -33,17 +33,17 @@ class Recent:
         second.largest = max(second.largest, value)
 
     def average(self, now: float) -> float:
-        """Their average; NaN without any, as in Kafka's metrics."""
+        """Return the average, NaN without values, as Kafka's metrics do."""
         lately = self._lately(now)
         count = sum(second.count for second in lately)
         return sum(second.total for second in lately) / count if count else float("nan")
 
     def largest(self, now: float) -> float:
-        """The largest; NaN without any."""
+        """Return the largest value, NaN without values."""
         return max((second.largest for second in self._lately(now)), default=float("nan"))
 
     def rate(self, now: float) -> float:
-        """Their sum per second."""
+        """Return the sum per second."""
         return sum(second.total for second in self._lately(now)) / SECONDS
 
     def _lately(self, now: float) -> list[_Second]:

@@ -1,4 +1,4 @@
-"""States of connectors and tasks as metrics, in the names of Strimzi's dashboards (``connect.md`` section 15)."""
+"""Metrics of the states of connectors and tasks, named as in Strimzi's dashboards (``connect.md`` section 15)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PREFIX = "kafka_connect_"
 
 
 class StateCollector(Collector):
-    """Reads the stores when it is scraped, so that no state can be forgotten or left behind.
+    """Reads the states from the stores at each scrape.
 
-    Each worker shows what it runs itself, so that sums over all workers count everything once.
+    Each worker exposes only the connectors and tasks that it runs, so sums over all workers count each of them once.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class StateCollector(Collector):
         self._startups = startups or StartupCounts()
 
     def collect(self) -> Iterator[Metric]:
-        """One sample per connector, per task, and the counts of both."""
+        """Return one sample per connector and per task, and the counts of both."""
         names = self._configs.state.connectors()
         tasks = [
-            (name, number, seen.state)
+            (name, task_number, seen.state)
             for name in names
-            for number, seen in self._statuses.tasks(name)
+            for task_number, seen in self._statuses.tasks(name)
             if seen.worker_id == self._worker_id
         ]
         here = [name for name in names if self._connector(name) is not None]
@@ -61,14 +61,14 @@ class StateCollector(Collector):
         return seen if seen is not None and seen.worker_id == self._worker_id else None
 
     def _connector_infos(self, names: list[str]) -> Iterator[GaugeMetricFamily]:
-        """Class, type and version, each as a label of a gauge that is 1."""
+        """Return class, type and version, each as a label of a gauge that is 1."""
         versions = {name: seen.version for name in names if (seen := self._connector(name)) is not None}
         yield _info("class", {name: self._class_of(name) for name in names})
         yield _info("type", dict.fromkeys(names, "sink"))
         yield _info("version", versions)
 
     def _class_of(self, name: str) -> str | None:
-        """The full name, however the configuration calls it."""
+        """Return the full class name, also if the configuration contains an alias."""
         given = (self._configs.state.connector_config(name) or {}).get("connector.class")
         plugin = self._plugins.find(given or "")
         return given if plugin is None else plugin.class_name
@@ -87,8 +87,8 @@ class StateCollector(Collector):
 def _task_states(tasks: list[tuple[str, int, State]]) -> GaugeMetricFamily:
     labels = ("connector", "task", "status")
     family = GaugeMetricFamily(f"{_PREFIX}connector_task_status", "State of each task", labels=labels)
-    for name, number, state in tasks:
-        family.add_metric((name, str(number), state.lower()), 1)
+    for name, task_number, state in tasks:
+        family.add_metric((name, str(task_number), state.lower()), 1)
     return family
 
 

@@ -1,7 +1,7 @@
-"""How far each task is, as gauges that are computed when they are scraped.
+"""Lag, freshness and states of the tables of each task, as gauges that are computed at each scrape.
 
-A gauge that only a finished batch sets keeps its value while a writer hangs, and the series of a table or partition
-that has moved to another task keeps it for ever. These are computed from what the task has in hand now.
+A gauge that a finished batch sets would keep its value while a writer hangs, or after the table or partition has moved
+to another task. These gauges are computed from the current partitions and unwritten events of the task.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Lag = Callable[[], Mapping[TopicPartition, int]]
 
 
 def no_lag() -> Mapping[TopicPartition, int]:
-    """Nothing is measured."""
+    """Return no lag, for a task without a consumer."""
     return {}
 
 
@@ -35,7 +35,7 @@ class TableProgress:
     unwritten: Unwritten | None = None
 
     def freshness_at(self, now: float) -> float | None:
-        """How far the table is behind its source at the wall clock's time ``now``."""
+        """Return by how many seconds the table is behind its source at ``now`` (Unix time in seconds)."""
         if self.unwritten is None or self.unwritten.source_time <= 0:
             return self.freshness
         return max(self.freshness or 0.0, now - self.unwritten.source_time / 1_000_000)
@@ -43,10 +43,10 @@ class TableProgress:
 
 @dataclass(slots=True)
 class TaskProgress:
-    """One run of a task; it is written and read on the worker's event loop.
+    """The progress of one run of a task. All access is on the worker's event loop.
 
-    ``blocked`` has the states of the tables that do not run. ``inherited``: the tables are those of the run before,
-    which tell how late they are until this one reads.
+    ``blocked`` has the states of the tables that do not run. ``inherited``: the tables are those of the run before, so
+    that their freshness stays visible until this run has an assignment.
     """
 
     lag: Lag = no_lag
@@ -55,7 +55,7 @@ class TaskProgress:
     inherited: bool = False
 
     def assigned(self) -> None:
-        """A new assignment, with nothing in memory."""
+        """Record a new assignment. The task has no records in memory."""
         if self.inherited:
             self.tables.clear()
         self.inherited = False
@@ -71,20 +71,20 @@ class TaskProgress:
         return progress.freshness
 
     def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
-        """The oldest events that are not durable, by table; other tables have none."""
+        """Set the oldest events that are not durable, by table. Other tables have none."""
         for table in tables.keys() - self.tables.keys():
             self.tables[table] = TableProgress()
         for table, progress in self.tables.items():
             progress.unwritten = tables.get(table)
 
     def left(self, tables: Collection[str]) -> None:
-        """These tables belong to another task now."""
+        """Remove tables that are now assigned to another task."""
         for table in tables:
             self.tables.pop(table, None)
 
 
 class ProgressCollector(Collector):
-    """The gauges of all tasks that run here. ``clock`` gives monotonic seconds, ``now`` those of the wall clock."""
+    """Collects the gauges of this worker's tasks. ``clock`` returns monotonic seconds, ``now`` Unix time in seconds."""
 
     def __init__(self, clock: Callable[[], float], now: Callable[[], float]) -> None:
         self._clock = clock
@@ -92,22 +92,22 @@ class ProgressCollector(Collector):
         self._tasks: dict[tuple[str, str], TaskProgress] = {}
 
     def begin(self, connector: str, task: str) -> TaskProgress:
-        """Another run of a task. What an earlier one reports after this, because it was abandoned, is ignored."""
+        """Return the progress of a new run of a task. Later reports of an abandoned earlier run are ignored."""
         before = self._tasks.get((connector, task), TaskProgress())
         progress = self._tasks[connector, task] = TaskProgress(tables=dict(before.tables), inherited=True)
         return progress
 
     def end(self, connector: str, task: str) -> None:
-        """Nothing of the task is measured here any more: it has failed, or moved to another worker."""
+        """Remove the gauges of a task that has failed or moved to another worker."""
         self._tasks.pop((connector, task), None)
 
     def collect(self) -> Iterator[Metric]:
-        """One family per gauge."""
+        """Return one family per gauge."""
         yield self._lag()
         clock, now = self._clock(), self._now()
         yield self._of_tables(
             "headrace_freshness_last_seconds",
-            "Source commit to visible row, of the last batch or of what waits to be written",
+            "Time since the source commit of the oldest unwritten event, or freshness of the last batch",
             lambda table: table.freshness_at(now),
         )
         yield self._of_tables(
@@ -117,7 +117,7 @@ class ProgressCollector(Collector):
         )
         yield self._of_tables(
             "headrace_oldest_unwritten_seconds",
-            "Since when the oldest event that is not durable has been read; 0 if there is none",
+            "Seconds since the oldest event that is not durable was read, 0 without such an event",
             lambda table: 0.0 if table.unwritten is None else max(clock - table.unwritten.since, 0.0),
         )
 
@@ -125,7 +125,7 @@ class ProgressCollector(Collector):
 
     def _states(self) -> Metric:
         family = GaugeMetricFamily(
-            "headrace_table_state", "1 for the state that the table is in", labels=(*_TABLE, "state")
+            "headrace_table_state", "1 for the current state of the table", labels=(*_TABLE, "state")
         )
         for task, progress in self._tasks.items():
             for table in {**progress.tables, **progress.blocked}:
@@ -134,9 +134,7 @@ class ProgressCollector(Collector):
 
     def _lag(self) -> Metric:
         labels = (*_TASK, "topic", "partition")
-        family = GaugeMetricFamily(
-            "headrace_lag_records", "Records whose offsets the group has not committed", labels=labels
-        )
+        family = GaugeMetricFamily("headrace_lag_records", "Records that the group has not committed", labels=labels)
         for task, progress in self._tasks.items():
             for partition, records in progress.lag().items():
                 family.add_metric((*task, partition.topic, str(partition.partition)), records)

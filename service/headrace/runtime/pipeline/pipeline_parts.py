@@ -9,7 +9,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from headrace.config.sink_options import SourceSettings, TableSettings
 from headrace.core.model.errors import Fatal
+from headrace.core.reselect.options import ReselectOptions
 from headrace.ports import LakeTable
 
 
@@ -20,6 +22,9 @@ class Stages(Protocol):
         """Measure one stage of one batch."""
 
 
+_TABLES, _SOURCE, _RESELECT = TableSettings(), SourceSettings(), ReselectOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
     """Options of the connector for applying changes. Times in microseconds.
@@ -28,11 +33,11 @@ class PipelineOptions:
     ``unknown_null_mode`` is for histories; in other tables reselect applies it.
     """
 
-    unresolved_insert_mode: str = "auto"
-    unknown_null_mode: str = "keep"
-    evolve: bool = True
-    position_regression: int = 3_600_000_000
-    tombstone_retention: int = 7 * 86_400_000_000
+    unresolved_insert_mode: str = _RESELECT.unresolved_insert_mode
+    unknown_null_mode: str = _RESELECT.unknown_null_mode
+    evolve: bool = _TABLES.evolve
+    position_regression: int = _SOURCE.position_regression
+    tombstone_retention: int = _TABLES.tombstone_retention
     shared: bool = False
 
 

@@ -20,7 +20,7 @@ _NO_SOURCE = TableId("", "", "", "")
 
 
 class HistoryOffsets:
-    """Asks the lakehouse (``runtime/worker/sink_offsets.py: HeldOffsets``)."""
+    """Reads the offsets from the lakehouse (``runtime/worker/sink_offsets.py: StoredOffsets``)."""
 
     def __init__(self, lakehouse: Lakehouse, executor: Executor) -> None:
         self._lakehouse = lakehouse

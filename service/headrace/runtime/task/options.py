@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headrace.config.framework import ErrorSettings
+from headrace.config.sink_options import TableSettings
 from headrace.core.batch.batch import BatchPolicy
 from headrace.core.decode.envelope import EnvelopeOptions
 from headrace.core.model.errors import Stage
@@ -13,6 +15,8 @@ from headrace.core.tables.naming import TableNaming
 from headrace.ports import TableOptions
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions
 from headrace.transforms.chain import Chain
+
+_ERRORS, _TABLES = ErrorSettings(), TableSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,8 @@ class SinkTaskOptions:
     fills_defaults: bool = False
     dead_letters_unresolved: bool = False
     transforms: Chain = field(default_factory=Chain)
-    tolerate_errors: bool = False
-    isolate_tables: bool = True
-    log_errors: bool = False
-    log_messages: bool = False
+    tolerate_errors: bool = _ERRORS.tolerate
+    isolate_tables: bool = _TABLES.isolate_tables
+    log_errors: bool = _ERRORS.log
+    log_messages: bool = _ERRORS.log_messages
     converters: Mapping[Stage, str] = field(default_factory=dict)

@@ -1,18 +1,18 @@
-"""This worker's place in its cluster: which tasks are its own, and whether it leads.
+"""The membership of this worker in its cluster: the tasks assigned to it, and whether it is the leader.
 
-The leader alone writes the config topic. Its term begins in three steps, in this order, which is the whole proof that
-there is one writer (``docs/why.md``): it shuts out whoever wrote before; it has Kafka confirm that its assignment still
-stands; it reads the topic to the end.
+Only the leader writes the config topic. A term as leader begins with three steps. Their order proves that the topic has
+one writer (``docs/why.md``): fence the earlier writers; let Kafka confirm that the assignment is still in force; read
+the topic to its end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from headrace.core.connect.work import Assignment, Task
+from headrace.core.connect.work import Assignment
 from headrace.core.model.errors import HeadraceError, RestError
 from headrace.ports import WorkerMember
 from headrace.runtime.trace import summary
@@ -30,8 +30,8 @@ _RENEWAL_SECONDS = 24 * 3600.0
 """Far below transactional.id.expiration.ms, 7 days by default."""
 
 
-class Elsewhere(RestError):
-    """A request that another worker has to answer (Kafka Connect's ``RequestTargetException``)."""
+class RequestTargetError(RestError):
+    """A request that only another worker can answer (Kafka Connect's ``RequestTargetException``)."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(NO_LEADER, 409)
@@ -39,74 +39,86 @@ class Elsewhere(RestError):
 
 
 class Cluster:
-    """One worker's view. All methods are called on the worker's event loop."""
+    """The view of one worker. All methods are called on the worker's event loop."""
 
     def __init__(self, worker_id: str, member: WorkerMember, configs: ConfigStore) -> None:
         self._worker_id = worker_id
         self._member = member
         self._configs = configs
-        self._moved: Callable[[], None] = _nobody
+        self._on_change: Callable[[], None] = lambda: None
         self._assignment: Assignment | None = None
-        self._settled = asyncio.Event()
+        self._joined = asyncio.Event()
         self._term: asyncio.Task[None] | None = None
         self._closed = False
         self.leads = False
 
-    async def start(self, moved: Callable[[], None]) -> None:
-        """Join the group; ``moved`` is called whenever tasks or the lead have moved. Returns once there is a place."""
-        self._moved = moved
+    async def start(self, on_change: Callable[[], None]) -> None:
+        """Join the group. Return when the first assignment is in force, on the leader also when it may write.
+
+        ``on_change`` is called after each assignment, and when a term as leader begins.
+        """
+        self._on_change = on_change
         self.refresh()
-        await self._member.start(self._take)
-        await self._settled.wait()
+        await self._member.start(self._accept)
+        await self._joined.wait()
 
     async def stop(self) -> None:
-        """Leave the group: the others take over. Idempotent."""
+        """Leave the group, so that the other workers adopt the tasks. Idempotent."""
         self._closed = True
         self._end_term()
         await self._member.stop()
 
     @property
     def generation(self) -> int:
-        """The number of the assignment in force."""
+        """The generation of the assignment in force, 0 before the first."""
         return self._assignment.generation if self._assignment else 0
 
-    def owns(self, connector: str, number: int) -> bool:
-        """Whether a task is to run here."""
-        return self._assignment is not None and (connector, number) in self._assignment.tasks
+    def owns(self, connector: str, task_number: int) -> bool:
+        """Whether the task is assigned to this worker."""
+        return self._assignment is not None and (connector, task_number) in self._assignment.tasks
 
-    def led(self) -> None:
-        """Raises Elsewhere unless this worker may write the config topic, RestError 409 when nobody is known to."""
+    def check_leader(self) -> None:
+        """Check that this worker may write the config topic.
+
+        Raises RequestTargetError if another worker may, RestError 409 if no leader is known.
+        """
         if self.leads:
             return
         if self._assignment is None or self._assignment.leads:
             raise RestError(NO_LEADER, 409)
-        raise Elsewhere(self._assignment.leader)
+        raise RequestTargetError(self._assignment.leader)
 
-    def owned(self, connector: str, number: int) -> None:
-        """Raises Elsewhere unless a task is to run here, RestError 409 when it is to run nowhere yet."""
-        if self.owns(connector, number):
+    def check_owner(self, connector: str, task_number: int) -> None:
+        """Check that the task is assigned to this worker.
+
+        Raises RequestTargetError if it is assigned to another worker, RestError 409 if it is not assigned yet.
+        """
+        if self.owns(connector, task_number):
             return
-        owner = self._assignment.owners.get((connector, number)) if self._assignment else None
+        owner = self._assignment.owners.get((connector, task_number)) if self._assignment else None
         if owner is None or owner == self._worker_id:
             raise RestError(NO_LEADER, 409)
-        raise Elsewhere(owner)
+        raise RequestTargetError(owner)
 
     def refresh(self) -> None:
-        """The config topic has changed: know what there is to do, and if this worker leads, have it shared out."""
-        tasks = self._tasks()
+        """Offer the tasks of the config topic to the group. The leader rebalances if they are not those assigned."""
+        state = self._configs.state
+        tasks = [(name, n) for name in state.connectors() for n in range(len(state.task_configs(name)))]
         self._member.offer(tasks, self._configs.position())
         if self.leads and self._assignment is not None and self._assignment.owners.keys() != set(tasks):
             self._member.rebalance()
 
     async def write(self, change: Awaitable[T]) -> T:
-        """Await a write of the config topic. After any failure the lead is sought anew, as it may be lost."""
+        """Await a write of the config topic. A failure ends the term, which may be lost, and begins another."""
         try:
             return await change
         except HeadraceError:
-            self._lose()
+            self._end_term()
+            if self._assignment is not None:
+                self._accept(self._assignment)
             raise
 
-    def _take(self, assignment: Assignment) -> None:
+    def _accept(self, assignment: Assignment) -> None:
         if self._closed:
             return
         self._assignment = assignment
@@ -115,12 +127,7 @@ class Cluster:
         elif self._term is None or self._term.done():
             self._term = asyncio.create_task(self._lead(), name="term")
         if not assignment.leads or self.leads:
-            self._settle()
-
-    def _lose(self) -> None:
-        self._end_term()
-        if self._assignment is not None:
-            self._take(self._assignment)
+            self._announce()
 
     def _end_term(self) -> None:
         term, self._term = self._term, None
@@ -129,36 +136,30 @@ class Cluster:
             term.cancel()
 
     async def _lead(self) -> None:
-        """Seek the lead until it is had, and again from time to time: brokers forget a producer that writes nothing."""
-        while self._to_lead():
+        """Begin the term, with retries. Repeat the steps daily, because brokers expire the id of an idle producer."""
+        while self._may_lead():
             try:
-                await self._member.confirm()  # not needed for the proof: who is out already disturbs nobody
+                await (
+                    self._member.confirm()
+                )  # not part of the proof: a worker that left the group must not fence others
                 await self._configs.lead()
                 await self._member.confirm()
                 await self._configs.catch_up()
             except HeadraceError as error:
                 self.leads = False
-                log.warning("Worker %s is to lead and waits: %s", self._worker_id, summary(error))
+                log.warning("Worker %s: cannot become the leader yet and retries: %s", self._worker_id, summary(error))
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if not self.leads and self._to_lead():
+            if not self.leads and self._may_lead():
                 self.leads = True
-                log.info("Worker %s leads (generation %d)", self._worker_id, self.generation)
-                self._settle()
+                log.info("Worker %s: is the leader (generation %d)", self._worker_id, self.generation)
+                self._announce()
             await asyncio.sleep(_RENEWAL_SECONDS)
 
-    def _to_lead(self) -> bool:
+    def _may_lead(self) -> bool:
         return self._assignment is not None and self._assignment.leads and not self._closed
 
-    def _settle(self) -> None:
-        self._settled.set()
+    def _announce(self) -> None:
+        self._joined.set()
         self.refresh()
-        self._moved()
-
-    def _tasks(self) -> Sequence[Task]:
-        state = self._configs.state
-        return [(name, n) for name in state.connectors() for n in range(len(state.task_configs(name)))]
-
-
-def _nobody() -> None:
-    """Nobody listens yet."""
+        self._on_change()

@@ -1,8 +1,8 @@
-"""Config providers: where ``${provider:path:key}`` in an option's value comes from (``connect.md`` section 10).
+"""Config providers: resolve ``${provider:path:key}`` in the values of options (``connect.md`` section 10).
 
-Configurations are stored, shown and compared with their references. They are resolved where a value is used: when a
-configuration is checked, and at every start of a task, so that a secret that was exchanged counts from the next start.
-No resolved value gets into an answer, a message or the log.
+Configurations are stored, returned and compared with their references. References are resolved when a configuration is
+validated and at each start of a task, so a rotated secret applies from the next start. Answers, messages and logs never
+contain a resolved value.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from pathlib import Path
 from headrace.config.reselect import bare_names
 from headrace.config.validation import free_key
 from headrace.core.connect.config_def import ConfigInfo, ConfigInfos, ConfigValue, parse_list
-from headrace.core.connect.config_references import has_references, replace_references
+from headrace.core.connect.config_references import replace_references
 from headrace.core.connect.properties import parse_properties
 from headrace.core.connect.suggestions import suggestion
 from headrace.core.model.errors import ConfigError
 
 Properties = Mapping[str, str | None]
 Provider = Callable[[str, str], str | None]
-"""Value of (path, key), or None. Raises ConfigError for a place that cannot be read."""
+"""Returns the value of (path, key), or None. Raises ConfigError for a path that cannot be read."""
 
 _LIST = "config.providers"
-_TELLING = 4
-"""Shorter values than this stand in any sentence by accident."""
+_MIN_HIDDEN_LENGTH = 4
+"""Shorter values occur in messages by chance and are not replaced."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
-    """A configuration with its references resolved, and what must not be shown of it.
+class ResolvedConfig:
+    """A configuration with its references resolved.
 
-    ``given`` are the values with references by key; ``problems`` the keys whose place could not be read.
+    ``given`` has the values with references by key. ``problems`` has an error message for each key whose reference
+    cannot be resolved.
     """
 
     properties: dict[str, str | None]
@@ -42,7 +43,7 @@ class Resolved:
     problems: Mapping[str, str]
 
     def hide(self, infos: ConfigInfos) -> ConfigInfos:
-        """The answer with references as they were given, and one neutral error where a resolved value is wrong."""
+        """Return ``infos`` with the references instead of resolved values, and a general error for an invalid value."""
         bare = bare_names(self.properties)
         given = {bare[name]: value for name, value in self.given.items()}
         problems = {bare[name]: problem for name, problem in self.problems.items()}
@@ -64,40 +65,37 @@ class Resolved:
 
     def _without_values(self, message: str) -> str:
         for name, given in self.given.items():
-            resolved = (self.properties[name] or "").strip()  # as messages have it
-            message = message.replace(resolved, given) if len(resolved) >= _TELLING else message
+            resolved = (self.properties[name] or "").strip()  # messages contain stripped values
+            message = message.replace(resolved, given) if len(resolved) >= _MIN_HIDDEN_LENGTH else message
         return message
 
 
 class ConfigProviders:
-    """The providers that a worker file names."""
+    """The config providers that a worker file declares."""
 
     def __init__(self, providers: Mapping[str, Provider] | None = None) -> None:
         self._providers = dict(providers or {})
 
-    def resolve(self, properties: Properties) -> Resolved:
-        """Resolve all values; never raises."""
+    def resolve(self, properties: Properties) -> ResolvedConfig:
+        """Resolve all values. Never raises: ``problems`` has the errors."""
         found: dict[str, str | None] = {}
         given: dict[str, str] = {}
         problems: dict[str, str] = {}
         for name, value in properties.items():
             try:
-                found[name] = value if value is None else self._value(value)
+                found[name] = replace_references(value, self._lookup) if value else value
             except ConfigError as error:
                 found[name], problems[name] = value, str(error)
             if value is not None and (found[name] != value or name in problems):
                 given[name] = value
-        return Resolved(found, given, problems)
+        return ResolvedConfig(found, given, problems)
 
     def properties(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The resolved values. Raises ConfigError, naming the key, for a place that cannot be read."""
+        """Return the resolved values. Raises ConfigError with the key of a reference that cannot be resolved."""
         resolved = self.resolve(properties)
         for name, problem in resolved.problems.items():
             raise ConfigError(f"{name}: {problem}", name)
         return {name: value for name, value in resolved.properties.items() if value is not None}
-
-    def _value(self, value: str) -> str:
-        return replace_references(value, self._lookup) if self._providers and has_references(value) else value
 
     def _lookup(self, provider: str, path: str, key: str) -> str | None:
         return self._providers[provider](path, key) if provider in self._providers else None
@@ -106,7 +104,7 @@ class ConfigProviders:
 def config_providers(
     worker: Mapping[str, str], environment: Callable[[str], str | None] = os.environ.get
 ) -> ConfigProviders:
-    """The providers of a worker file (``config.providers`` and its keys). Raises ConfigError."""
+    """Return the providers that a worker file declares with ``config.providers`` and its keys. Raises ConfigError."""
     names = parse_list(worker.get(_LIST, ""))
     return ConfigProviders({name: _provider(worker, name, environment) for name in names})
 
@@ -126,20 +124,20 @@ def _provider(worker: Mapping[str, str], name: str, environment: Callable[[str],
 
 
 class _Allowed:
-    """``allowed.paths``: nothing outside of these is read; all is where none are named."""
+    """``allowed.paths``: only files below these folders are read; without the option, all files."""
 
     def __init__(self, folders: list[str]) -> None:
         self._folders = [Path(os.path.normpath(folder)) for folder in folders]
 
     def path(self, path: str) -> Path | None:
-        """The normalized path if it may be read."""
+        """Return the normalized path, or None if it is not allowed."""
         wanted = Path(os.path.normpath(path))
         allowed = not self._folders or any(wanted.is_relative_to(folder) for folder in self._folders)
         return wanted if path and allowed else None
 
 
 class _File:
-    """``${file:/path/x.properties:key}``: a key of a properties file."""
+    """``${file:/path/x.properties:key}``: the value of a key in a properties file."""
 
     def __init__(self, allowed: _Allowed) -> None:
         self._allowed = allowed
@@ -153,7 +151,7 @@ class _File:
 
 
 class _Directory:
-    """``${dir:/mnt/secret:filename}``: what a file holds, as Kubernetes mounts secrets."""
+    """``${dir:/mnt/secret:filename}``: the content of a file, for secrets that Kubernetes mounts."""
 
     def __init__(self, allowed: _Allowed) -> None:
         self._allowed = allowed
@@ -169,14 +167,14 @@ class _Directory:
 
 
 class _Environment:
-    """``${env:NAME}``: a variable whose whole name fits ``allowlist.pattern``, if there is one."""
+    """``${env:NAME}``: an environment variable. The whole name must match ``allowlist.pattern`` if that is set."""
 
     def __init__(self, environment: Callable[[str], str | None], pattern: str) -> None:
         self._environment = environment
         try:
             self._pattern = re.compile(pattern or ".*")
         except re.error as error:
-            raise ConfigError(f"allowlist.pattern is no regular expression: {error}") from error
+            raise ConfigError(f"allowlist.pattern is not a regular expression: {error}") from error
 
     def __call__(self, _path: str, key: str) -> str | None:
         return self._environment(key) if self._pattern.fullmatch(key) else None

@@ -1,4 +1,4 @@
-"""Which names connectors may have: what requests and connector files are checked for alike."""
+"""Validation of connector names, for REST requests and connector files."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from headrace.core.model.errors import RestError
 Properties = Mapping[str, str | None]
 _UNADDRESSABLE = frozenset("/\\%")
 _MAX_BYTES = 1024
-"""Percent-encoded three times as long, a name fits into the 16 KiB that a request's head may have."""
+"""Percent-encoding makes a name three times as long. It must fit into the 16 KiB of a request's head."""
 
 
 def named(name: str, config: Properties) -> dict[str, str | None]:
-    """The configuration with its ``name``. Raises RestError 400 if it says another one."""
-    inside = config.get("name")
-    if inside is not None and inside != name:
+    """Return the configuration with its ``name``. Raises RestError 400 if it contains another name."""
+    configured = config.get("name")
+    if configured is not None and configured != name:
         raise RestError(
-            f"Connector name configuration ({inside}) doesn't match connector name in the URL ({name})", 400
+            f"Connector name configuration ({configured}) doesn't match connector name in the URL ({name})", 400
         )
     return {**config, "name": name}
 
 
 def check_addressable(name: str) -> None:
-    """Refuse names that no request can address; Connect accepts them (``connect.md`` section 20)."""
+    """Reject names that no URL can contain, which Kafka Connect accepts (``connect.md`` section 20)."""
     if _UNADDRESSABLE & set(name) or name in (".", ".."):
         raise RestError(
             f"The name {name} cannot be addressed in a URL: it may not be . or .., nor contain / \\ or %", 400

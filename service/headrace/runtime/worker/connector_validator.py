@@ -1,6 +1,6 @@
-"""Whether a connector's configuration can be used, with Kafka Connect's texts (``connect.md`` section 4).
+"""Validation of a connector's configuration, with Kafka Connect's messages (``connect.md`` section 4).
 
-Needs no running worker: REST requests and ``headrace validate`` get the same answers from here.
+It needs no running worker, so REST requests and ``headrace validate`` give the same answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.runtime.worker.plugins import ConnectorPlugin, Plugins, names
 Config = dict[str, str]
 Properties = Mapping[str, str | None]
 ConnectorCheck = Callable[[str, KafkaSettings], None]
-"""Checks a valid configuration further (client properties, say); raises ConfigError that names the option."""
+"""An additional check of a valid configuration, such as its client properties. Raises ConfigError with the option."""
 
 _CLOSING_LINE = (
     "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
@@ -27,7 +27,7 @@ _CLOSING_LINE = (
 
 
 class ConnectorValidator:
-    """Checks configurations for workers that have ``plugins`` and give their connectors ``defaults``."""
+    """Validates configurations for workers with these plug-ins and connector defaults."""
 
     def __init__(
         self,
@@ -42,18 +42,21 @@ class ConnectorValidator:
         self._checks = checks
 
     def validate(self, plugin: str, config: Properties) -> ConfigInfos:
-        """Check a configuration. Raises RestError when it is not one of ``plugin``, the class in the request's path."""
+        """Validate a configuration. ``plugin`` is the class in the request's path.
+
+        Raises RestError if the configuration names another class.
+        """
         name = config.get("connector.class")
-        if name is not None and not _same_class(plugin, name):
+        if name is not None and not name.removesuffix("Connector").endswith(plugin.removesuffix("Connector")):
             raise RestError(f"Included connector type {name} does not match request type {plugin}", 400)
         try:
             return self._infos(self.plugin(config), config)
-        except RestError as error:  # Connect lets these through as internal errors on this endpoint alone
+        except RestError as error:  # Connect returns these as internal errors on this endpoint only
             prefix = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException: "
             raise RestError(prefix + str(error), 500) from error
 
     def checked(self, config: Properties) -> tuple[ConnectorPlugin, Config]:
-        """The class and the configuration without nulls. Raises RestError 400 with every error that it has."""
+        """Return the plug-in and the configuration without nulls. Raises RestError 400 with all errors."""
         plugin = self.plugin(config)
         errors = self._infos(plugin, config).errors()
         if errors:
@@ -62,7 +65,7 @@ class ConnectorValidator:
         return plugin, {key: value for key, value in config.items() if value is not None}
 
     def plugin(self, config: Properties) -> ConnectorPlugin:
-        """The class that a configuration names. Raises RestError 400 where it names none that is here."""
+        """Return the plug-in of ``connector.class``. Raises RestError 400 if there is none."""
         name = config.get("connector.class")
         if name is None:
             shown = ", ".join(f"{key}={value}" for key, value in config.items() if not is_secret(key))
@@ -93,22 +96,17 @@ class ConnectorValidator:
         if infos.error_count:
             return infos
         given = {key: value for key, value in config.items() if value is not None}
-        as_tasks_get_it = plugin.config(given, self._defaults)
+        parsed = plugin.config(given, self._defaults)
         for check in self._checks:
             try:
-                check(as_tasks_get_it.name, as_tasks_get_it.kafka)
+                check(parsed.name, parsed.kafka)
             except ConfigError as error:
                 infos = _with_error(infos, error)
         return infos
 
 
-def _same_class(requested: str, given: str) -> bool:
-    """Whether the class in the configuration ends with the one in the path, the suffix ``Connector`` aside."""
-    return given.removesuffix("Connector").endswith(requested.removesuffix("Connector"))
-
-
 def _with_error(infos: ConfigInfos, error: ConfigError) -> ConfigInfos:
-    """The answer with one more error, on the option that it names or else on the class."""
+    """Return ``infos`` with the error on its option, or on ``connector.class`` if it has none."""
     names_given = {info.definition.name for info in infos.configs}
     key = error.key if error.key in names_given else f"consumer.override.{error.key}"
     target = key if key in names_given else "connector.class"

@@ -1,7 +1,8 @@
-"""What a REST request may ask of a worker, with Kafka Connect's texts and statuses (``connect.md`` sections 2 to 5).
+"""The operations of REST requests, with Kafka Connect's messages and statuses (``connect.md`` sections 2 to 5).
 
-Reads come from the stores' memory and never wait, on any worker; writes return when the config log has taken them, and
-raise Elsewhere on every worker but the one that leads. Nothing here starts or stops anything: workers follow the log.
+Every worker answers reads from the memory of its stores, without waiting. Writes return when the config log contains
+them; on a worker that is not the leader they raise RequestTargetError. The herder starts and stops nothing: workers
+follow the log.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from headrace.runtime.worker.connector_validator import Config, ConnectorCheck, 
 from headrace.runtime.worker.loggers import LoggerLevel
 from headrace.runtime.worker.plugin_catalog import PluginCatalog, PluginInfo
 from headrace.runtime.worker.plugins import ConnectorPlugin
-from headrace.runtime.worker.sink_offsets import ConnectorOffset, HeldOffsets, SinkOffsets, nothing_held
+from headrace.runtime.worker.sink_offsets import ConnectorOffset, SinkOffsets, StoredOffsets, no_stored_offsets
 from headrace.runtime.worker.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConnectorInfo:
-    """A connector, its configuration as it was given, and the numbers of its tasks."""
+    """A connector, its configuration as submitted, and the numbers of its tasks."""
 
     name: str
     config: Config
@@ -42,7 +43,7 @@ class ConnectorInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStateInfo:
-    """What is seen of a connector and of its tasks, by task number."""
+    """The statuses of a connector and of its tasks, by task number."""
 
     name: str
     connector: Status
@@ -53,9 +54,11 @@ class ConnectorStateInfo:
 class Herder:
     """The requests of one worker (Kafka Connect's ``Herder``)."""
 
-    def __init__(self, worker: Worker, checks: Sequence[ConnectorCheck] = (), held: HeldOffsets = nothing_held) -> None:
+    def __init__(
+        self, worker: Worker, checks: Sequence[ConnectorCheck] = (), stored: StoredOffsets = no_stored_offsets
+    ) -> None:
         self._worker = worker
-        self._offsets = SinkOffsets(worker, held)
+        self._offsets = SinkOffsets(worker, stored)
         self._configs = worker.configs
         self._statuses = worker.statuses
         self._cluster = worker.cluster
@@ -67,49 +70,49 @@ class Herder:
         return self._configs.state.connectors()
 
     def info(self, name: str) -> ConnectorInfo:
-        """The connector. Raises RestError 404."""
+        """Return the connector. Raises RestError 404."""
         config = self.config(name)
         tasks = range(len(self._configs.state.task_configs(name)))
         return ConnectorInfo(name, config, tasks, self._type(config))
 
     def config(self, name: str) -> Config:
-        """The configuration as it was given. Raises RestError 404."""
+        """Return the configuration as submitted. Raises RestError 404."""
         config = self._configs.state.connector_config(name)
         if config is None:
             raise RestError(f"Connector {name} not found", 404)
         return config
 
     def status(self, name: str) -> ConnectorStateInfo:
-        """What is seen of the connector. Raises RestError 404 while nothing is."""
+        """Return the statuses of the connector and its tasks. Raises RestError 404 if it has no status yet."""
         seen = self._statuses.connector(name)
         if seen is None:
             raise RestError(f"No status found for connector {name}", 404)
         config = self._configs.state.connector_config(name)
         return ConnectorStateInfo(name, seen, self._statuses.tasks(name), self._type(config))
 
-    def task_status(self, name: str, number: int) -> Status:
-        """What is seen of the task. Raises RestError 404."""
-        seen = self._statuses.task(name, number)
+    def task_status(self, name: str, task_number: int) -> Status:
+        """Return the status of the task. Raises RestError 404."""
+        seen = self._statuses.task(name, task_number)
         if seen is None:
-            raise RestError(f"No status found for task {name}-{number}", 404)
+            raise RestError(f"No status found for task {name}-{task_number}", 404)
         return seen
 
     def task_configs(self, name: str) -> list[Config]:
-        """The configurations of the tasks. Raises RestError 404."""
+        """Return the configurations of the tasks. Raises RestError 404."""
         self.config(name)
         return self._configs.state.task_configs(name)
 
     def topics(self, name: str) -> list[str]:
-        """The topics read so far; none for an unknown connector. Raises RestError 403."""
+        """Return the active topics, none for an unknown connector. Raises RestError 403."""
         self._tracking_enabled()
         return self._statuses.topics(name)
 
     def reset_topics(self, name: str) -> None:
-        """Start that list afresh. Raises RestError 403."""
+        """Reset the active topics. Raises RestError 403."""
         self._tracking_enabled()
         if not self._worker.config.tracking.allow_reset:
             raise RestError("Topic tracking reset is disabled.", 403)
-        self._statuses.forget_topics(name)
+        self._statuses.reset_topics(name)
 
     def check(self, name: str, config: Properties) -> None:
         """Raise RestError 400 for a connector that could not be created. Needs no running worker."""
@@ -125,7 +128,7 @@ class Herder:
         return ConnectorInfo(name, properties, (), plugin.type)
 
     async def put_config(self, name: str, config: Properties) -> tuple[bool, ConnectorInfo]:
-        """Create or replace the configuration; tells whether it is new. Raises RestError 400."""
+        """Create or replace the configuration. Return whether the connector is new. Raises RestError 400."""
         async with self._changing(_writing_config(name)):
             given = named(name, config)
             plugin, properties = self._validator.checked(given)
@@ -137,7 +140,7 @@ class Herder:
         return created, ConnectorInfo(name, properties, tasks, plugin.type)
 
     async def patch_config(self, name: str, patch: Properties) -> ConnectorInfo:
-        """Change some keys, remove those that are null (KIP-477). Raises RestError 400 and 404."""
+        """Change some keys and remove those that are null (KIP-477). Raises RestError 400 and 404."""
         async with self._changing(_writing_config(name)):
             merged: dict[str, str | None] = {**self.config(name), **patch}
             given = {key: value for key, value in merged.items() if value is not None}
@@ -147,13 +150,13 @@ class Herder:
         return ConnectorInfo(name, properties, tasks, plugin.type)
 
     async def delete(self, name: str) -> None:
-        """Remove the connector; its group's offsets stay. Raises RestError 404."""
+        """Remove the connector, but not its consumer group's offsets. Raises RestError 404."""
         async with self._changing(f"removing the config for connector {name} from the config topic"):
             self.config(name)
             await self._written(self._configs.remove_connector(name), "connector configuration")
 
     async def set_target_state(self, name: str, target: TargetState) -> None:
-        """Pause, resume or stop. Raises RestError 404."""
+        """Pause, resume or stop the connector. Raises RestError 404."""
         async with self._changing(f"writing a target state for connector {name} to the config topic"):
             if name not in self.connectors():
                 raise RestError(f"Unknown connector {name}", 404)
@@ -162,78 +165,78 @@ class Herder:
 
     def restart(self, name: str) -> None:
         """Restart the connector's instance only. Raises RestError 404."""
-        self._cluster.led()
+        self._cluster.check_leader()
         self._known_to_restart(name)
         connector = self._worker.connector(name)
         if connector is not None:
             connector.restart(connector=True)
 
     async def restart_with_tasks(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
-        """Restart what the flags select (KIP-745); the answer shows it RESTARTING. Raises RestError 404."""
-        self._cluster.led()
+        """Restart the instance and tasks that the flags select (KIP-745). Raises RestError 404."""
+        self._cluster.check_leader()
         self._known_to_restart(name)
         if self._statuses.connector(name) is None:
             raise RestError(f"Status for connector {name} not found", 404)
         request = RestartRequest(include_tasks, only_failed)
-        info = self.status(name)  # before the write: some of it may run again when that is done
+        info = self.status(name)  # before the write, because a task may run again when the write returns
         if request.takes(info.connector.state) or any(_takes_task(request, task) for _, task in info.tasks):
-            await self._written(self._configs.ask_restart(name, request), "restart request")
+            await self._written(self._configs.request_restart(name, request), "restart request")
         return _restarting(info, request)
 
-    def restart_task(self, name: str, number: int) -> None:
-        """Restart one task. Raises RestError 404, and 409 for a stopped connector as Connect does."""
+    def restart_task(self, name: str, task_number: int) -> None:
+        """Restart one task. Raises RestError 404, and 409 for a stopped connector as Kafka Connect does."""
         self._known_to_restart(name)
         if self._configs.state.target_state(name) is TargetState.STOPPED:
             raise RestError(NO_LEADER, 409)
-        if not 0 <= number < len(self._configs.state.task_configs(name)):
-            raise RestError(f"Unknown task: {name}-{number}", 404)
-        self._cluster.owned(name, number)
+        if not 0 <= task_number < len(self._configs.state.task_configs(name)):
+            raise RestError(f"Unknown task: {name}-{task_number}", 404)
+        self._cluster.check_owner(name, task_number)
         connector = self._worker.connector(name)
         if connector is not None:
-            connector.restart(connector=False, tasks=[number])
+            connector.restart(connector=False, tasks=[task_number])
 
     async def offsets(self, name: str) -> Mapping[TopicPartition, int]:
-        """The committed offsets of the connector's group. Raises RestError 404 and 500."""
+        """Return the committed offsets of the connector's group. Raises RestError 404 and 500."""
         return await self._offsets.committed(name)
 
     async def alter_offsets(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
         """Set or remove offsets of a stopped connector. Raises RestError 400, 404 and 500."""
-        self._cluster.led()
+        self._cluster.check_leader()
         await self._offsets.alter(name, entries)
 
     async def reset_offsets(self, name: str) -> None:
-        """Remove all of them. Raises RestError 400, 404 and 500."""
-        self._cluster.led()
+        """Remove all offsets of a stopped connector. Raises RestError 400, 404 and 500."""
+        self._cluster.check_leader()
         await self._offsets.reset(name)
 
     def loggers(self) -> Mapping[str, LoggerLevel]:
-        """The loggers of this worker, by name."""
+        """Return the loggers of this worker, by name."""
         return self._worker.loggers.all()
 
     def logger(self, name: str) -> LoggerLevel:
-        """One of them. Raises RestError 404."""
+        """Return a logger of this worker. Raises RestError 404."""
         return self._worker.loggers.level(name)
 
     def set_worker_level(self, name: str, level: str) -> list[str]:
-        """Set a logger of this worker and all below it; the names of those that changed. Raises RestError."""
+        """Set a logger of this worker and all below it. Return the names of those that changed. Raises RestError."""
         return self._worker.loggers.set_level(name, level)
 
     async def set_cluster_level(self, name: str, level: str) -> None:
-        """Set it on every worker that runs now (KIP-976). Raises RestError."""
+        """Set a logger on every worker that runs now (KIP-976). Raises RestError."""
         known = self._worker.loggers.check(name, level)
-        self._cluster.led()
+        self._cluster.check_leader()
         await self._written(self._configs.put_logger_level(name, known), "logger level")
 
     def plugins(self, *, connectors_only: bool) -> Sequence[PluginInfo]:
-        """The connector classes, or all plug-ins."""
+        """Return the connector classes, or all plug-ins."""
         return self._catalog.listed(connectors_only=connectors_only)
 
     def plugin_config(self, plugin: str, version: str | None = None) -> ConfigDef:
-        """The options of a plug-in's class. Raises RestError 404, and 400 for another version than there is."""
+        """Return the options of a plug-in's class. Raises RestError 404, and 400 if ``version`` excludes it."""
         return self._catalog.definitions(plugin, version)
 
     def validate(self, plugin: str, config: Properties) -> ConfigInfos:
-        """Check a configuration. Raises RestError when it is not one of the plug-in in the path."""
+        """Validate a configuration. Raises RestError if it names another class than the path."""
         return self._validator.validate(plugin, config)
 
     def _to_create(self, name: str, config: Properties) -> tuple[ConnectorPlugin, Config]:
@@ -255,30 +258,30 @@ class Herder:
 
     @asynccontextmanager
     async def _changing(self, what: str) -> AsyncIterator[None]:
-        """One request after the other on the worker that leads: what is checked inside holds until it is written."""
+        """Run one change at a time, on the leader only, so that a check holds until the write."""
         async with self._configs.changing(what):
-            self._cluster.led()
+            self._cluster.check_leader()
             yield
 
     async def _written(self, write: Awaitable[None], what: str) -> None:
         try:
             await self._cluster.write(write)
         except Fenced as error:
-            log.warning("Writing a %s was refused: %s", what, summary(error))
+            log.warning("Config topic: writing a %s was rejected: %s", what, summary(error))
             raise RestError(STALE, 409) from error
         except HeadraceError as error:
-            log.error("Writing a %s failed: %s", what, summary(error))
+            log.error("Config topic: writing a %s failed: %s", what, summary(error))
             raise RestError(f"Error writing {what} to Kafka", 500) from error
 
 
 def _restarting(info: ConnectorStateInfo, request: RestartRequest) -> ConnectorStateInfo:
-    """The same, with RESTARTING on everything that the request takes."""
+    """Return ``info`` with RESTARTING for the instance and tasks that the request selects."""
 
     def shown(seen: Status, *, taken: bool) -> Status:
         return replace(seen, state=State.RESTARTING) if taken else seen
 
     connector = shown(info.connector, taken=request.takes(info.connector.state))
-    tasks = [(number, shown(task, taken=_takes_task(request, task))) for number, task in info.tasks]
+    tasks = [(task_number, shown(task, taken=_takes_task(request, task))) for task_number, task in info.tasks]
     return replace(info, connector=connector, tasks=tasks)
 
 

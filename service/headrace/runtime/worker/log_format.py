@@ -1,6 +1,7 @@
-"""The form of the log: a line of text, or a JSON object per line, each with the connector and task that it is about.
+"""The format of the log: lines of text or JSON objects, with the connector and task of each line.
 
-The context follows asyncio's tasks and what they run in threads. Text has it in Connect's form, ``[shop|task-0]``.
+The context is that of the asyncio task that logs, also in the threads that it uses. In text it has Kafka Connect's
+form, ``[shop|task-0]``.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ _about: ContextVar[tuple[str, int | None] | None] = ContextVar("log_context", de
 
 
 def enter(connector: str, task: int | None = None) -> None:
-    """From here on this asyncio task, and what it starts, logs about a connector or one of its tasks."""
+    """Set the connector and task in the context of the current asyncio task and of the tasks that it starts."""
     _about.set((connector, task))
 
 
 def use(style: str) -> None:
-    """Write the root logger's lines as ``text`` or ``json``; anything else is text."""
+    """Format the root logger's lines as ``json``, or as text for any other value."""
     for handler in logging.getLogger().handlers:
         handler.setFormatter(JsonFormatter() if style.strip().lower() == "json" else TextFormatter(_TEXT))
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people."""
+    """Formats a record as a line of text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Add the context of the asyncio task that logs."""
+        """Format the record with the context of the asyncio task that logs."""
         about = _about.get()
         record.context = (
             "" if about is None else f"[{about[0]}|{'worker' if about[1] is None else f'task-{about[1]}'}] "
@@ -38,10 +39,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Objects for log stores. ``connector`` and ``task`` are there where the line is about them."""
+    """Formats a record as a JSON object, with ``connector`` and ``task`` if the context has them."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever the message holds."""
+        """Format the record in one line, also if the message has several."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, object] = {
             "timestamp": moment.replace("+00:00", "Z"),

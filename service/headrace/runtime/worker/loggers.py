@@ -1,7 +1,7 @@
-"""The levels of this worker's loggers, in Kafka Connect's words, on Python's logging (``connect.md`` section 6.2).
+"""The levels of this worker's loggers: Kafka Connect's level names on Python's logging (``connect.md`` section 6.2).
 
-Loggers of Spark's JVM are none of them. What some client libraries say below INFO holds passwords, statements and
-records; they stay at INFO, whatever is asked of a logger above them.
+The loggers of Spark's JVM are not included. Some client libraries log passwords, statements and records below INFO.
+Their loggers stay at INFO at least, also if a request sets a logger above them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.core.model.errors import RestError
 
 ROOT = "root"
 LEVELS: Mapping[str, int] = {
-    "ALL": 1,  # Python's 0 would mean: as the logger above it
+    "ALL": 1,  # not 0, which inherits the level of the parent logger
     "TRACE": 5,
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
@@ -24,21 +24,21 @@ LEVELS: Mapping[str, int] = {
     "FATAL": logging.CRITICAL,
     "OFF": 2**31 - 1,
 }
-"""Log4j's names, lowest first; what Python logs at 50 is FATAL."""
+"""Log4j's level names, lowest first. Python's CRITICAL is FATAL."""
 GUARDED = ("aiokafka", "faust", "py4j")
-"""Below INFO they print requests with credentials, records, and statements with key values."""
+"""Libraries that log credentials, records, and statements with key values below INFO."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevel:
-    """A logger's level in force, and when a request last changed it (epoch milliseconds; None if none has)."""
+    """A logger's effective level, and when a request last changed it (epoch milliseconds; None if no request did)."""
 
     level: str
     last_modified: int | None
 
 
 class Loggers:
-    """Looks at loggers and changes them until the process ends; a restart begins with the levels of the start."""
+    """Reads and sets the levels of loggers. A level is lost when the process ends."""
 
     def __init__(self, now: Callable[[], datetime], manager: logging.Manager | None = None) -> None:
         self._now = now
@@ -46,11 +46,11 @@ class Loggers:
         self._modified: dict[str, int] = {}
 
     def all(self) -> dict[str, LoggerLevel]:
-        """Every logger, by name."""
+        """Return every logger, by name."""
         return {name: self._shown(name, logger) for name, logger in sorted(self._loggers().items())}
 
     def level(self, name: str) -> LoggerLevel:
-        """One logger; root in any case. Raises RestError 404 where no logger has exactly this name."""
+        """Return one logger; ``root`` is case-insensitive. Raises RestError 404 if no logger has this name."""
         name = _canonical(name)
         logger = self._loggers().get(name)
         if logger is None:
@@ -58,38 +58,38 @@ class Loggers:
         return self._shown(name, logger)
 
     def check(self, name: str, level: str) -> str:
-        """The level's own name. Raises RestError 404 for an unknown level, 400 where it would print secrets."""
+        """Return the level in upper case. Raises RestError 404 for an unknown level, 400 if it would log secrets."""
         if not level:
             raise RestError("Illegal null or empty Level name.", 500)
         known = level.upper()
         if known not in LEVELS:
             raise RestError(f"invalid log level '{level}'.", 404)
         if LEVELS[known] < _lowest(name):
-            raise RestError(f"Below INFO {name} prints credentials and data; use INFO, WARN, ERROR, FATAL or OFF", 400)
+            raise RestError(f"Below INFO {name} logs credentials and data; use INFO, WARN, ERROR, FATAL or OFF", 400)
         return known
 
     def set_level(self, name: str, level: str) -> list[str]:
-        """Set a logger, which is made if need be, and all below it; the names of those that it changed.
+        """Set a logger, which is created if absent, and all below it. Return the names of those that changed.
 
         Raises RestError as ``check`` does.
         """
-        number = LEVELS[self.check(name, level)]
+        threshold = LEVELS[self.check(name, level)]
         name = _canonical(name)
-        named = {name, *(guard for guard in GUARDED if number < logging.INFO and _is_below(guard, name))}
+        named = {name, *(guard for guard in GUARDED if threshold < logging.INFO and _is_below(guard, name))}
         for each in named - {ROOT}:
             self._manager.getLogger(each)
         affected = {each: logger for each, logger in self._loggers().items() if _is_below(each, name)}
         before = {each: _name(logger) for each, logger in affected.items()}
         for each, logger in affected.items():
-            if each in named or logger.level != logging.NOTSET:  # the others have the level of the logger above them
-                logger.setLevel(max(number, _lowest(each)))
+            if each in named or logger.level != logging.NOTSET:  # the others inherit the level
+                logger.setLevel(max(threshold, _lowest(each)))
         changed = sorted(each for each, logger in affected.items() if _name(logger) != before[each])
         self._modified.update(dict.fromkeys(changed, int(self._now().timestamp() * 1000)))
         return changed
 
     def _loggers(self) -> dict[str, logging.Logger]:
-        """A namespace without a logger of its own is a placeholder in Python's table, and none here."""
-        table = dict(self._manager.loggerDict)  # other threads may make loggers meanwhile
+        """Return the loggers without the placeholders that Python keeps for namespaces."""
+        table = dict(self._manager.loggerDict)  # a copy, because other threads may create loggers
         found = {name: logger for name, logger in table.items() if isinstance(logger, logging.Logger)}
         return {**found, ROOT: self._manager.root}
 
@@ -106,11 +106,11 @@ def _is_below(name: str, namespace: str) -> bool:
 
 
 def _lowest(name: str) -> int:
-    """The lowest level that a logger may be set to."""
+    """Return the lowest level to which a logger may be set."""
     return logging.INFO if any(_is_below(name, guard) for guard in GUARDED) else logging.NOTSET
 
 
 def _name(logger: logging.Logger) -> str:
-    """The name of the level in force; a number between two levels lets through what the higher one does."""
-    number = logger.getEffectiveLevel()
-    return next((name for name, threshold in LEVELS.items() if number <= threshold), "OFF")
+    """Return the name of the effective level, that of the higher one for a number between two levels."""
+    effective = logger.getEffectiveLevel()
+    return next((name for name, threshold in LEVELS.items() if effective <= threshold), "OFF")

@@ -1,11 +1,11 @@
-"""What ``/connector-plugins`` lists, in Connect's order (``connect.md`` section 6.1).
+"""The plug-ins that ``/connector-plugins`` lists, in Kafka Connect's order (``connect.md`` section 6.1).
 
-Config providers are classes to Connect as well, which are never listed.
+Kafka Connect never lists config providers, although it accepts their class names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace import __version__
@@ -22,7 +22,7 @@ _NEVER_LISTED = "org.apache.kafka.common.config.provider."
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """A class, what kind of plug-in it is, and its version."""
+    """The class, type and version of a plug-in."""
 
     class_name: str
     type: str
@@ -30,19 +30,30 @@ class PluginInfo:
 
 
 class PluginCatalog:
-    """The plug-ins of a worker that gives its connectors ``defaults``."""
+    """The plug-ins of a worker, with the defaults of its connectors."""
 
     def __init__(self, plugins: Plugins, defaults: WorkerDefaults) -> None:
         self._plugins = plugins
         self._defaults = defaults
 
     def listed(self, *, connectors_only: bool) -> list[PluginInfo]:
-        """The connectors, or everything."""
-        connectors = [PluginInfo(each.class_name, each.type, each.version) for each in self._plugins.connectors]
-        return connectors if connectors_only else [*connectors, *_transforms(), *_converters()]
+        """Return the connectors, or all plug-ins."""
+        listed = [PluginInfo(each.class_name, each.type, each.version) for each in self._plugins.connectors]
+        if not connectors_only:
+            groups: Sequence[tuple[str, Iterable[str]]] = (
+                ("transformation", TRANSFORMS),
+                ("predicate", PREDICATES),
+                ("converter", sorted(CONVERTERS)),
+                ("header_converter", sorted(HEADER_CONVERTERS)),
+            )
+            listed += [PluginInfo(name, plugin_type, __version__) for plugin_type, names in groups for name in names]
+        return listed
 
     def definitions(self, name: str, version: str | None = None) -> ConfigDef:
-        """The options of a class, known by its name or alias. Raises RestError 404, and 400 for another ``version``."""
+        """Return the options of a class, given its name or alias.
+
+        Raises RestError 404, and 400 if ``version`` excludes the class's version.
+        """
         connector = self._plugins.find(name)
         if connector is not None:
             _check_version(connector.class_name, version, connector.version)
@@ -57,23 +68,9 @@ class PluginCatalog:
             _check_version(found.class_name, version, __version__)
             return found.options
         if name.startswith(_NEVER_LISTED):
-            kinds = "sink, source, converter, header_converter, transformation, predicate"
-            raise RestError(f"Invalid plugin class {name}. Valid types are {kinds}.", 400)
+            types = "sink, source, converter, header_converter, transformation, predicate"
+            raise RestError(f"Invalid plugin class {name}. Valid types are {types}.", 400)
         raise RestError(f"Unknown plugin {name}.", 404)
-
-
-def _transforms() -> Iterator[PluginInfo]:
-    for kind, classes in (("transformation", TRANSFORMS), ("predicate", PREDICATES)):
-        yield from (PluginInfo(name, kind, __version__) for name in classes)
-
-
-def _converters() -> Iterator[PluginInfo]:
-    kinds: Sequence[tuple[str, dict[str, ConfigDef]]] = (
-        ("converter", CONVERTERS),
-        ("header_converter", HEADER_CONVERTERS),
-    )
-    for kind, classes in kinds:
-        yield from (PluginInfo(name, kind, __version__) for name in sorted(classes))
 
 
 def _check_version(name: str, wanted: str | None, version: str) -> None:

@@ -1,7 +1,7 @@
-"""Connector plug-ins: what there is, by which names it is called, and what it says about its options.
+"""Connector plug-ins: discovery by entry point, names, and options.
 
-Connectors, feeds, stores and lakehouses are found by entry point, so that the service never imports them. A connector
-may be called by its class, its simple name or the alias without the suffix ``Connector`` (``connect.md`` section 6).
+Connectors, feeds, stores and lakehouses are found by entry point, so the service never imports them. A connector has
+three names: its class, its simple name, and the alias without the suffix ``Connector`` (``connect.md`` section 6).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.core.model.errors import ConfigError
 
 
 class ConnectorPlugin(Protocol):
-    """A connector class. ``type`` is ``sink``; there are no sources here."""
+    """A connector class. ``type`` is ``sink``, because Headrace has no source connectors."""
 
     class_name: str
     task_class: str
@@ -28,16 +28,16 @@ class ConnectorPlugin(Protocol):
     version: str
 
     def definitions(self, defaults: WorkerDefaults) -> ConfigDef:
-        """The options, the connector's own first."""
+        """Return the options, those of the connector before those of the framework."""
 
     def validate(self, properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
-        """Check a configuration; never raises."""
+        """Validate a configuration. Never raises: the result has the errors."""
 
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
-        """The typed form of a configuration that has been found valid."""
+        """Return the typed form of a valid configuration."""
 
     def task_count(self, config: SinkConnectorConfig) -> int:
-        """How many tasks the connector has use for: ``tasks.max`` at most (Kafka Connect's ``taskConfigs``)."""
+        """Return the number of tasks, ``tasks.max`` at most (Kafka Connect's ``taskConfigs``)."""
 
 
 class LakehouseSinkConnector:
@@ -49,41 +49,41 @@ class LakehouseSinkConnector:
     version = __version__
 
     def definitions(self, defaults: WorkerDefaults) -> ConfigDef:
-        """The options listed in ``headrace.config``."""
+        """Return the options that ``headrace.config`` declares."""
         return validation.connector_definitions(defaults)
 
     def validate(self, properties: Properties, defaults: WorkerDefaults) -> ConfigInfos:
-        """All checks of ``headrace.config.validation``."""
+        """Validate with ``headrace.config.validation``."""
         return validation.validate(properties, defaults)
 
     def config(self, properties: Mapping[str, str], defaults: WorkerDefaults) -> SinkConnectorConfig:
-        """The typed form."""
+        """Return the typed form of a valid configuration."""
         return validation.sink_connector_config(properties, defaults)
 
     def task_count(self, config: SinkConnectorConfig) -> int:
-        """One for each topic at most, since a topic belongs to one task. A pattern has any number of topics."""
+        """Return at most one per topic, because a topic belongs to one task. A pattern may match any number."""
         return min(config.framework.tasks_max, len(config.framework.topics.names) or MAX_TASKS, MAX_TASKS)
 
 
 class Plugins:
-    """The connectors of this worker."""
+    """The connector plug-ins of this worker."""
 
     def __init__(self, connectors: Iterable[ConnectorPlugin]) -> None:
         self.connectors = sorted(connectors, key=lambda plugin: plugin.class_name)
 
     def find(self, name: str) -> ConnectorPlugin | None:
-        """The connector called ``name``, by class, simple name or alias."""
+        """Return the connector with this class, simple name or alias."""
         return next((plugin for plugin in self.connectors if name in names(plugin)), None)
 
 
 def names(plugin: ConnectorPlugin) -> tuple[str, str, str]:
-    """Class, simple name and alias."""
+    """Return the class, simple name and alias of a connector."""
     simple = plugin.class_name.rpartition(".")[2]
     return plugin.class_name, simple, simple.removesuffix("Connector")
 
 
 def installed() -> Plugins:
-    """The connectors that entry points name."""
+    """Return the connectors of the installed entry points."""
     return Plugins(point.load()() for point in entry_points(group="headrace.connectors"))
 
 
@@ -93,9 +93,9 @@ def load_all(group: str) -> dict[str, Any]:
 
 
 def load(group: str, name: str) -> Any:
-    """What the entry point ``name`` of ``headrace.<group>`` stands for. Raises ConfigError when it is not installed."""
+    """Load the entry point ``name`` of ``headrace.<group>``. Raises ConfigError if it is not installed."""
     points = entry_points(group=f"headrace.{group}", name=name)
     if not points:
         known = ", ".join(sorted(point.name for point in entry_points(group=f"headrace.{group}"))) or "none"
-        raise ConfigError(f"There is no {group} plug-in called {name!r}; installed: {known}")
+        raise ConfigError(f"The {group} plug-in {name!r} is not installed; use one of: {known}")
     return next(iter(points)).load()

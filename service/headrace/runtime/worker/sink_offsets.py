@@ -1,7 +1,7 @@
-"""The offsets of a stopped sink: seen, set and removed by request (KIP-875; ``connect.md`` section 5).
+"""Read, alter and reset the offsets of a stopped sink by REST requests (KIP-875; ``connect.md`` section 5).
 
-The checks come in Connect's order, with its texts. One is our own: a history's table holds offsets, too, below which
-nothing is appended again, so a way back that would append nothing is refused.
+The checks have Kafka Connect's order and messages. Headrace adds one: the table of a history stores offsets, and events
+below them are not appended again. A request that rewinds the group below them would have no effect and is rejected.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from headrace.runtime.worker.worker import Worker
 log = logging.getLogger(__name__)
 
 Offsets = dict[TopicPartition, int | None]
-HeldOffsets = Callable[[SinkConnectorConfig, Collection[str]], Awaitable[Mapping[TopicPartition, int]]]
-"""Gives the next offsets that the histories of a connector hold, by its configuration and some of its topics."""
+StoredOffsets = Callable[[SinkConnectorConfig, Collection[str]], Awaitable[Mapping[TopicPartition, int]]]
+"""Returns the next offsets that the histories of a connector store, for some of its topics."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _PARTITIONS, _OFFSETS = 2**31, 2**63
@@ -33,36 +33,36 @@ _PARTITIONS, _OFFSETS = 2**31, 2**63
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOffset:
-    """An entry of a request, its values as they stood there (numbers as texts)."""
+    """An entry of a request, with numbers as text."""
 
     partition: Mapping[str, Any] | None
     offset: Mapping[str, Any] | None
 
 
-async def nothing_held(config: SinkConnectorConfig, topics: Collection[str]) -> Mapping[TopicPartition, int]:
-    """For a worker whose connectors write no histories."""
+async def no_stored_offsets(config: SinkConnectorConfig, topics: Collection[str]) -> Mapping[TopicPartition, int]:
+    """Return no offsets, for a worker without histories."""
     return {}
 
 
 class SinkOffsets:
     """The offsets of one worker's connectors."""
 
-    def __init__(self, worker: Worker, held: HeldOffsets = nothing_held) -> None:
+    def __init__(self, worker: Worker, stored: StoredOffsets = no_stored_offsets) -> None:
         self._worker = worker
-        self._held = held
+        self._stored = stored
 
     async def committed(self, name: str) -> Mapping[TopicPartition, int]:
-        """The committed offsets of the connector's group. Raises RestError 404 and 500."""
+        """Return the committed offsets of the connector's group. Raises RestError 404 and 500."""
         config = self._config(name)
         group = self._group(name, config)
         try:
             return await self._worker.stores.group_offsets(name, parsed(KafkaSettings, config)).committed(group)
         except HeadraceError as error:
-            log.error("The offsets of %s cannot be had: %s", group, summary(error))
+            log.error("Consumer group %s: its committed offsets cannot be read: %s", group, summary(error))
             raise RestError(f"Failed to retrieve consumer group offsets for sink connector {name}", 500) from error
 
     async def alter(self, name: str, entries: Sequence[ConnectorOffset]) -> None:
-        """Set offsets; those that are null are removed, others stay. Raises RestError 400, 404 and 500."""
+        """Set offsets and remove those that are null. Raises RestError 400, 404 and 500."""
         if not entries:
             raise RestError("Partitions / offsets need to be provided for an alter offsets request", 400)
         config = self._stopped(name)
@@ -74,7 +74,7 @@ class SinkOffsets:
         await _done(groups.alter(self._group(name, config), offsets), name, "alter")
 
     async def reset(self, name: str) -> None:
-        """Remove all offsets of the connector's group; none is success. Raises RestError 400, 404 and 500."""
+        """Remove all offsets of the connector's group, if any. Raises RestError 400, 404 and 500."""
         config = self._stopped(name)
         await self._check_histories(name, config, dict.fromkeys(await self.committed(name)))
         groups = self._worker.stores.group_offsets(name, parsed(KafkaSettings, config))
@@ -106,27 +106,33 @@ class SinkOffsets:
         return config.get(f"consumer.override.{key}") or self._worker.config.consumer.get(key)
 
     async def _check_histories(self, name: str, config: Mapping[str, str], offsets: Offsets) -> None:
-        """Raises RestError 400 for an offset below what the tables hold; without one the group begins at the start."""
-        at_the_end = self._consumer_property(config, "auto.offset.reset") == "latest"
-        begins = {place: offset or 0 for place, offset in offsets.items() if offset is not None or not at_the_end}
+        """Raises RestError 400 for an offset below the stored one. A removed offset is ``auto.offset.reset``."""
+        latest = self._consumer_property(config, "auto.offset.reset") == "latest"
+        begins = {partition: offset or 0 for partition, offset in offsets.items() if offset is not None or not latest}
         plugin = self._worker.plugins.find(config.get("connector.class", ""))
         if not begins or plugin is None:
             return
         parsed = plugin.config(config, self._worker.defaults)
         if not parsed.tables.history:
             return
-        held = await _asked(self._held(parsed, {place.topic for place in begins}), name)
-        for place, offset in begins.items():
-            if offset < held.get(place, 0):
-                raise RestError(_held_text(place, held[place]), 400)
+        try:
+            stored = await self._stored(parsed, {partition.topic for partition in begins})
+        except RestError:
+            raise
+        except HeadraceError as error:
+            log.error("Connector %s: the offsets in its tables cannot be read: %s", name, summary(error))
+            raise RestError(f"Failed to modify offsets for sink connector {name}", 500) from error
+        for partition, offset in begins.items():
+            if offset < stored.get(partition, 0):
+                raise RestError(_rewind_error(partition, stored[partition]), 400)
 
 
 def parse_offsets(entries: Sequence[ConnectorOffset]) -> Offsets:
-    """The entries of a request; of several about one partition the last counts. Raises RestError 400."""
-    return {_place(entry.partition): _offset(entry.offset) for entry in entries}
+    """Return the offsets of a request by partition, the last of several for one. Raises RestError 400."""
+    return {_topic_partition(entry.partition): _offset(entry.offset) for entry in entries}
 
 
-def _place(partition: Mapping[str, Any] | None) -> TopicPartition:
+def _topic_partition(partition: Mapping[str, Any] | None) -> TopicPartition:
     if partition is None:
         raise RestError("The partition for a sink connector offset cannot be null or missing", 400)
     if not {"kafka_topic", "kafka_partition"} <= partition.keys():
@@ -160,19 +166,9 @@ def _integer(value: Any, what: str, limit: int) -> int:
 
 
 def _text(value: Any) -> str:
-    """As Java writes it."""
+    """Return the value as Java writes it."""
     words: Mapping[Any, str] = {None: "null", True: "true", False: "false"}
     return words[value] if value is None or isinstance(value, bool) else str(value)
-
-
-async def _asked(held: Awaitable[Mapping[TopicPartition, int]], name: str) -> Mapping[TopicPartition, int]:
-    try:
-        return await held
-    except RestError:
-        raise
-    except HeadraceError as error:
-        log.error("What the tables of connector %s hold cannot be seen: %s", name, summary(error))
-        raise RestError(f"Failed to modify offsets for sink connector {name}", 500) from error
 
 
 async def _done(change: Awaitable[None], name: str, verb: str) -> None:
@@ -188,13 +184,13 @@ async def _done(change: Awaitable[None], name: str, verb: str) -> None:
             500,
         ) from error
     except HeadraceError as error:
-        log.error("Failed to %s the offsets of connector %s: %s", verb, name, summary(error))
+        log.error("Connector %s: failed to %s its offsets: %s", name, verb, summary(error))
         raise RestError(f"Failed to {verb} consumer group offsets for connector {name}", 500) from error
 
 
-def _held_text(place: TopicPartition, held: int) -> str:
+def _rewind_error(partition: TopicPartition, stored: int) -> str:
     return (
-        f"The events of {place.topic}-{place.partition} below offset {held} are in the connector's history already; "
-        "each is appended once, and reading it again would append nothing. To fill a history anew drop its table, or "
-        f"choose another one with table.namespace or collection.name.format; else begin at {held} or later"
+        f"{partition.topic}-{partition.partition}: the connector's history already contains the events below offset "
+        f"{stored}, and each event is appended once; set offset {stored} or higher. To fill a history again, drop its "
+        "table, or choose another table with table.namespace or collection.name.format"
     )

@@ -1,7 +1,7 @@
-"""The worker: starts and stops what this process does, in the right order (``kafka-client.md`` section 4).
+"""The worker: starts and stops stores, cluster membership and connectors in order (``kafka-client.md`` section 4).
 
-It follows the config topic; which tasks are its own is ``cluster.py``'s business, what to do about a connector is
-``worker_connector.py``'s, what a request may ask is ``herder.py``'s.
+It follows the config topic. ``cluster.py`` decides which tasks it runs, ``worker_connector.py`` runs a connector, and
+``herder.py`` implements the REST requests.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 _STORE_BACKOFF_SECONDS = 5.0
 _STOPPING = "stopping"
 _STUCK = timedelta(seconds=10)
-"""For so long Connect's check of its health waits for its turn."""
+"""Kafka Connect's health check waits as long for a request that changes something."""
 
 
 class Worker:
-    """Everything that runs in this process on behalf of connectors."""
+    """The connectors and tasks of this process, with their stores."""
 
     def __init__(
         self,
@@ -84,29 +84,29 @@ class Worker:
 
     @property
     def worker_id(self) -> str:
-        """``host:port`` as clients reach this worker, fit for a URL: pods may have IPv6 addresses."""
+        """``host:port`` at which clients reach this worker, with an IPv6 address in brackets as in a URL."""
         host, port = self.advertised
         return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
     @property
     def stopping(self) -> bool:
-        """Whether it has been asked to stop."""
+        """Whether ``stop`` was called."""
         return self.stage.name == _STOPPING
 
     async def start(self) -> None:
-        """Read the stores and start the connectors; waits for brokers that are down. Raises ConfigError."""
+        """Read the stores and start the connectors. Retry while brokers are down. Raises ConfigError."""
         await self._reach("connecting to Kafka", self.stores.start)
         self.cluster_id = await self.stores.cluster_id()
         await self._reach("reading the status topic", self.statuses.start)
-        read = partial(self.configs.start, self._config_changed, self._level_asked, self._restart_asked)
+        read = partial(self.configs.start, self._config_changed, self._apply_level, self._apply_restart)
         await self._reach("reading the config topic", read)
-        await self._reach("joining the group of workers", partial(self.cluster.start, self._moved))
+        await self._reach("joining the group of workers", partial(self.cluster.start, self._assignment_changed))
         self.stage = WorkerStage("serving", self.now())
         self.ready = True
         log.info("Worker %s is ready with %d connectors", self.worker_id, len(self.configs.state.connectors()))
 
     async def stop(self) -> None:
-        """Finish the writes in flight, let the tasks leave their groups, write the last statuses."""
+        """Finish the writes in flight, leave the consumer groups, write the last statuses."""
         self.ready = False
         self.stage = WorkerStage(_STOPPING, self.now())
         await asyncio.gather(*(connector.close() for connector in self._connectors.values()))
@@ -116,44 +116,44 @@ class Worker:
         await self.stores.close()
 
     async def catch_up(self) -> None:
-        """Know what the leader has just written, so that who asks here again is told of it."""
+        """Read the config topic to its end, so that later requests to this worker see what the leader has written."""
         try:
             await self.configs.catch_up()
         except HeadraceError as error:
-            log.warning("The config topic is not read to its end: %s", summary(error))
+            log.warning("Config topic: could not be read to its end: %s", summary(error))
 
     def not_ready(self) -> str:
-        """Why requests are not answered yet, or no more."""
+        """Return why the worker does not answer requests."""
         busy = _STOPPING if self.stopping else "still starting up"
         return f"Worker is {busy}. {self.stage.sentence()}"
 
     def stuck(self) -> WorkerStage | None:
-        """What has kept requests that change something waiting for too long, if anything has."""
+        """Return the change that has blocked other changes for too long, or None."""
         change = self.configs.change
         return change if change is not None and self.now() - change.began > _STUCK else None
 
     def connector(self, name: str) -> WorkerConnector | None:
-        """What runs of the connector here."""
+        """Return the connector's instance and tasks on this worker, or None."""
         return self._connectors.get(name)
 
-    def topic_read(self, connector: str, number: int, topic: str) -> None:
-        """A task has read from a topic, which makes it an active topic of the connector (KIP-558)."""
+    def topic_read(self, connector: str, task_number: int, topic: str) -> None:
+        """Record that a task has read from a topic, which makes it an active topic of the connector (KIP-558)."""
         tracked = self.config.tracking.enabled
         if tracked and self.configs.state.connector_config(connector) is not None:
             now = int(self.now().timestamp() * 1000)
-            self.statuses.put_topic(TopicStatus(topic, connector, number, now))
+            self.statuses.put_topic(TopicStatus(topic, connector, task_number, now))
 
     def _config_changed(self, name: str) -> None:
         self.cluster.refresh()
         self._changed(name)
 
-    def _moved(self) -> None:
+    def _assignment_changed(self) -> None:
         for name in {*self.configs.state.connectors(), *self.statuses.connectors()}:
             self._changed(name)
 
-    def _restart_asked(self, name: str, request: RestartRequest) -> None:
+    def _apply_restart(self, name: str, request: RestartRequest) -> None:
         if (connector := self._connectors.get(name)) is not None and not self.stopping:
-            connector.restart_asked(request)
+            connector.apply_restart(request)
 
     def _changed(self, name: str) -> None:
         if self.stopping:
@@ -164,28 +164,28 @@ class Worker:
         else:
             self._connectors[name] = WorkerConnector(name, self._context)
 
-    def _level_asked(self, logger: str, level: str) -> None:
-        """Some worker of the cluster was asked to set a logger on all of them."""
+    def _apply_level(self, logger: str, level: str) -> None:
+        """Apply a request of KIP-976, which any worker of the cluster may have received."""
         try:
             self.loggers.set_level(logger, level)
         except RestError as error:
-            log.error("The level that the config topic has for logger %s is not set: %s", logger, error)
+            log.error("Logger %s: the level in the config topic is not applied: %s", logger, error)
 
     async def _reach(self, stage: str, step: Callable[[], Awaitable[None]]) -> None:
-        self.stage = WorkerStage(stage, self.now())
-        await retrying(_STORE_BACKOFF_SECONDS, self._waits)(step)
+        def failed(error: BaseException, pause: float) -> None:
+            log.warning("Worker %s: still %s, and retries: %s", self.worker_id, stage, summary(error))
 
-    def _waits(self, error: BaseException, pause: float) -> None:
-        log.warning("Still %s: %s", self.stage.name, summary(error))
+        self.stage = WorkerStage(stage, self.now())
+        await retrying(_STORE_BACKOFF_SECONDS, failed)(step)
 
 
 def supervision(config: WorkerConfig) -> Supervision:
-    """The deadlines of tasks."""
+    """Return the deadlines of tasks in seconds."""
     return Supervision(config.timing.start_timeout, config.timing.shutdown_timeout, config.timing.retry_backoff_max)
 
 
 def worker_defaults(config: WorkerConfig) -> WorkerDefaults:
-    """What connectors inherit from this worker."""
+    """Return the values that connectors inherit from this worker."""
     warehouse = config.lake.warehouse
     if urlsplit(warehouse).scheme in ("", "file"):
         warehouse = str(Path(urlsplit(warehouse).path).absolute())

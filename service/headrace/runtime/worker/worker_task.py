@@ -1,7 +1,7 @@
-"""One task under supervision: what Faust and asyncio do not do for us (``kafka-client.md`` sections 2.2 and 2.10).
+"""The supervision of one task, which Faust and asyncio do not provide (``kafka-client.md`` sections 2.2 and 2.10).
 
-A task that fails for a passing reason is started again with back-off and shows RESTARTING with its trace meanwhile; any
-other failure makes it FAILED until somebody restarts or reconfigures it. Nothing that a task raises gets any further.
+After a retriable error the task is started again with back-off and is RESTARTING, with its trace, until it runs. Any
+other error makes it FAILED until a request restarts or reconfigures it. No error of a task leaves this module.
 """
 
 from __future__ import annotations
@@ -23,38 +23,39 @@ log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """What runs for one task number of a connector. All calls come on the worker's event loop, one at a time."""
+    """A running task of a connector. The methods are called on the worker's event loop, one at a time."""
 
     async def start(self) -> None:
-        """Begin to read. Raises ConfigError, Retriable or Fatal with the cause."""
+        """Start reading. Raises ConfigError, Retriable or Fatal."""
 
     async def stop(self) -> None:
-        """Finish the write in flight, commit, leave the group. Idempotent, and safe after a failed start."""
+        """Finish the write in flight, commit, leave the group. Idempotent, also after a failed start."""
 
     async def leave(self) -> None:
-        """Leave the group at once, then return when the write in flight has ended. For a ``stop`` that was cancelled.
+        """Leave the group at once without a commit, then wait for the write in flight. Idempotent.
 
-        Nothing is committed any more. Idempotent.
+        Called after a ``stop`` that was cancelled.
         """
 
     async def pause(self) -> None:
-        """Stop reading but stay in the group; returns when what was read is written or given back."""
+        """Stop reading but stay in the group. Return when the records read are written or will be read again."""
 
     async def resume(self) -> None:
-        """Read again."""
+        """Continue reading after a pause."""
 
 
 class TaskFactory(Protocol):
-    """Makes a task. It may call ``on_failure`` once, on the worker's event loop, when it cannot go on."""
+    """Creates tasks. A task may call ``on_failure`` once, on the worker's event loop, when it cannot continue."""
 
     async def __call__(
         self,
         connector: str,
-        number: int,
+        task_number: int,
         config: SinkConnectorConfig,
         on_failure: Callable[[BaseException], None],
+        /,
     ) -> Task:
-        """Make the task without starting it."""
+        """Create the task without starting it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +68,15 @@ class Supervision:
 
 
 class WorkerTask:
-    """A task number of a connector with its state. Its methods are called one at a time; they return quickly.
+    """A task of a connector, with its state. The methods are called one at a time and return quickly.
 
-    ``given`` is its configuration as it is stored; ``typed`` reads it for each start, and may raise ConfigError.
+    ``given`` is the stored configuration. ``typed`` parses it for each start, and may raise ConfigError.
     """
 
     def __init__(
         self,
         connector: str,
-        number: int,
+        task_number: int,
         given: Mapping[str, str],
         typed: Callable[[], SinkConnectorConfig],
         factory: TaskFactory,
@@ -86,9 +87,9 @@ class WorkerTask:
         self._typed = typed
         self.state = State.UNASSIGNED
         self.trace: str | None = None
-        self._name = f"{connector}-{number}"
+        self._name = f"{connector}-{task_number}"
         self._connector = connector
-        self._number = number
+        self._task_number = task_number
         self._factory = factory
         self._supervision = supervision
         self._changed = changed
@@ -97,7 +98,7 @@ class WorkerTask:
         self._supervisor: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Start, or go on after a pause. A failed task stays failed."""
+        """Start the task, or resume it after a pause. A FAILED task stays FAILED."""
         self._held = False
         if self._is(State.FAILED):
             return
@@ -108,7 +109,7 @@ class WorkerTask:
             self._supervisor = asyncio.create_task(self._supervise(), name=f"task-{self._name}")
 
     async def pause(self) -> None:
-        """Stop reading. A task that does not run yet is not started before it is to run."""
+        """Pause the task. A task that does not run yet is not started before ``run``."""
         self._held = True
         if self._is(State.FAILED, State.PAUSED):
             return
@@ -121,14 +122,14 @@ class WorkerTask:
             self._move(Event.PAUSE)
 
     def restarting(self) -> None:
-        """Show that a restart has been asked for; the old trace stays until the task runs again."""
+        """Set the state RESTARTING. The old trace stays until the task runs again."""
         self._move(Event.RESTART, self.trace)
 
     async def stop(self, event: Event) -> None:
-        """End the task: permanently (DELETE), for another start (RESTART) or because the worker goes (RELEASE).
+        """End the task: permanently (DELETE), for another start (RESTART) or because the worker stops (RELEASE).
 
-        Returns when the task cannot write any more, however long that takes: what starts in its place would write to
-        the same tables.
+        Returns when the task cannot write any more, without a time limit, because its successor writes to the same
+        tables.
         """
         await self._end_supervision()
         self._move(event, self.trace if event is Event.RESTART else None)
@@ -140,18 +141,18 @@ class WorkerTask:
             await asyncio.gather(supervisor, return_exceptions=True)
 
     async def _supervise(self) -> None:
-        log_format.enter(self._connector, self._number)
-        retry = retrying(self._supervision.backoff, self._passing)
+        log_format.enter(self._connector, self._task_number)
+        retry = retrying(self._supervision.backoff, self._report_restart)
         try:
             while not self._held:
                 await retry(self._run_once)
-        except Exception as error:  # the border of the task: whatever it is, it becomes the task's state
-            log.error("Task %s failed and stays so until it is restarted: %s", self._name, summary(error))
+        except Exception as error:  # any error of a task makes it FAILED and must not stop the worker
+            log.error("Task %s: failed, and stays FAILED until it is restarted: %s", self._name, summary(error))
             self._move(Event.FAIL, render(error))
         self._supervisor = None
 
     async def _run_once(self) -> None:
-        """Run until a failure. It is raised, for the back-off to count, unless the task had been healthy for long."""
+        """Run until an error. Raise it, so that the back-off grows, unless the task ran longer than the back-off."""
         clock = asyncio.get_running_loop().time
         failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
@@ -171,27 +172,27 @@ class WorkerTask:
         if not remedy(error).retry:
             raise error
         if self._held:
-            return  # it starts again when it is resumed
+            return  # ``run`` starts it again
         if clock() - started < self._supervision.backoff:
             raise error
-        self._passing(error)
+        self._report_restart(error)
 
     async def _start(self, fail: Callable[[BaseException], None]) -> None:
         seconds = self._supervision.start
         try:
             async with asyncio.timeout(seconds):
-                self._task = await self._factory(self._connector, self._number, self._typed(), fail)
+                self._task = await self._factory(self._connector, self._task_number, self._typed(), fail)
                 await self._task.start()
         except TimeoutError as error:
-            raise Retriable(f"Task {self._name} did not start within {seconds:g} s; look at the brokers") from error
+            raise Retriable(f"Task {self._name}: did not start within {seconds:g} s; check the brokers") from error
 
     async def _pause(self, task: Task) -> None:
-        """Let it pause, and end it where it cannot: what else is asked of the connector waits for this."""
+        """Pause the task, or end it after a time limit, because other requests for the connector wait for the pause."""
         try:
             async with asyncio.timeout(self._supervision.stop):
                 await task.pause()
         except TimeoutError:
-            log.error("Task %s did not pause within %g s and is ended", self._name, self._supervision.stop)
+            log.error("Task %s: did not pause within %g s and is ended", self._name, self._supervision.stop)
             await self._end_supervision()
 
     async def _stop(self, task: Task) -> None:
@@ -200,25 +201,25 @@ class WorkerTask:
                 await task.stop()
         except TimeoutError:
             await self._leave(task)
-        except Exception as error:  # a task that cannot stop must not keep the connector from going on
-            log.error("Task %s could not stop cleanly: %s", self._name, summary(error))
+        except Exception as error:  # a task that cannot stop must not block the connector
+            log.error("Task %s: an error while it stopped: %s", self._name, summary(error))
 
     async def _leave(self, task: Task) -> None:
-        """Give the task's topics to others, and wait for a write that takes long; its status says so."""
-        waits = (
+        """Release the task's topics to the group, and wait for the write in flight. The status contains the reason."""
+        reason = (
             f"Task {self._name}: waits for its write in flight, which has not ended within {self._supervision.stop:g} "
-            "s; the task has left its consumer group, and nothing starts in its place before the write has ended. If "
-            "it never ends, restart the worker"
+            "s; the task has left its consumer group, and is not started again before the write has ended. If the "
+            "write never ends, restart the worker"
         )
-        log.error(waits)
-        self._move(Event.RESTART, waits)
+        log.error(reason)
+        self._move(Event.RESTART, reason)
         try:
             await task.leave()
-        except Exception as error:  # as above
-            log.error("Task %s could not leave its group cleanly: %s", self._name, summary(error))
+        except Exception as error:  # a task that cannot leave must not block the connector
+            log.error("Task %s: an error while it left its group: %s", self._name, summary(error))
 
-    def _passing(self, error: BaseException, pause: float = 0.0) -> None:
-        log.warning("Task %s failed and is started again: %s", self._name, summary(error))
+    def _report_restart(self, error: BaseException, pause: float = 0.0) -> None:
+        log.warning("Task %s: failed and is started again: %s", self._name, summary(error))
         self._move(Event.RESTART, render(error))
 
     def _is(self, *states: State) -> bool:
@@ -227,4 +228,4 @@ class WorkerTask:
     def _move(self, event: Event, trace: str | None = None) -> None:
         self.state = next_state(TASK, self.state, event)
         self.trace = trace
-        self._changed(self._number, self.state, trace)
+        self._changed(self._task_number, self.state, trace)
