@@ -269,7 +269,7 @@ class PipelineSuite:
         for each in events[1:3]:
             assert not second.write(changes_of([each]), commit())
             assert lake.read(name).num_rows == 0
-        with pytest.raises(Fatal, match="leaves out"):
+        with pytest.raises(Fatal, match="omits"):
             second.write(changes_of(events[3:]), commit())
 
 
