@@ -302,5 +302,5 @@ def test_keys_that_events_cut_are_refused(
     key = Column(
         "at", Schema("int64", name="org.apache.kafka.connect.data.Timestamp"), pa.array([0], pa.timestamp("us"))
     )
-    with pytest.raises(Fatal, match="do not carry the exact value"):
+    with pytest.raises(Fatal, match="do not contain the exact value"):
         source.fetch(catalog, replace(_text_request(table, "at", "", "v"), key=(key,)))

@@ -52,5 +52,5 @@ def row_offsets_sql(table: str) -> str:
 def _in_lake_type(name: str, values: pa.Array, stored: pa.Schema) -> pa.Array:
     if name not in stored.names:
         raise Fatal(f"column {name!r}: the table does not have it; call evolve first")
-    kind = stored.field(name).type
-    return values if values.type == kind else values.cast(kind)
+    data_type = stored.field(name).type
+    return values if values.type == data_type else values.cast(data_type)

@@ -66,9 +66,9 @@ def translated(table: str) -> Iterator[None]:
 def translate(table: str, error: BaseException) -> HeadraceError:
     """Return the error to raise for ``error``. An unknown error is Fatal, because it is unsafe to continue."""
     text = str(error)
-    for pattern, kind, meaning in _KNOWN:
+    for pattern, error_class, meaning in _KNOWN:
         if re.search(pattern, text):
-            return kind(f"{table}: {meaning} ({_cause(error, text)})")
+            return error_class(f"{table}: {meaning} ({_cause(error, text)})")
     return Fatal(f"{table}: Spark rejected the statement: {_cause(error, text)}; see Spark's log for details")
 
 

@@ -101,14 +101,16 @@ def truncate_sql(table: str, floor: RowVersion, *, soft: bool = False) -> str:
 
 def fill_sql(table: str, column: pa.Field, value: pa.Scalar, before: RowVersion, *, soft: bool = False) -> str:
     """Return the UPDATE that writes ``value`` into rows from before a version where they have a null."""
-    name, kind = quoted(column.name), sql_type(column.type)
+    name, type_name = quoted(column.name), sql_type(column.type)
     conditions = [
         f"{name} IS NULL",
         f"CASE WHEN {POSITION} IS NOT NULL THEN {POSITION} < {text_literal(before.position.decode())} "
         f"ELSE {SOURCE_TIME} < timestamp_micros({before.source_time}L) END",
         f"NOT {_DELETED} <=> true" if soft else "",
     ]
-    return f"UPDATE {table} SET {name} = CAST({text_literal(str(value.as_py()))} AS {kind}) WHERE {_all(*conditions)}"
+    return (
+        f"UPDATE {table} SET {name} = CAST({text_literal(str(value.as_py()))} AS {type_name}) WHERE {_all(*conditions)}"
+    )
 
 
 def live_sql(table: str) -> str:
@@ -192,8 +194,8 @@ def _assignments(shape: MergeColumns) -> str:
         new_or_kept = f"IF({_staged(f'keep_{number}')}, t.{name}, s.{name})" if number in shape.kept else f"s.{name}"
         cells.append((column, new_or_kept))
     # A new incarnation keeps no cell of the old row, also in columns that its event lacks.
-    forgets = f"{_staged('fresh')} OR t.{_DELETED} <=> true" if shape.soft else _staged("fresh")
-    cells += [(name, f"IF({forgets}, NULL, t.{quoted(name)})") for name in shape.absent]
+    is_new = f"{_staged('fresh')} OR t.{_DELETED} <=> true" if shape.soft else _staged("fresh")
+    cells += [(name, f"IF({is_new}, NULL, t.{quoted(name)})") for name in shape.absent]
     own = zip(_own_names(shape), _own_values(shape, stored=True), strict=True)
     return ", ".join(f"t.{quoted(name)} = {value}" for name, value in (*cells, *own))
 

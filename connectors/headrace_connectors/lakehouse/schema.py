@@ -51,7 +51,7 @@ _SQL_NAMES = {
     pa.timestamp("us", tz="UTC"): "TIMESTAMP",
 }
 _LAKE_TYPES = {
-    **{kind: kind for kind in _SQL_NAMES},
+    **{data_type: data_type for data_type in _SQL_NAMES},
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
     pa.large_string(): pa.string(),
@@ -95,32 +95,32 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def lake_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a lake column for ``kind``. Raises TypeError if there is none."""
-    if kind in _LAKE_TYPES:
-        return _LAKE_TYPES[kind]
-    if pa.types.is_decimal128(kind):
-        return kind
-    if pa.types.is_list(kind):
-        return pa.list_(lake_type(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(lake_type(kind.key_type), lake_type(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(member.name, lake_type(member.type)) for member in kind])
-    raise TypeError(f"no lake type for {kind}")
+def lake_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type of a lake column for ``data_type``. Raises TypeError if there is none."""
+    if data_type in _LAKE_TYPES:
+        return _LAKE_TYPES[data_type]
+    if pa.types.is_decimal128(data_type):
+        return data_type
+    if pa.types.is_list(data_type):
+        return pa.list_(lake_type(data_type.value_type))
+    if pa.types.is_map(data_type):
+        return pa.map_(lake_type(data_type.key_type), lake_type(data_type.item_type))
+    if pa.types.is_struct(data_type):
+        return pa.struct([(member.name, lake_type(member.type)) for member in data_type])
+    raise TypeError(f"no lake type for {data_type}")
 
 
-def sql_type(kind: pa.DataType) -> str:
+def sql_type(data_type: pa.DataType) -> str:
     """Return the Spark SQL name of a lake type."""
-    if pa.types.is_decimal128(kind):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    if pa.types.is_list(kind):
-        return f"ARRAY<{sql_type(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"MAP<{sql_type(kind.key_type)}, {sql_type(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        return f"STRUCT<{', '.join(f'{quoted(member.name)}: {sql_type(member.type)}' for member in kind)}>"
-    return _SQL_NAMES[kind]
+    if pa.types.is_decimal128(data_type):
+        return f"DECIMAL({data_type.precision}, {data_type.scale})"
+    if pa.types.is_list(data_type):
+        return f"ARRAY<{sql_type(data_type.value_type)}>"
+    if pa.types.is_map(data_type):
+        return f"MAP<{sql_type(data_type.key_type)}, {sql_type(data_type.item_type)}>"
+    if pa.types.is_struct(data_type):
+        return f"STRUCT<{', '.join(f'{quoted(member.name)}: {sql_type(member.type)}' for member in data_type)}>"
+    return _SQL_NAMES[data_type]
 
 
 def column_list(schema: Iterable[pa.Field]) -> str:
@@ -161,12 +161,12 @@ def _refuse_alike(table: str, what: str, names: Sequence[str]) -> None:
         seen[name.lower()] = name
 
 
-def _refuse_members(table: str, column: str, kind: pa.DataType) -> None:
+def _refuse_members(table: str, column: str, data_type: pa.DataType) -> None:
     """Members of structs at any depth have the same rules for their names."""
-    if pa.types.is_struct(kind):
-        _refuse_alike(table, f"column {column!r}: member", [member.name for member in kind])
-    for index in range(kind.num_fields):
-        _refuse_members(table, column, kind.field(index).type)
+    if pa.types.is_struct(data_type):
+        _refuse_alike(table, f"column {column!r}: member", [member.name for member in data_type])
+    for index in range(data_type.num_fields):
+        _refuse_members(table, column, data_type.field(index).type)
 
 
 def _lake_field(table: str, column: pa.Field) -> pa.Field:
@@ -188,15 +188,15 @@ def evolution(table: str, stored: pa.Schema, wanted: pa.Schema) -> Evolution:
         if column.name not in stored.names:
             added.append(column)
             continue
-        kind = stored.field(column.name).type
+        data_type = stored.field(column.name).type
         _refuse_members(table, column.name, column.type)
-        whole = _with_new_members(kind, column.type)
+        whole = _with_new_members(data_type, column.type)
         if whole is None:
-            widened.append(_widened(table, column, kind))
-        elif whole != kind:
+            widened.append(_widened(table, column, data_type))
+        elif whole != data_type:
             _refuse_members(table, column.name, whole)
             grown.append(column.with_type(whole))
-            members += _new_members((column.name,), kind, whole)
+            members += _new_members((column.name,), data_type, whole)
     return Evolution(tuple(added), tuple(widened), tuple(grown), tuple(members))
 
 

@@ -132,8 +132,8 @@ def _columns_with(picked: _Picked, state: CellState) -> frozenset[int]:
 def _in_lake_type(values: pa.Array, name: str, schema: pa.Schema) -> pa.Array:
     if name not in schema.names:
         raise Fatal(f"column {name!r}: the table does not have it; call evolve first")
-    kind = schema.field(name).type
-    return values if values.type == kind else values.cast(kind)
+    data_type = schema.field(name).type
+    return values if values.type == data_type else values.cast(data_type)
 
 
 # -- staged columns ---------------------------------------------------------------------------------------------------
@@ -218,22 +218,24 @@ def _old_versions(picked: _Picked) -> pa.Array:
 
 def _key_range(name: str, keys: pa.Array) -> str:
     """Return a condition by which the scan skips files outside the batch's key range, or "" if the type allows none."""
-    kind = keys.type
-    if len(keys) == 0 or not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)):
+    data_type = keys.type
+    if len(keys) == 0 or not (
+        pa.types.is_integer(data_type) or pa.types.is_string(data_type) or pa.types.is_date32(data_type)
+    ):
         return ""
     extremes = pc.min_max(keys)
     low, high = extremes["min"], extremes["max"]
-    if pa.types.is_string(kind):
+    if pa.types.is_string(data_type):
         first, last = low.as_py(), high.as_py()
         if max(len(first), len(last)) > _MAX_RANGE_TEXT:
             return ""
         return f"t.{quoted(name)} BETWEEN {text_literal(first)} AND {text_literal(last)}"
-    if pa.types.is_date32(kind):
+    if pa.types.is_date32(data_type):
         low, high = low.cast(pa.int32()), high.cast(pa.int32())
-    least, most = _round_outwards(low.as_py(), high.as_py(), kind.bit_width)
-    if pa.types.is_date32(kind):
+    least, most = _round_outwards(low.as_py(), high.as_py(), data_type.bit_width)
+    if pa.types.is_date32(data_type):
         return f"t.{quoted(name)} BETWEEN date_from_unix_date({least}) AND date_from_unix_date({most})"
-    first, last = (f"CAST({text_literal(str(bound))} AS {sql_type(kind)})" for bound in (least, most))
+    first, last = (f"CAST({text_literal(str(bound))} AS {sql_type(data_type)})" for bound in (least, most))
     return f"t.{quoted(name)} BETWEEN {first} AND {last}"
 
 

@@ -140,18 +140,18 @@ def truncating(read: Reader, schema: Schema) -> Reader:
     return cut
 
 
-def octets_writer(schema: Schema, modes: HandlingModes) -> Callable[[bytes], bytes | str]:
+def bytes_writer(schema: Schema, modes: HandlingModes) -> Callable[[bytes], bytes | str]:
     """Return a conversion of bytes by ``binary.handling.mode``."""
     if schema.type == "bytes":
         return bytes
     return {
         "hex": bytes.hex,
-        "base64-url-safe": lambda octets: base64.urlsafe_b64encode(octets).decode(),
-    }.get(modes.binary, lambda octets: base64.b64encode(octets).decode())
+        "base64-url-safe": lambda data: base64.urlsafe_b64encode(data).decode(),
+    }.get(modes.binary, lambda data: base64.b64encode(data).decode())
 
 
-def octets_of(text: str, modes: HandlingModes) -> bytes:
-    """Return the bytes of a text from ``octets_writer``."""
+def bytes_of(text: str, modes: HandlingModes) -> bytes:
+    """Return the bytes of a text from ``bytes_writer``."""
     if modes.binary == "hex":
         return bytes.fromhex(text)
     return base64.urlsafe_b64decode(text) if modes.binary == "base64-url-safe" else base64.b64decode(text)

@@ -118,8 +118,10 @@ class OracleRowSource:
 
     def _wrong_role(self, server: OracleServer) -> ConfigError | Retriable:
         """With one server the option is wrong; with several, another one may be the primary, or become it."""
-        said = f"{server.where} is a standby; name the primary, or read from standbys with reselect.read.from=replica"
-        return ConfigError(said, "reselect.database.hostname") if len(self._servers) == 1 else Retriable(said)
+        message = (
+            f"{server.where} is a standby; name the primary, or read from standbys with reselect.read.from=replica"
+        )
+        return ConfigError(message, "reselect.database.hostname") if len(self._servers) == 1 else Retriable(message)
 
     def _usable(self, server: OracleServer) -> OracleServer:
         with server.connection():

@@ -94,8 +94,8 @@ def _translate(error: BaseException, where: str) -> HeadraceError:
     recoverable = any(getattr(part, "isrecoverable", False) for each in _chain(error) for part in each.args)
     if recoverable or any(_TRANSIENT.match(code) for code in codes):
         return Retriable(f"{where} failed for now ({shown})")
-    said = next((_REFUSED[code] for code in codes if code in _REFUSED), "see Oracle's documentation of the code")
-    return Fatal(f"{where} refuses the query ({shown}): {said}")
+    remedy = next((_REFUSED[code] for code in codes if code in _REFUSED), "see Oracle's documentation of the code")
+    return Fatal(f"{where} refuses the query ({shown}): {remedy}")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

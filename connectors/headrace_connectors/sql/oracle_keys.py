@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.events import Column
-from headrace_connectors.sql.cells import inexact_key, octets_of
+from headrace_connectors.sql.cells import bytes_of, inexact_key
 from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock
 from headrace_connectors.sql.oracle_query import LOCAL_TIME, TIME_FORMATS, KeyBind
 from headrace_connectors.sql.oracle_values import MONTH_MICROS
@@ -104,10 +104,10 @@ def _number(source: _Source) -> Writer | None:
     return Decimal if known else None
 
 
-def _octets(source: _Source) -> Writer | None:
+def _bytes(source: _Source) -> Writer | None:
     if pa.types.is_binary(source.column.values.type):
         return bytes
-    return lambda text: octets_of(text, source.modes)
+    return lambda text: bytes_of(text, source.modes)
 
 
 def _local_time(source: _Source) -> Writer | None:
@@ -195,7 +195,7 @@ _BY_KIND: Mapping[str, Callable[[_Source], Writer | None]] = {
         ("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2"),
         lambda source: str if pa.types.is_string(source.column.values.type) else None,
     ),
-    "RAW": _octets,
+    "RAW": _bytes,
     **dict.fromkeys(("DATE", "TIMESTAMP"), _local_time),
     **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), _zoned_time),
     "INTERVAL YEAR TO MONTH": _months,

@@ -1,6 +1,6 @@
 """Oracle's values as the Connect values that Debezium would have sent (``reselect.md`` section 8.2, "Oracle in short").
 
-The event's own schema decides the target; what it cannot show (how octets became text, fraction digits) comes from the
+The event's own schema decides the target; what it cannot show (how bytes became text, fraction digits) comes from the
 handling modes and the catalog. Times come as text (``oracle_query.py``), numbers as Decimal, large objects whole.
 Followed closely: ``OracleValueConverters`` of Debezium 3.6.1.
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.schema import Schema
-from headrace_connectors.sql.cells import Reader, octets_writer, truncating
+from headrace_connectors.sql.cells import Reader, bytes_writer, truncating
 from headrace_connectors.sql.civil import CivilDate, clock
 
 MONTH_MICROS = 2_629_800_000_000
@@ -126,7 +126,7 @@ def _plain(number: Decimal, scale: int) -> str:
     return f"{whole}.{digits}" if digits else whole
 
 
-# -- texts and octets -------------------------------------------------------------------------------------------------
+# -- texts and bytes --------------------------------------------------------------------------------------------------
 
 
 def _text_reader(target: Target) -> Reader:
@@ -139,11 +139,11 @@ def _text(value: Any) -> str:
     return value
 
 
-def _octets_reader(target: Target) -> Reader:
+def _bytes_reader(target: Target) -> Reader:
     if target.schema.type == "string" and target.modes.binary == "bytes":
-        return lambda octets: bytes(octets).decode()  # the connector's RawToStringConverter
-    write = octets_writer(target.schema, target.modes)
-    return lambda octets: write(bytes(octets))
+        return lambda data: bytes(data).decode()  # the connector's RawToStringConverter
+    write = bytes_writer(target.schema, target.modes)
+    return lambda data: write(bytes(data))
 
 
 def _nonempty(choose: Callable[[Target], Reader]) -> Callable[[Target], Reader]:
@@ -236,8 +236,8 @@ _BY_KIND: Mapping[str, Callable[[Target], Reader]] = {
     **dict.fromkeys(("BINARY_FLOAT", "BINARY_DOUBLE"), lambda target: str if target.schema.type == "string" else float),
     **dict.fromkeys(("CHAR", "VARCHAR2", "NCHAR", "NVARCHAR2", "ROWID", "XMLTYPE", "JSON"), _text_reader),
     **dict.fromkeys(("CLOB", "NCLOB"), _nonempty(_text_reader)),
-    "RAW": _octets_reader,
-    "BLOB": _nonempty(_octets_reader),
+    "RAW": _bytes_reader,
+    "BLOB": _nonempty(_bytes_reader),
     **dict.fromkeys(("DATE", "TIMESTAMP"), _timestamp_reader),
     **dict.fromkeys(("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"), _zoned_timestamp_reader),
     "INTERVAL YEAR TO MONTH": _months_reader,

@@ -148,9 +148,9 @@ def _raw_rows(cursor: RawCursor[Any], rows: int, columns: int, table: TableId) -
     assert result is not None  # noqa: S101 - a SELECT has a result
     found = FoundRows(table, rows, columns)
     for number in range(result.ntuples):
-        octets = [result.get_value(number, column) for column in range(columns + 1)]
-        texts = [None if each is None else bytes(each).decode() for each in octets[1:]]
-        found.put(int(octets[0] or 0) - 1, texts)
+        cells = [result.get_value(number, column) for column in range(columns + 1)]
+        texts = [None if each is None else bytes(each).decode() for each in cells[1:]]
+        found.put(int(cells[0] or 0) - 1, texts)
     return found
 
 

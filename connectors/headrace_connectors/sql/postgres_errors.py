@@ -47,22 +47,22 @@ def translated(where: str) -> Iterator[None]:
 
 
 def _translate(error: psycopg.Error, where: str) -> HeadraceError:
-    state, said = error.sqlstate, _said(error)
+    state, message = error.sqlstate, _message(error)
     if state is None and isinstance(error, psycopg.OperationalError):
-        if _REFUSED_LOGIN.search(said) or (_REFUSED_TLS.search(said) and not _CUT.search(said)):
-            return ConfigError(f"{where} refuses the connection: {said}; {_CORRECT}", "reselect.database.user")
-        return Unreachable(f"{where} cannot be reached: {said}")
+        if _REFUSED_LOGIN.search(message) or (_REFUSED_TLS.search(message) and not _CUT.search(message)):
+            return ConfigError(f"{where} refuses the connection: {message}; {_CORRECT}", "reselect.database.user")
+        return Unreachable(f"{where} cannot be reached: {message}")
     if state is not None and _SETTINGS.match(state):
-        return ConfigError(f"{where} refuses the connection: {said}; {_CORRECT}", "reselect.database.user")
+        return ConfigError(f"{where} refuses the connection: {message}; {_CORRECT}", "reselect.database.user")
     if state is not None and _GONE.match(state):
-        return Unreachable(f"{where} cannot be reached ({state}): {said}")
+        return Unreachable(f"{where} cannot be reached ({state}): {message}")
     if state is not None and _TRANSIENT.match(state):
-        kind = TimedOut if state in _TIMED_OUT else Retriable
-        return kind(f"{where} failed for now ({state}): {said}")
-    return Fatal(f"{where} refuses the query ({state}): {said}")
+        error_class = TimedOut if state in _TIMED_OUT else Retriable
+        return error_class(f"{where} failed for now ({state}): {message}")
+    return Fatal(f"{where} refuses the query ({state}): {message}")
 
 
-def _said(error: psycopg.Error) -> str:
+def _message(error: psycopg.Error) -> str:
     """The server's primary message, because details may contain values of cells; without one, libpq's message.
 
     libpq writes the cause of a failed connection and hints to different lines, and repeats them with and without TLS.

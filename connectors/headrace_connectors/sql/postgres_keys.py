@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.events import Column
-from headrace_connectors.sql.cells import inexact_key, octets_of
+from headrace_connectors.sql.cells import bytes_of, inexact_key
 from headrace_connectors.sql.civil import DAY_MICROS, CivilDate, clock, fraction
 from headrace_connectors.sql.postgres_times import INFINITE_COUNTS, INFINITE_DAYS, INFINITE_MILLIS
 from headrace_connectors.sql.postgres_values import NUMERIC_SPECIALS
@@ -66,7 +66,7 @@ def _writer(column: Column, known: CatalogColumn, modes: HandlingModes) -> Write
 
 def _text_writer(base: str, modes: HandlingModes) -> Writer:
     if base == "bytea":
-        return lambda text: "\\x" + octets_of(text, modes).hex()
+        return lambda text: "\\x" + bytes_of(text, modes).hex()
     if base == "numeric":
         return lambda text: _NUMBERS.get(str(text), str(text))
     if base in ("date", "timestamp"):

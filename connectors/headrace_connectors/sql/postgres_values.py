@@ -18,7 +18,7 @@ from typing import Any
 from headrace.core.model.catalog import CatalogColumn, HandlingModes
 from headrace.core.model.schema import Schema
 from headrace_connectors.sql import postgres_shapes, postgres_times
-from headrace_connectors.sql.cells import Reader, octets_writer, truncating
+from headrace_connectors.sql.cells import Reader, bytes_writer, truncating
 from headrace_connectors.sql.postgres_target import NEGATIVE_INFINITY, POSITIVE_INFINITY, Choice, Target, always
 from headrace_connectors.sql.postgres_text import java_order, parse_array, parse_bits, parse_bytea, parse_hstore
 
@@ -78,12 +78,12 @@ _TEXTS = frozenset(
 
 def _unknown_reader(target: Target) -> Reader:
     """``include.unknown.datatypes``: the text's bytes, written like ``bytea``."""
-    write = octets_writer(target.schema, target.modes)
+    write = bytes_writer(target.schema, target.modes)
     return lambda text: write(text.encode())
 
 
-def _octets_reader(target: Target) -> Reader:
-    write = octets_writer(target.schema, target.modes)
+def _bytes_reader(target: Target) -> Reader:
+    write = bytes_writer(target.schema, target.modes)
     return lambda text: write(parse_bytea(text))
 
 
@@ -130,7 +130,7 @@ _BY_SEMANTIC: Mapping[str, Choice] = {
 _BY_KIND: Mapping[str, Choice] = {
     "numeric": _number_reader,
     "money": _number_reader,
-    "bytea": _octets_reader,
+    "bytea": _bytes_reader,
     "hstore": _hstore_reader,
     **postgres_times.BY_KIND,
 }

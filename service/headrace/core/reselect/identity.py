@@ -74,9 +74,9 @@ def has_exact_key(table: TableId, key: Sequence[Column], catalog: CatalogTable |
 def _is_exact(column: Column, known: CatalogColumn | None) -> bool:
     if known is None:
         return False
-    kind = known.type.resolved()
-    if kind.name == "numeric" and column.schema.type == "string":
+    sql_type = known.type.resolved()
+    if sql_type.name == "numeric" and column.schema.type == "string":
         return False  # 1.5 and 1.50 are equal, their texts are not
     if column.schema.name in _MILLISECONDS and not 0 <= known.typmod <= 3:
         return False  # the event has milliseconds only
-    return kind.name in _EXACT or kind.kind == "e"
+    return sql_type.name in _EXACT or sql_type.kind == "e"

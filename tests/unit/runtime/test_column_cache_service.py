@@ -1,0 +1,43 @@
+"""The column cache that the tables of a task share: batches, and the topics and options that keep it empty."""
+
+from __future__ import annotations
+
+from unit.runtime.reselect_harness import CACHE, NO_CACHE, TABLE, Lake, P, database, row, u
+
+
+def test_the_entries_of_a_batch_are_published_with_its_commit() -> None:
+    """A batch that was not written leaves none."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.resolve(u(1, big="A"))
+    lake.post.cache.discard(TABLE)
+    lake.batch(u(1, big=P))
+    assert (lake.big(), lake.queries) == ("B", 1)
+    lake.batch(u(1, big=P))
+    assert (lake.big(), lake.queries) == ("B", 1)
+
+
+def test_without_the_option_no_batch_has_an_overlay() -> None:
+    """Nothing is cached, and nothing is reported of the cache."""
+    lake = Lake(database(row(1, "A")), NO_CACHE)
+    lake.batch(u(1, big=P))
+    use, counts = lake.post.cache.take_counts()
+    assert (use.rows, sum(counts.values())) == (0, 0)
+    assert not any(counter == "writes" for counter, *_ in lake.metrics.seen)
+
+
+def test_an_excluded_topic_is_neither_cached_nor_read() -> None:
+    """Its cells keep the stored value."""
+    lake = Lake(database(row(1, "B")), CACHE)
+    lake.batch(u(1, big="A"))
+    lake.post.exclude_topic(lake.topic)
+    lake.rows[1]["big"] = "stored"
+    lake.batch(u(1, big=P))
+    assert (lake.big(), lake.queries) == ("stored", 0)
+
+
+def test_outcomes_are_taken_once() -> None:
+    """Several tables report the outcomes of one cache."""
+    lake = Lake(database(), CACHE)
+    lake.batch(u(1, big="A"))
+    assert lake.post.cache.take_counts()[1]
+    assert not +lake.post.cache.take_counts()[1]
