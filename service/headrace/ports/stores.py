@@ -36,9 +36,9 @@ class FencedLog(CompactedLog, Protocol):
     """A log that one worker of a group writes, and all read."""
 
     async def lead(self) -> None:
-        """Shut out whoever led before: its later writes raise Fenced, and none of its earlier ones comes late.
+        """Fence the earlier leader: its later writes raise Fenced, and its earlier ones are complete or aborted.
 
-        Who loses the lead by this to another has to ask again. Raises Retriable.
+        A leader that another worker has fenced calls this again to lead. Raises Retriable.
         """
 
     async def refresh(self) -> None:
