@@ -40,7 +40,7 @@ coverage: setup ## the same tests with all examples, and the ten modules of whos
 
 # Two processes, each of which collects about half of the tests: xdist's would both collect all.
 in_halves = $(1) $(HALF) & half=$$!; $(1) tests/unit $(addprefix --ignore=,$(HALF)); rest=$$?; wait $$half && exit $$rest
-HALF := $(addprefix tests/unit/,core config kafka sql)
+HALF := $(addprefix tests/unit/,core config kafka sql cassandra converters transforms)
 
 check: setup ## ruff, mypy strict, the import rules
 	$(BIN)/ruff check .

@@ -118,5 +118,5 @@ def run_stream(course: Course, max_offsets: int) -> Effort:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, timeout=4 * PATIENCE, check=False)
     if done.returncode:
         raise RuntimeError(f"the stream failed:\n{Path(log.name).read_text()[-4000:]}")
-    told = json.loads(done.stdout.splitlines()[-1])
-    return Effort(told["seconds"], Cpu(**told["cpu"]))
+    effort = json.loads(done.stdout.splitlines()[-1])
+    return Effort(effort["seconds"], Cpu(**effort["cpu"]))

@@ -187,7 +187,7 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_the_core_has_no_mocks() -> None:
     """Plain values are enough to test it; a mock would hide that a core module does I/O."""
     tests = Path(__file__).parent / "unit" / "core"
-    assert not [path for path in tests.glob("*.py") if "mock" in imported(path) or "unittest" in imported(path)]
+    assert not [path for path in tests.rglob("*.py") if "mock" in imported(path) or "unittest" in imported(path)]
 
 
 def test_the_picture_of_the_packages_is_up_to_date() -> None:

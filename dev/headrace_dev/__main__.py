@@ -1,4 +1,4 @@
-"""``python -m headrace_dev``: what the Makefile calls."""
+"""``python -m headrace_dev``: the commands that the Makefile uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace_dev.versions import BUNDLES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; what a person can mend is told in a line, without a trace."""
+    """Run one command. An error that the user can correct is printed in one line, without a trace."""
     chosen = _parser().parse_args(arguments)
     try:
         return int(chosen.run(chosen))

@@ -1,6 +1,6 @@
-"""The composition root: options -> configuration -> parts -> run. The only file that knows all parts.
+"""The entry point: parse the command line, read the worker's configuration, and run a worker or a command.
 
-Connectors, feeds, stores, lakehouse and row sources come by entry point, so that nothing here imports a vendor.
+Connectors, feeds, stores, lakehouse and row sources are loaded by entry point (``service.py``).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ All options: docs/configuration.md.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker until it receives a signal to stop, or one of the commands for operators. Returns the exit status.
+    """Run a worker until a signal stops it, or one of the commands for operators. Return the exit status.
 
-    Of a worker: 0, or 1 with the reason in the log.
+    The status of a worker is 0, or 1 with the reason in the log.
     """
     options = _parser().parse_args(arguments)
     _configure_logging(options.log_level)
@@ -65,17 +65,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    """0 equal, 1 differences, 2 not compared."""
-    asked = verify.VerifyArguments(options.connector, options.table, options.repair, options.show_values, options.wait)
+    """Return 0 if all is equal, 1 for differences, 2 for an error."""
+    arguments = verify.VerifyArguments(
+        options.connector, options.table, options.repair, options.show_values, options.wait
+    )
     try:
-        return verify.verify(worker_config(options.worker, distributed=False), asked)
+        return verify.verify(worker_config(options.worker, distributed=False), arguments)
     except HeadraceError as error:
         print(f"headrace verify: {error}", file=sys.stderr)
         return 2
 
 
 def _validate(options: argparse.Namespace) -> int:
-    """0 valid, 1 errors, 2 not read."""
+    """Return 0 if all files are valid, 1 for invalid ones, 2 for an error."""
     try:
         no_worker = WorkerConfig(validate.NO_WORKER, distributed=False)
         config = worker_config(options.worker, distributed=False) if options.worker else no_worker
@@ -86,7 +88,7 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _replay_dlq(options: argparse.Namespace) -> int:
-    """0 all applied, 1 some were not, 2 not done."""
+    """Return 0 if all letters are applied, 1 if some are not, 2 for an error."""
     try:
         config = worker_config(options.worker, distributed=False)
         return replay_dlq.replay_dlq(config, options.connector, dry_run=options.dry_run, old=options.old)
@@ -110,19 +112,19 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def worker_config(path: Path, *, distributed: bool) -> WorkerConfig:
-    """The worker's configuration from its file and the environment. Raises ConfigError."""
+    """Return the worker's configuration from its file and the environment. Raises ConfigError."""
     try:
         properties = parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read as a worker's configuration: {error}") from error
+        raise ConfigError(f"{path}: cannot be read as a worker's configuration: {error}") from error
     from_environment, unknown = select_known(properties_from_environment(os.environ))
     given = {**properties, **from_environment}
-    log_format.use(worker_log_format(given))  # before anything is said about the others
+    log_format.use(worker_log_format(given))  # before the first log line
     for name in unknown:
-        log.debug("The environment's CONNECT_ variable for %s is no option and is not used", name)
+        log.debug("Environment: the CONNECT_ variable for %s is ignored: it is not an option", name)
     config = WorkerConfig(config_providers(given).properties(given), distributed=distributed)
     for name, reason in config.ignored.items():
-        log.warning("%s has no effect: %s", name, reason)
+        log.warning("%s: has no effect: %s", name, reason)
     return config
 
 

@@ -1,6 +1,7 @@
-"""``headrace replay-dlq``: from a worker file and a connector file to the connector's dead letters in their tables.
+"""``headrace replay-dlq``: apply the dead letters of a connector to its tables.
 
-Wires the parts as ``service.py`` does for a worker; ``runtime/task/replay.py`` says what happens to a letter.
+It creates the parts from a worker file and a connector file, as ``service.py`` does. ``runtime/task/replay.py``
+processes the letters.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import asyncio
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +52,7 @@ _NAMED = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
+    """Add the command's arguments."""
     parser.add_argument(
         "connector", type=Path, metavar="CONNECTOR.json", help="file of the connector, as it was created"
     )
@@ -63,65 +65,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def replay_dlq(config: WorkerConfig, connector: Path, *, dry_run: bool, old: bool) -> int:
-    """Replay the letters of the connector in this file; the exit status. Raises HeadraceError."""
+    """Replay the letters of the connector in this file, and return the exit status. Raises HeadraceError."""
     sink = checked_connector(config, connector)
     if not sink.framework.dead_letters.topic:
         raise ConfigError(f"{connector}: the connector has no dead letter queue: {QUEUE} is not set", QUEUE)
     feeds: ReplayFeeds = plugins.load("feeds", "kafka")(config.complete_properties())
     host, port = config.listener()
     rest = ConnectorRest(reachable(host), port, sink.name, Clock(time.monotonic, time.sleep))
-    said = Said(sys.stdout, sys.stderr)
+    report = ReplayReport(sys.stdout, sys.stderr)
     since = 0 if old else oldest(sink, time.time())
-    found = asyncio.run(survey(feeds, sink, since, said))
+    found = asyncio.run(survey(feeds, sink, since, report))
     if dry_run or not found.count:
         return int(not found.complete)
     lakehouse: Lakehouse = plugins.load("lakehouses", "spark")(config.lake.warehouse, config.spark_properties())
     try:
         with rest.paused():
-            refused = asyncio.run(write(feeds, sink, since, _edges(lakehouse), said))
+            refused = asyncio.run(write(feeds, sink, since, _edges(lakehouse), report))
     finally:
         lakehouse.close()
-    return said.end(found, refused)
+    return report.end(found, refused)
 
 
 @dataclass(slots=True)
-class Said:
-    """What the operator reads: results on ``out``, progress on ``err``. Never what a record holds."""
+class ReplayReport:
+    """Prints results on ``out`` and progress on ``err``, never the content of a record."""
 
     out: TextIO
     err: TextIO
     written: int = 0
 
     def found(self, letters: Letters, reasons: Mapping[tuple[str, str], int], connector: str) -> None:
-        """What stands in the queue."""
+        """Print the number of letters in the queue, by topic and reason."""
         for (topic, reason), count in sorted(reasons.items()):
             print(f"{topic}: {count:,} ({reason})", file=self.out)
         if letters.without_coordinate:
             print(
-                f"{letters.without_coordinate:,} letters without context headers: where they came from is not known; "
-                "set errors.deadletterqueue.context.headers.enable=true for later ones",
+                f"{letters.without_coordinate:,} letters without context headers: their origin is unknown; set "
+                "errors.deadletterqueue.context.headers.enable=true for later ones",
                 file=self.out,
             )
         if letters.too_old:
             print(
                 f"{letters.too_old:,} letters are older than tombstone.retention.ms: a row that was deleted since "
-                "would come back; --old sends them all the same",
+                "would come back; --old replays them anyway",
                 file=self.out,
             )
         for other, count in sorted(letters.connectors.items()):
-            print(f"{count:,} letters of connector {other} are left alone", file=self.out)
+            print(f"{count:,} letters of connector {other} are ignored", file=self.out)
         print(f"{letters.count:,} dead letters of connector {connector}", file=self.out)
 
     def progress(self, count: int) -> None:
-        """So many more are written."""
+        """Print the number of letters written so far, with ``count`` more."""
         self.written += count
         print(f"{self.written:,} letters sent", file=self.err)
 
     def end(self, found: Letters, refused: Sequence[ErrantRecord]) -> int:
-        """The result, and the exit status."""
+        """Print the result, and return the exit status."""
         for each in refused[:_NAMED]:
-            place = f"{each.record.topic}-{each.record.partition} at offset {each.record.offset}"
-            print(f"{place} cannot be used: {each.stage}: {each.error}", file=self.out)
+            origin = f"{each.record.topic}-{each.record.partition} at offset {each.record.offset}"
+            print(f"{origin} cannot be used: {each.stage}: {each.error}", file=self.out)
         if len(refused) > _NAMED:
             print(f"and {len(refused) - _NAMED:,} more", file=self.out)
         print(f"{found.count:,} letters, {len(refused):,} cannot be used", file=self.out)
@@ -129,20 +131,19 @@ class Said:
 
 
 def oldest(sink: SinkConnectorConfig, now: float) -> int:
-    """The time (ms) from which on a table remembers deletes; a history keeps them all. ``now`` in seconds."""
+    """Return the time (ms) from which on a table has tombstones; 0 for a history. ``now`` is in seconds."""
     if sink.tables.history:
         return 0
     return int(now * 1000) - sink.tables.tombstone_retention // 1000
 
 
-async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, said: Said) -> Letters:
-    """Read the queue and say what is there."""
-    letters, reasons = Letters(since), dict[tuple[str, str], int]()
+async def survey(feeds: ReplayFeeds, sink: SinkConnectorConfig, since: int, report: ReplayReport) -> Letters:
+    """Read the queue and print a summary."""
+    letters, reasons = Letters(since), Counter[tuple[str, str]]()
     async for records in feeds.dead_letters(sink.name, sink.kafka):
         for letter in letters.mine(sink.name, records):
-            place = letter.topic, letter.reason
-            reasons[place] = reasons.get(place, 0) + 1
-    said.found(letters, reasons, sink.name)
+            reasons[letter.topic, letter.reason] += 1
+    report.found(letters, reasons, sink.name)
     return letters
 
 
@@ -151,9 +152,9 @@ async def write(
     sink: SinkConnectorConfig,
     since: int,
     edges: Edges,
-    said: Said,
+    report: ReplayReport,
 ) -> list[ErrantRecord]:
-    """Write the connector's letters to their tables; those that cannot be used again. Raises HeadraceError."""
+    """Write the connector's letters to their tables. Return those that cannot be used. Raises HeadraceError."""
 
     async def mine() -> AsyncIterator[list[DeadLetter]]:
         letters = Letters(since)
@@ -162,7 +163,7 @@ async def write(
                 yield found
 
     with WorkerThreads.start(_WRITERS) as threads:
-        return await replay(sink, mine(), edges, threads, said.progress)
+        return await replay(sink, mine(), edges, threads, report.progress)
 
 
 def _edges(lakehouse: Lakehouse) -> Edges:

@@ -1,7 +1,7 @@
-"""A worker process: its parts, started and stopped in the right order (``kafka-client.md`` section 4).
+"""A worker process: creates, starts and stops its parts in order (``kafka-client.md`` section 4).
 
-Stop: readiness off, tasks finish the write in hand and leave their groups, feeds, server, Spark last. Should anything
-of that hang, a timer ends the process: what was not committed is read again.
+At a stop the worker is not ready any more, tasks finish the write in flight and leave their groups, then feeds, REST
+server and Spark are closed. If a step hangs, a timer ends the process. Records that are not committed are read again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STOP_MARGIN_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectorFile:
-    """A connector of standalone mode, and the file that it is from."""
+    """A connector of standalone mode, with its file."""
 
     path: Path
     name: str
@@ -55,7 +55,7 @@ class Service:
     """One worker process."""
 
     def __init__(self, config: WorkerConfig) -> None:
-        """Bind the port and make the parts; nothing runs yet. Raises ConfigError."""
+        """Bind the port and create the parts without starting them. Raises ConfigError."""
         host, port = config.listener()
         self._config = config
         self._listener = bind(host, port)
@@ -78,9 +78,9 @@ class Service:
         self._server = RestServer(create_app(self.worker, self.herder, self._metrics.exposition), self._listener)
 
     async def run(self, connectors: Sequence[Path] = ()) -> None:
-        """Serve until SIGTERM or SIGINT. Raises ConfigError when it cannot start.
+        """Serve until SIGTERM or SIGINT. Raises ConfigError if the worker cannot start.
 
-        The files of ``connectors`` are checked first, without Kafka: an operator sees a typing error at once.
+        The connector files are validated first, without Kafka, so that errors in them are reported at once.
         """
         try:
             files = self._checked(connectors)
@@ -89,8 +89,8 @@ class Service:
             raise
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, stop.set)
         working = asyncio.create_task(self._start(files), name="start")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -105,7 +105,7 @@ class Service:
             await self._stop()
 
     def _checked(self, paths: Sequence[Path]) -> list[ConnectorFile]:
-        """What the files hold. Raises ConfigError that names the file."""
+        """Read and validate the connector files. Raises ConfigError with the file."""
         files: list[ConnectorFile] = []
         for path in paths:
             name, config, initial = read_connector(path)
@@ -148,18 +148,18 @@ class Service:
             lambda database, options: plugins.load("row_sources", database.type)(options),
             self._threads,
             MemoryBudget(self._memory.changes),
-            lambda kind, options: plugins.load("reselect_caches", kind)(options),
+            lambda cache_type, options: plugins.load("reselect_caches", cache_type)(options),
             self._observe,
             self._metrics.reselects,
             lambda name, options: plugins.load("schema_registries", name)(options),
         )
 
-    def _observe(self, connector: str, number: int) -> TaskMetrics:
-        """Metrics of a task; what it reads from, its notes and its tables that do not run go to its status."""
-        seen = partial(self.worker.topic_read, connector, number)
-        note = partial(self.worker.statuses.note, connector, number)
-        tables = partial(self.worker.statuses.put_tables, connector, number)
-        return self._metrics.task(connector, number, seen, note, tables)
+    def _observe(self, connector: str, task_number: int) -> TaskMetrics:
+        """Return the observer of a task. It passes active topics, notes and blocked tables to the task's status."""
+        topic_read = partial(self.worker.topic_read, connector, task_number)
+        note = partial(self.worker.statuses.note, connector, task_number)
+        tables = partial(self.worker.statuses.put_tables, connector, task_number)
+        return self._metrics.task(connector, task_number, topic_read, note, tables)
 
     @property
     def _advice(self) -> str:
@@ -173,17 +173,17 @@ class Service:
 
 
 def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState | None]:
-    """Name, configuration and initial state from a file: a body of POST /connectors, a flat JSON map, or properties.
+    """Read name, configuration and initial state from a connector file. Raises ConfigError with the file.
 
-    Raises ConfigError that names the file.
+    The file contains the body of ``POST /connectors``, a flat JSON map, or properties.
     """
     try:
         text = path.read_text(encoding="utf-8")
         document: Any = json.loads(text) if path.suffix == ".json" else parse_properties(text)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read as a connector: {error}") from error
+        raise ConfigError(f"{path}: cannot be read as a connector: {error}") from error
     if not isinstance(document, dict):
-        raise ConfigError(f"{path} is not a JSON object")
+        raise ConfigError(f"{path}: the content is not a JSON object")
     config = document["config"] if isinstance(document.get("config"), dict) else document
     name = str(document.get("name") or config.get("name") or "").strip()
     state = str(document.get("initial_state") or "RUNNING").upper().replace("RUNNING", "STARTED")
@@ -193,12 +193,12 @@ def read_connector(path: Path) -> tuple[str, dict[str, str | None], TargetState 
 
 
 def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
-    """The configuration in a connector file, checked as a worker checks it. Raises ConfigError."""
+    """Return the configuration in a connector file, validated as by a worker. Raises ConfigError."""
     name, given, _ = read_connector(path)
     properties = {key: value for key, value in {**given, "name": name}.items() if value is not None}
     plugin = plugins.installed().find(properties.get("connector.class", ""))
     if plugin is None:
-        raise ConfigError(f"{path}: connector.class is not one of Headrace's", "connector.class")
+        raise ConfigError(f"{path}: connector.class is not a class of Headrace", "connector.class")
     defaults, resolved = worker_defaults(config), config_providers(config.provider_properties).resolve(properties)
     if errors := resolved.hide(plugin.validate(resolved.properties, defaults)).errors():
         raise ConfigError(f"{path}: " + "; ".join(errors))
@@ -207,19 +207,19 @@ def checked_connector(config: WorkerConfig, path: Path) -> SinkConnectorConfig:
 
 def _text(path: Path, key: str, value: object) -> str | None:
     if isinstance(value, (list, dict)):
-        raise ConfigError(f"{path} cannot be read as a connector: the value of {key} is no text", key)
+        raise ConfigError(f"{path}: cannot be read as a connector: the value of {key} is not a string", key)
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)
 
 
 def exit_after(seconds: float, status: int) -> None:
-    """End the process after ``seconds``, whatever threads still do; a process that ends before is not touched."""
+    """End the process after ``seconds``, even if threads are still running."""
     timer = threading.Timer(seconds, _exit, (status,))
     timer.daemon = True
     timer.start()
 
 
 def _exit(status: int) -> None:
-    log.error("Stopping took too long; the process ends now. What was not committed is read again")
+    log.error("Worker: the stop exceeded its time limit and the process ends now. Uncommitted records are read again")
     os._exit(status)

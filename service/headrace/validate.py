@@ -1,4 +1,4 @@
-"""``headrace validate``: what a worker would say of connector files, before there is a worker."""
+"""``headrace validate``: validate connector files as a worker does, without a running worker."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Exit status: 0 all valid, 1 errors, 2 a file that cannot be read.
 Keys of Debezium's JDBC sink and of Apache Iceberg's sink: docs/migration.md.
 """
 NO_WORKER = {"bootstrap.servers": "127.0.0.1:9092"}
-"""A worker file that says nothing: nobody connects."""
+"""The configuration without a worker file. Nothing connects to these brokers."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument(
         "connectors", type=Path, nargs="+", metavar="CONNECTOR.json", help="connector files to validate"
     )
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def validate(config: WorkerConfig, paths: Sequence[Path], *, as_json: bool) -> int:
-    """Check the files; the exit status. Never raises for what a file holds."""
+    """Validate the files, and return the exit status. Never raises for the content of a file."""
     feeds = plugins.load("feeds", "kafka")(config.complete_properties())
     providers = config_providers(config.provider_properties)
     defaults = replace(worker_defaults(config), group_id=config.identity.group_id or None)
@@ -65,7 +65,7 @@ def _check(validator: ConnectorValidator, path: Path, as_json: bool) -> int:
     try:
         infos = _infos(validator, path)
     except HeadraceError as error:
-        print(f"{path}: {str(error).removeprefix(f'{path} ')}", file=sys.stderr if as_json else sys.stdout)
+        print(f"{path}: {str(error).removeprefix(f'{path}: ')}", file=sys.stderr if as_json else sys.stdout)
         return 1 if isinstance(error, RestError) else 2
     print(json.dumps(config_infos(infos)) if as_json else _text(path, infos))
     return 1 if infos.error_count else 0
@@ -75,7 +75,7 @@ def _infos(validator: ConnectorValidator, path: Path) -> ConfigInfos:
     name, given, _ = read_connector(path)
     check_addressable(name)
     config = named(name, given) if name else given
-    validator.plugin(config)  # says in plain words that there is no such class
+    validator.plugin(config)  # its error for an unknown class is clearer than that of ``validate``
     return validator.validate(config["connector.class"] or "", config)
 
 

@@ -1,6 +1,6 @@
-"""``headrace verify``: from a worker file and a connector file to what differs between source and lake.
+"""``headrace verify``: compare the source tables of a connector with its lake tables.
 
-Wires the parts as ``service.py`` does for a worker, but reads: nothing is written unless ``--repair`` asks for it.
+It creates the parts from a worker file and a connector file, as ``service.py`` does. It writes only with ``--repair``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
@@ -69,7 +70,7 @@ CLOCK = Clock(time.monotonic, time.sleep)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
+    """Add the command's arguments."""
     parser.add_argument(
         "connector", type=Path, metavar="CONNECTOR.json", help="file of the connector, as it was created"
     )
@@ -93,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class VerifyArguments:
-    """What the command line asks for."""
+    """The arguments of the command line."""
 
     connector: Path
     tables: Sequence[str] = ()
@@ -103,7 +104,7 @@ class VerifyArguments:
 
 
 def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.stdout, err: TextIO = sys.stderr) -> int:
-    """Compare the connector's tables; the exit status. Raises HeadraceError when that is not possible."""
+    """Compare the connector's tables, and return the exit status. Raises HeadraceError if that is not possible."""
     connector = checked_connector(config, arguments.connector)
     report = Report(out, err, show_values=arguments.show_values)
     with tempfile.TemporaryDirectory(prefix="headrace-verify-") as folder, asyncio.Runner() as runner:
@@ -116,7 +117,7 @@ def verify(config: WorkerConfig, arguments: VerifyArguments, out: TextIO = sys.s
 
 
 class KafkaOffsets:
-    """What Kafka says, asked from a program without a loop of its own."""
+    """Offsets in Kafka, for a program that runs no event loop."""
 
     def __init__(self, stores: Stores, connector: SinkConnectorConfig, runner: asyncio.Runner) -> None:
         self._topics = stores.topic_offsets(connector.name, connector.kafka)
@@ -125,15 +126,15 @@ class KafkaOffsets:
         self._runner = runner
 
     def topics(self, pattern: str) -> list[str]:
-        """The topics whose whole name matches."""
-        return sorted({place.topic for place in self._runner.run(self._topics.ends(pattern))})
+        """Return the topics whose whole name matches."""
+        return sorted({partition.topic for partition in self._runner.run(self._topics.ends(pattern))})
 
     def ends(self, topic: str) -> Mapping[TopicPartition, int]:
-        """The next offset of every partition of the topic."""
+        """Return the end offset of every partition of the topic."""
         return self._runner.run(self._topics.ends(re.escape(topic)))
 
     def committed(self) -> Mapping[TopicPartition, int]:
-        """The next offsets that the group has committed."""
+        """Return the group's committed offsets."""
         return self._runner.run(self._groups.committed(self._group))
 
 
@@ -149,15 +150,15 @@ class Verification:
         runner: asyncio.Runner,
         folder: Path,
     ) -> None:
-        """Make the parts; nothing is asked yet. Raises ConfigError."""
+        """Create the parts without a request. Raises ConfigError."""
         self._databases = _databases(connector.reselect)
         self._connector = connector
         self._task = sink_task_options(connector)
         if self._task.tables.history:
-            raise ConfigError("a history has a row for every event, so it equals no table of the source", "insert.mode")
+            raise ConfigError("insert.mode: a history has a row for every event and equals no table", "insert.mode")
         if self._task.transforms:
             raise ConfigError(
-                "what transforms make equals no table of the source; name tables by collection.name.format instead",
+                "transforms: transformed records equal no source table; to rename tables, set collection.name.format",
                 "transforms",
             )
         self._arguments = arguments
@@ -172,7 +173,7 @@ class Verification:
         )
 
     def run(self) -> None:
-        """Compare table by table. A table that cannot be compared does not keep the others from it."""
+        """Compare table by table. An error of a table does not stop the comparison of the others."""
         for _, source in self._databases:
             source.check()
         for topic, table, source in self._tables():
@@ -183,26 +184,26 @@ class Verification:
                 self._report.failed(str(error))
 
     def close(self) -> None:
-        """Let go of Spark and the database."""
+        """Close Spark and the database connections."""
         for _, source in self._databases:
             source.close()
         self._lakehouse.close()
 
     def _tables(self) -> list[tuple[str, TableId, TableSource]]:
-        """The connector's topics, their source tables and databases. Raises ConfigError for a name that is no table."""
+        """Return topics, source tables and databases to compare. Raises ConfigError for an unknown ``--table``."""
         wanted = self._connector.framework.topics
         names = "|".join(map(re.escape, wanted.names))
         topics = self._offsets.topics(wanted.pattern or names)
-        found = [(topic, *place) for topic in topics if (place := self._place(topic))]
-        asked = self._arguments.tables
-        for name in asked:
+        found = [(topic, *source) for topic in topics if (source := self._source_of(topic))]
+        selected = self._arguments.tables
+        for name in selected:
             if not any(name in _names(topic, table) for topic, table, _ in found):
                 known = ", ".join(f"{table.schema}.{table.table}" for _, table, _ in found) or "none"
                 raise ConfigError(f"--table {name}: the connector has no such table; it has: {known}")
-        return [each for each in found if not asked or set(asked) & _names(*each[:2])]
+        return [each for each in found if not selected or set(selected) & _names(*each[:2])]
 
-    def _place(self, topic: str) -> tuple[TableId, TableSource] | None:
-        """The table of a topic, in the first database that may have it; None for topics that are no tables."""
+    def _source_of(self, topic: str) -> tuple[TableId, TableSource] | None:
+        """Return the table of a topic, in the first database that may have it, or None for a topic without a table."""
         for database, source in self._databases:
             table = table_of_topic(topic, database.source_db or database.dbname)
             if table is not None and database.holds(table):
@@ -222,14 +223,14 @@ class Verification:
     def _opened(self, topic: str, id: TableId, source: TableSource) -> tuple[VerifiedTable, str]:
         catalog = source.catalog(id)
         if catalog is None:
-            raise ConfigError(f"the database has no table {id.schema}.{id.table}")
+            raise ConfigError(f"{id.schema}.{id.table}: the source database has no such table")
         options = self._task
         name = TableNaming.name(options.naming, topic, id)
         lake = self._lakehouse.table(options.namespace, name, replace(options.tables, adopt=False))
         key_fields = options.envelope.key_fields or lake.key_fields() or tuple(part.name for part in catalog.key)
-        told = source.schema(catalog)
-        fields = tuple(each for each in told.fields if options.fields.wants(topic, each.name, key_fields))
-        wanted = comparison(replace(told, fields=fields), lake.schema(), key_fields)
+        schema = source.schema(catalog)
+        fields = tuple(each for each in schema.fields if options.fields.wants(topic, each.name, key_fields))
+        wanted = comparison(replace(schema, fields=fields), lake.schema(), key_fields)
         return VerifiedTable(id, catalog, wanted, source, lake), f"{options.namespace}.{name}"
 
     def _verifier(self, table: VerifiedTable, topic: str) -> TableVerifier:
@@ -238,33 +239,33 @@ class Verification:
         return TableVerifier(table, progress, options, CLOCK, self._folder, self._report.progress)
 
     def _compare_again(self, topic: str, before: VerifiedTable, differences: Sequence[Difference]) -> None:
-        """Against a table opened anew: the repair may have added columns."""
+        """Compare repaired rows. The table is opened again, because the repair may have added columns."""
         table, _ = self._opened(topic, before.id, before.source)
         keys = pa.concat_tables([each.key for each in differences]).combine_chunks()
-        settled = self._verifier(table, topic).compare(keys)
-        left = {key for each in settled if each.verdict is not Verdict.EXPLAINED for key in key_digests(each.key)}
+        compared = self._verifier(table, topic).compare(keys)
+        left = {key for each in compared if each.verdict is not Verdict.EXPLAINED for key in key_digests(each.key)}
         for difference in differences:
             if left.isdisjoint(key_digests(difference.key)):
                 self._report.repaired(difference)
 
 
 def _databases(reselect: ReselectOptions) -> list[tuple[DatabaseOptions, TableSource]]:
-    """The source databases, opened at their primaries. Raises ConfigError where there is none to compare with."""
+    """Return the source databases, connected to their primaries. Raises ConfigError if none is configured."""
     options = reselect.databases or ((reselect.database,) if reselect.database else ())
     if not options:
         raise ConfigError(
-            "the connector has no database to compare with: set reselect.database.*", "reselect.database.hostname"
+            "connector: it has no database to compare with; set reselect.database.*", "reselect.database.hostname"
         )
     return [(each, _open_primary(each, reselect)) for each in options]
 
 
 def _open_primary(database: DatabaseOptions, reselect: ReselectOptions) -> TableSource:
-    """A standby may be behind the position that it is read at, so only the primary is asked."""
+    """Connect to the primary, because a standby may be behind the position at which it is read."""
     own = replace(reselect, database=database, databases=(), read_from="primary")
     source = plugins.load("row_sources", database.type)(own)
     if not isinstance(source, TableSource):
         raise ConfigError(
-            f"tables of a database of type {database.type} cannot be read whole yet, which comparing them takes",
+            f"reselect.database.type: headrace verify does not support {database.type}",
             "reselect.database.type",
         )
     return source
@@ -275,12 +276,6 @@ def _names(topic: str, table: TableId) -> set[str]:
 
 
 def _together(differences: Iterator[Difference]) -> Iterator[list[Difference]]:
-    """As many at a time as are repaired at a time."""
-    some: list[Difference] = []
-    for difference in differences:
-        some.append(difference)
-        if len(some) == KEYS_AT_ONCE:
-            yield some
-            some = []
-    if some:
-        yield some
+    """Group the differences into lists of the size in which they are repaired."""
+    while group := list(islice(differences, KEYS_AT_ONCE)):
+        yield group

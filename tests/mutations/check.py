@@ -21,7 +21,13 @@ FAST = ("-x", "-m", "not long and not spark and not stack")
 STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("histories", ("tests/properties/source_database",)),
     ("laws", ("tests/properties", "--ignore=tests/properties/source_database")),
-    ("unit tests", ("tests/unit/core", "tests/unit/runtime", "tests/contracts", "tests/reselect_cases")),
+    (
+        "unit tests",
+        (
+            *("tests/unit/core", "tests/unit/cassandra", "tests/unit/converters", "tests/unit/transforms"),
+            *("tests/unit/runtime", "tests/contracts", "tests/reselect_cases"),
+        ),
+    ),
 )
 """What runs against a mutation, in this order, until one of them fails."""
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from changed_sources import FAILED, PASSED, ROOT, apply, copied, run_pytest
 from reselect_cases.rules import RULES_OF_CASES, Rule
 
-PLACES = ("tests/reselect_cases", "tests/unit/runtime/test_sink_task_cache.py")
+PLACES = ("tests/reselect_cases", "tests/unit/runtime/task/test_sink_task_cache.py")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from headrace.config import SinkConnectorConfig
 from headrace.config.validation import WorkerDefaults, sink_connector_config
 from headrace.core.model.errors import BadRecord, Stage
 from headrace.ports import ErrantRecord, TableOptions
-from headrace.replay_dlq import Said, oldest, survey, write
+from headrace.replay_dlq import ReplayReport, oldest, survey, write
 from headrace.runtime.task.replay import Edges
 from headrace_connectors.memory import MemoryLakehouse, MemoryRowSource
 from headrace_connectors.memory.dead_letter_queue import MemoryDeadLetterQueue, QueuedLetter
@@ -59,13 +59,13 @@ class Scene:
         await self.dead(offset, change("c" if lsn == 10 else "u", {"id": row, "name": name}, lsn), row)
 
     async def survey(self, since: int = 0) -> str:
-        await survey(self.feeds, self.sink, since, Said(self.out, io.StringIO()))
+        await survey(self.feeds, self.sink, since, ReplayReport(self.out, io.StringIO()))
         return self.out.getvalue()
 
     async def replay(self, since: int = 0) -> list[ErrantRecord]:
-        said = Said(self.out, io.StringIO())
+        report = ReplayReport(self.out, io.StringIO())
         edges = Edges(self.lakehouse, lambda database, options: MemoryRowSource())
-        return await write(self.feeds, self.sink, since, edges, said)
+        return await write(self.feeds, self.sink, since, edges, report)
 
     def names(self, *, history: bool = False) -> list[Any]:
         table = self.lakehouse.table("headrace", "shop_public_items", TableOptions(history=history))
@@ -122,12 +122,12 @@ async def test_what_still_cannot_be_used_is_named_and_keeps_nothing_from_its_tab
     refused = await scene.replay()
     assert scene.names() == ["good"]
     assert [(each.record.topic, each.record.offset) for each in refused] == [(TOPIC, 4)]
-    assert Said(scene.out, io.StringIO()).end(await survey_of(scene), refused) == 1
+    assert ReplayReport(scene.out, io.StringIO()).end(await survey_of(scene), refused) == 1
     assert f"{TOPIC}-0 at offset 4 cannot be used: VALUE_CONVERTER" in scene.out.getvalue()
 
 
 async def survey_of(scene: Scene) -> Any:
-    return await survey(scene.feeds, scene.sink, 0, Said(io.StringIO(), io.StringIO()))
+    return await survey(scene.feeds, scene.sink, 0, ReplayReport(io.StringIO(), io.StringIO()))
 
 
 async def test_a_dry_run_tells_what_is_there() -> None:
@@ -138,9 +138,9 @@ async def test_a_dry_run_tells_what_is_there() -> None:
     scene.queue.letters.append(QueuedLetter(b"k", b"v", NOW, []))
     assert await scene.survey() == (
         f"{TOPIC}: 1 (VALUE_CONVERTER, headrace.core.model.errors.BadRecord)\n"
-        "1 letters without context headers: where they came from is not known; "
-        "set errors.deadletterqueue.context.headers.enable=true for later ones\n"
-        "1 letters of connector other are left alone\n"
+        "1 letters without context headers: their origin is unknown; set "
+        "errors.deadletterqueue.context.headers.enable=true for later ones\n"
+        "1 letters of connector other are ignored\n"
         "1 dead letters of connector items\n"
     )
 

@@ -71,7 +71,7 @@ def test_a_worker_file_that_cannot_be_read(
     connector = written(tmp_path, {"name": "shop", **GOOD})
     assert main(["validate", "--worker", str(worker), connector]) == 2
     error = capsys.readouterr().err
-    assert f"{worker} cannot be read as a worker's configuration" in error
+    assert f"{worker}: cannot be read as a worker's configuration" in error
     assert told in error
 
 

@@ -1,4 +1,4 @@
-"""The shop's customers: a steady mix of transactions, until told to stop.
+"""The load of the demo shop: a constant mix of transactions until it is stopped.
 
 Every kind of change that a sink has to get right is among them: inserts, updates that leave TOAST columns untouched,
 updates that replace them or set them to null, deletes, changes of simple and composite keys.

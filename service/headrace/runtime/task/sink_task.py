@@ -43,11 +43,11 @@ from headrace.runtime.task.batch_writer import BatchWriter, partitions_of
 from headrace.runtime.task.chunk_decoder import ChunkDecoder
 from headrace.runtime.task.committed_offsets import CommittedOffsets
 from headrace.runtime.task.errant_reporter import ErrantReporter
-from headrace.runtime.task.kept_records import KeptRecords
 from headrace.runtime.task.message_router import MessageRouter
 from headrace.runtime.task.options import SinkTaskOptions
 from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.table_lanes import Addressed, TableLanes
+from headrace.runtime.task.uncommitted_records import UncommittedRecords
 from headrace.runtime.task.write_gate import WriteGate
 from headrace.runtime.task.written_tables import WrittenTables
 from headrace.runtime.threads import run_in
@@ -135,7 +135,7 @@ class SinkTask:
             holds_halves=not options.tables.history,
         )
         self._assigned: Counter[str] = Counter()  # partitions by topic; a task has all of a topic's
-        self._kept = KeptRecords(options.dead_letters_unresolved)
+        self._kept = UncommittedRecords(options.dead_letters_unresolved)
         self._committer: asyncio.Task[None] | None = None
         self._failed = False
 
@@ -347,7 +347,7 @@ class SinkTask:
 
     def _moved(self, offsets: Mapping[object, int]) -> None:
         self._offsets.moved(partitions_of(offsets))
-        self._kept.forget(partitions_of(offsets))
+        self._kept.discard(partitions_of(offsets))
 
     async def _commit_regularly(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""From a connector's configuration to a running sink task: which parts it gets, and what they are told."""
+"""Create sink tasks with their parts from the configuration of a connector."""
 
 from __future__ import annotations
 

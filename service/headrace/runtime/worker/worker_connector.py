@@ -1,7 +1,7 @@
-"""One connector on this worker: reconciles its instance and tasks with the config topic.
+"""One connector on this worker: aligns its instance and tasks with the config topic.
 
-Requests write the target to the config topic, and only this module acts on it. Each connector reconciles in its own
-asyncio task, so a blocked connector does not delay the others. A change during a round is handled in the next one.
+Requests write the target to the config topic, and only this module acts on it. Each connector has its own asyncio
+task, so a blocked connector does not delay the others. A change during a round is handled in the next one.
 
 Every worker runs the tasks that the cluster assigns to it. The connector's instance, which only computes the task
 configurations, runs on the leader, because only the leader may write them.
@@ -68,7 +68,7 @@ class WorkerConnector:
         self._wake = asyncio.Event()
         self._state = State.UNASSIGNED
         self._reported_generation = context.cluster.generation
-        self._loop = asyncio.create_task(self._reconcile_forever(), name=f"connector-{name}")
+        self._loop = asyncio.create_task(self._align_forever(), name=f"connector-{name}")
         self.changed()
 
     def changed(self) -> None:
@@ -127,13 +127,13 @@ class WorkerConnector:
         if self._context.cluster.leads and self._state not in (State.STOPPED, State.DESTROYED):
             self._move(Event.RELEASE)
 
-    async def _reconcile_forever(self) -> None:
+    async def _align_forever(self) -> None:
         log_format.enter(self.name)
         while self._state is not State.DESTROYED or self._wake.is_set():
             await self._wake.wait()
             self._wake.clear()
             try:
-                await self._reconcile()
+                await self._align()
             except Retriable as error:
                 log.warning("Connector %s: retries after an error: %s", self.name, summary(error))
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -142,7 +142,7 @@ class WorkerConnector:
                 log.error("Connector %s: failed: %s", self.name, summary(error))
                 self._fail(render(error))
 
-    async def _reconcile(self) -> None:
+    async def _align(self) -> None:
         if self._deleted:
             self._deleted = False
             await self._delete()
@@ -155,7 +155,7 @@ class WorkerConnector:
         else:
             self._state = State.UNASSIGNED
         tasks = self._context.configs.state.task_configs(self.name) if target is not TargetState.STOPPED else []
-        await self._reconcile_tasks(tasks, running=target is TargetState.STARTED)
+        await self._align_tasks(tasks, running=target is TargetState.STARTED)
 
     async def _lead(self, config: Mapping[str, str], target: TargetState) -> None:
         """Run the connector's instance: write its task configurations. Raises ConfigError and Retriable."""
@@ -231,7 +231,7 @@ class WorkerConnector:
         properties = {name: value for name, value in resolved.properties.items() if value is not None}
         return plugin.config(properties, self._context.defaults)
 
-    async def _reconcile_tasks(self, configs: Sequence[Mapping[str, str]], *, running: bool) -> None:
+    async def _align_tasks(self, configs: Sequence[Mapping[str, str]], *, running: bool) -> None:
         """Run or pause exactly those tasks of ``configs`` that are assigned to this worker."""
         restarts, self._restarts = self._restarts, set()
         assigned = [

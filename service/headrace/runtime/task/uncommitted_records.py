@@ -1,4 +1,4 @@
-"""The records of batches that are not durable yet, for those that may still have to go to the dead letter queue."""
+"""The records of batches that are not durable yet, which may have to be sent to the dead letter queue."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from headrace.core.model.errors import Fatal
 from headrace.ports import Chunk, Record, TopicPartition
 
 
-class KeptRecords:
-    """What was read and not committed, by partition. Keeps nothing if it is not ``wanted``."""
+class UncommittedRecords:
+    """The records that were read but not committed, by partition. Stores none if not ``wanted``."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
         self._records: dict[TopicPartition, deque[tuple[int, Sequence[Record]]]] = {}
 
     def keep(self, chunk: Chunk) -> None:
-        """Remember a chunk's records until ``forget``."""
+        """Store the records of a chunk."""
         if self._wanted:
             self._records.setdefault(chunk.partition, deque()).append((chunk.end, chunk.records))
 
-    def forget(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Everything below these next offsets is durable."""
+    def discard(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Discard the chunks below these next offsets, which are durable."""
         for partition, offset in offsets.items():
             chunks = self._records.get(partition)
             while chunks and chunks[0][0] <= offset:
                 chunks.popleft()
 
     def clear(self) -> None:
-        """What was read is read again by whoever has the partitions now."""
+        """Discard all records, because the member that owns the partitions now reads them again."""
         self._records.clear()
 
     def record(self, partition: TopicPartition, offset: int) -> Record:
-        """One record that has not been forgotten."""
+        """Return a stored record. Raises Fatal if it is not stored."""
         for _, records in self._records.get(partition, ()):
             for record in records:
                 if record.offset == offset:
                     return record
-        raise Fatal(f"{partition.topic}-{partition.partition}: the record at offset {offset} is not kept any more")
+        raise Fatal(f"{partition.topic}-{partition.partition}: the record at offset {offset} is not stored any more")

@@ -20,7 +20,7 @@ from headrace.transforms.casting import as_float
 from headrace.transforms.record import NOTHING, SinkRecord
 from headrace.transforms.registry import PREDICATES, TRANSFORMS
 
-RECORDED = Path(__file__).parents[3] / "fixtures" / "transforms" / "recorded.jsonl.xz"
+RECORDED = Path(__file__).parents[2] / "fixtures" / "transforms" / "recorded.jsonl.xz"
 _FIRST = "Debezium's gives all records the fields of the first one's headers, also those that have no such header"
 _TS_MS = "Debezium's moves source.ts_ms as well, which says when the change was made"
 DIFFERENT = {

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.model.errors import Fatal
 from headrace.ports import Chunk, TopicPartition
-from headrace.runtime.task.kept_records import KeptRecords
+from headrace.runtime.task.uncommitted_records import UncommittedRecords
 from headrace_connectors.memory.feed import MemoryRecord
 
 PLACE = TopicPartition("t", 0)
@@ -19,10 +19,10 @@ def chunk(begin: int, end: int) -> Chunk:
 
 def test_a_record_is_kept_until_its_chunk_is_durable() -> None:
     """Offsets that end within a chunk leave it."""
-    kept = KeptRecords(wanted=True)
+    kept = UncommittedRecords(wanted=True)
     kept.keep(chunk(0, 3))
     kept.keep(chunk(3, 5))
-    kept.forget({PLACE: 4})
+    kept.discard({PLACE: 4})
     assert kept.record(PLACE, 4).value == b"4"
     with pytest.raises(Fatal, match="t-0: the record at offset 2"):
         kept.record(PLACE, 2)
@@ -33,7 +33,7 @@ def test_a_record_is_kept_until_its_chunk_is_durable() -> None:
 
 def test_nothing_is_kept_that_nobody_may_ask_for() -> None:
     """Batches are bounded by memory."""
-    kept = KeptRecords(wanted=False)
+    kept = UncommittedRecords(wanted=False)
     kept.keep(chunk(0, 3))
     with pytest.raises(Fatal):
         kept.record(PLACE, 1)

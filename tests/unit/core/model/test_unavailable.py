@@ -158,7 +158,7 @@ def wire(parsed: Schema, value: Any) -> pa.Array:
     return build_array(parsed, [value])
 
 
-PLACEHOLDERS = json.loads((Path(__file__).parents[2] / "fixtures/postgres/placeholders.json").read_text())
+PLACEHOLDERS = json.loads((Path(__file__).parents[3] / "fixtures/postgres/placeholders.json").read_text())
 MODES = {
     "a": HandlingModes(),
     "c1": HandlingModes("base64", "double", "map", "string", "connect"),

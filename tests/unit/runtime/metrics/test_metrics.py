@@ -118,7 +118,7 @@ def test_every_kind_that_reselect_counts_has_a_metric() -> None:
 @pytest.mark.parametrize("prefix", ["reselect_", "headrace_"])
 def test_every_metric_is_documented(prefix: str) -> None:
     """In docs/operations.md."""
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
     names = {family.name for family in Metrics().registry.collect() if family.name.startswith(prefix)}
     assert {name for name in names if not re.search(rf"`{name}(_total)?[`{{]", page)} == set()
 
