@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     root = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
     try:
-        with Stack("kafka", logs=chosen.logs) as stack:
+        with Stack("kafka", logs=chosen.logs, sustained=True) as stack:
             if chosen.quick:
                 scores = Benchmark(stack, root, QUICK, merges=1).run(())
             else:

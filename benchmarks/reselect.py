@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     rows, rounds, short = (2_000, 1, 1) if chosen.quick else (20_000, ROUNDS, SHORT_ROUNDS)
     collect_cycles_rarely()  # as the worker does
-    with Stack("kafka", "postgres", "connect", logs=chosen.logs) as stack:
+    with Stack("kafka", "postgres", "connect", logs=chosen.logs, sustained=True) as stack:
         bench = Benchmark(stack, rows, rounds, short)
         bench.load()
         debezium = bench.debezium()

@@ -11,15 +11,25 @@ import pytest
 
 from headrace_connectors.lakehouse import SparkLakehouse
 from headrace_dev.jars import resolve
+from headrace_dev.worker import SHORT_LIVED
+
+_SETTINGS = {
+    **SHORT_LIVED,
+    "spark.master": "local[2]",
+    "spark.driver.memory": "2g",
+    # Each test has plans of its own for a few rows: to compile Java for them takes longer than to interpret them. The
+    # tests that start a worker (end to end, recordings, chaos) leave this as it is in production.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 class Warehouse:
     """A lakehouse on a local path; ``read`` and ``summary`` look at its files without Spark."""
 
     def __init__(self, path: Path) -> None:
-        settings = {"spark.master": "local[2]", "spark.driver.memory": "2g"}
         self.path = path
-        self.lakehouse = SparkLakehouse(str(path), settings, resolve("lakehouse"))
+        self.lakehouse = SparkLakehouse(str(path), _SETTINGS, resolve("lakehouse"))
 
     def read(self, namespace: str, name: str) -> pa.Table:
         """All rows and columns of a table, in any order."""

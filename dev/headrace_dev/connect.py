@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 
 from headrace_dev import jars
-from headrace_dev.java import java
-from headrace_dev.kafka import JVM, LOGGING, Kafka
+from headrace_dev.java import java, jvm_options
+from headrace_dev.kafka import LOGGING, Kafka
 from headrace_dev.postgres import SUPERUSER, Postgres
 from headrace_dev.server import LOOPBACK, Server, free_ports, wait_until
 
@@ -25,10 +25,18 @@ class Connect:
     """A distributed worker whose state lives in topics of ``kafka``; ``kill`` and ``start`` keep its connectors.
 
     ``plugins`` are folders of further plug-ins. A ``standalone`` worker forgets its connectors when it ends, and needs
-    no rebalance to start one.
+    no rebalance to start one. ``sustained``: see ``jvm_options``.
     """
 
-    def __init__(self, root: Path, kafka: Kafka, plugins: Sequence[Path] = (), *, standalone: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        kafka: Kafka,
+        plugins: Sequence[Path] = (),
+        *,
+        standalone: bool = False,
+        sustained: bool = False,
+    ) -> None:
         [port] = free_ports(1)
         self.url = f"http://{LOOPBACK}:{port}"
         folder = root / "connect"
@@ -42,7 +50,8 @@ class Connect:
         logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
         kind = "ConnectStandalone" if standalone else "ConnectDistributed"
         main = [f"org.apache.kafka.connect.cli.{kind}", str(folder / "worker.properties")]
-        command = [java(), "-Xmx768m", *JVM, logging, "-cp", f"{jars.folder('connect')}/*", *main]
+        options = ("-Xmx768m", *jvm_options(sustained=sustained), logging)
+        command = [java(), *options, "-cp", f"{jars.folder('connect')}/*", *main]
         self.server = Server("connect", command, folder)
 
     def start(self) -> None:

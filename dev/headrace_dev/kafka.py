@@ -10,11 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace_dev import jars
-from headrace_dev.java import java
+from headrace_dev.java import java, jvm_options
 from headrace_dev.server import LOOPBACK, Server, free_ports, wait_until
 
-# Serial collection and a small heap: on two cores a broker beside Spark must not take more than it needs.
-JVM = ("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=4")
 LOGGING = """\
 status = error
 appender.console.type = Console
@@ -27,9 +25,13 @@ rootLogger.appenderRef.console.ref = console
 
 
 class Kafka:
-    """A broker with a data folder of its own; ``kill`` and ``start`` keep the data."""
+    """A broker with a data folder of its own; ``kill`` and ``start`` keep the data.
 
-    def __init__(self, root: Path, settings: Mapping[str, str] | None = None) -> None:
+    ``sustained``: see ``jvm_options``.
+    """
+
+    def __init__(self, root: Path, settings: Mapping[str, str] | None = None, *, sustained: bool = False) -> None:
+        self._jvm = jvm_options(sustained=sustained)
         self.port, controller = free_ports(2)
         self.bootstrap_servers = f"{LOOPBACK}:{self.port}"
         self._folder = root / "kafka"
@@ -89,7 +91,7 @@ class Kafka:
 
     def _java(self, heap: str, *arguments: str | Path) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
-        return [java(), heap, *JVM, logging, "-cp", self._class_path, *map(str, arguments)]
+        return [java(), heap, *self._jvm, logging, "-cp", self._class_path, *map(str, arguments)]
 
 
 _CLUSTER = "aGVhZHJhY2UtZGV2LTAwMA"

@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 
 from headrace_dev import jars
-from headrace_dev.java import java
-from headrace_dev.kafka import JVM
+from headrace_dev.java import java, jvm_options
 from headrace_dev.server import LOOPBACK, Server, free_ports
 from headrace_dev.versions import APICURIO
 
@@ -27,7 +26,7 @@ class Registry:
         folder.mkdir(mode=0o755)
         runner = jars.unpacked("apicurio") / f"apicurio-registry-app-{APICURIO}-runner.jar"
         address = (f"-Dquarkus.http.host={LOOPBACK}", f"-Dquarkus.http.port={port}")
-        self.server = Server("registry", [java(), "-Xmx384m", *JVM, *address, "-jar", str(runner)], folder)
+        self.server = Server("registry", [java(), "-Xmx384m", *jvm_options(), *address, "-jar", str(runner)], folder)
 
     def start(self) -> None:
         """Start and wait until it answers."""

@@ -35,10 +35,11 @@ class Stack:
     """Kafka, PostgreSQL, Connect, a registry, in a temporary folder of their own; several stacks may run at once.
 
     As a context manager it starts the parts it was made with, and keeps the logs in ``logs`` if the block fails.
-    ``start`` may be called again for more parts.
+    ``start`` may be called again for more parts. ``sustained``: see ``jvm_options``.
     """
 
-    def __init__(self, *parts: Part | str, logs: Path = Path(".logs")) -> None:
+    def __init__(self, *parts: Part | str, logs: Path = Path(".logs"), sustained: bool = False) -> None:
+        self._sustained = sustained
         self._wanted = tuple(parts) or (Part.KAFKA, Part.POSTGRES, Part.CONNECT)
         self._logs = logs
         self._started: list[Kafka | Postgres | Connect | Registry] = []
@@ -53,7 +54,7 @@ class Stack:
     @cached_property
     def kafka(self) -> Kafka:
         """The broker."""
-        return Kafka(self.root)
+        return Kafka(self.root, sustained=self._sustained)
 
     @cached_property
     def postgres(self) -> Postgres:
@@ -68,7 +69,7 @@ class Stack:
     @cached_property
     def connect(self) -> Connect:
         """The Connect worker with Debezium."""
-        return Connect(self.root, self.kafka)
+        return Connect(self.root, self.kafka, sustained=self._sustained)
 
     @cached_property
     def registry(self) -> Registry:

@@ -14,8 +14,10 @@ from headrace_dev import jars
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, Server, free_ports, wait_until
 
-SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
-"""Properties of a worker that is killed before optimised code would pay: its first merges take less CPU time.
+SHORT_LIVED = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+}
+"""Settings of a Spark session that ends before optimised code would pay: its first merges take less CPU time.
 
 The quick compiler alone would have room for a minute of merges, and then leave the rest to the interpreter.
 """

@@ -24,15 +24,13 @@ from envelopes import change, key
 from headrace_dev.kafka import Kafka
 from headrace_dev.postgres import Postgres
 from headrace_dev.server import wait_until
-from headrace_dev.worker import Worker
+from headrace_dev.worker import SHORT_LIVED, Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
 TABLES = ("customers", "orders")
 SESSION_SECONDS = 6
 SLACK_SECONDS = 6
 """For noticing, on a busy machine."""
-QUICK_JVM = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Two that start side by side and end soon: what they run is worth no long compilation."""
 CHANGES_PER_SECOND = 200
 ROWS = 100
 Row = dict[str, Any]
@@ -81,7 +79,7 @@ class Pair:
         self.topics = [f"{name}.public.{table}" for table in TABLES]
         self.load = Load(kafka, self.topics)
         self._kafka, self._postgres = kafka, postgres
-        properties = cluster_properties(postgres, name, SESSION_SECONDS) | QUICK_JVM
+        properties = cluster_properties(postgres, name, SESSION_SECONDS) | SHORT_LIVED
         self.workers = [
             Worker(folder, kafka, folder / "warehouse", name=f"worker-{number}", properties=properties)
             for number in range(2)

@@ -1,0 +1,105 @@
+"""The contract of lake tables, kept by the Iceberg tables that Spark writes and PyIceberg reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from contracts.history_suite import HistorySuite
+from contracts.lake_actions import Row, actions, commit, delete
+from contracts.lake_harness import ITEM, apply, item
+from contracts.lake_table_suite import LakeTableSuite
+from contracts.soft_delete_suite import SoftDeleteSuite
+from contracts.spark_harness import IcebergHarness, with_two_commits
+from fix_spark import Warehouse
+
+from headrace.core.model.errors import Retriable
+from headrace.core.tables.table_layout import table_layout
+from headrace.ports import TopicPartition
+from headrace_connectors.lakehouse.table_session import TableSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def iceberg(warehouse: Warehouse) -> IcebergHarness:
+    return IcebergHarness(warehouse)
+
+
+class TestIcebergTable(LakeTableSuite):
+    """Iceberg tables pass the suite."""
+
+    @pytest.fixture
+    def lake(self, warehouse: Warehouse) -> IcebergHarness:
+        return IcebergHarness(warehouse)
+
+
+class TestIcebergSoftDeletes(SoftDeleteSuite):
+    """So do tables that mark deleted rows."""
+
+    @pytest.fixture
+    def lake(self, warehouse: Warehouse) -> IcebergHarness:
+        return IcebergHarness(warehouse)
+
+
+class TestIcebergHistory(HistorySuite):
+    """So do histories."""
+
+    @pytest.fixture
+    def lake(self, warehouse: Warehouse) -> IcebergHarness:
+        return IcebergHarness(warehouse)
+
+
+def test_no_statement_is_logged(
+    iceberg: IcebergHarness, warehouse: Warehouse, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Statements hold the range of a batch's keys, which are data: not even that of an error gets into a log."""
+    name, schema = unique("logged"), pa.schema([("id", pa.string())])
+    table = iceberg.open(name)
+    table.evolve(schema, ["id"])
+    table.merge(actions(schema, [Row({"id": "secret-41"})]), commit())
+    warehouse.sql(f"DROP TABLE lake.shop.`{name}`")
+    with pytest.raises(Retriable):
+        table.merge(actions(schema, [Row({"id": "secret-42"})]), commit())
+    assert "secret-42" not in caplog.text
+
+
+def test_the_layout_of_iceberg_tables(
+    iceberg: IcebergHarness, warehouse: Warehouse, unique: Callable[[str], str]
+) -> None:
+    """Partitions, sort order and properties are those that the connector wants, and merges go on as ever."""
+    name = unique("laid_out")
+    layout = table_layout("iceberg", "bucket(2, id), name", "note, qty desc")
+    table = iceberg.open(name, layout=layout, properties={"write.target-file-size-bytes": "1000000"})
+    table.evolve(ITEM, ["id"])
+    apply(table, *(item(key, name=f"n{key % 2}", position=1) for key in range(4)))
+    assert apply(table, item(1, name="n0", position=2), delete({"id": 2}, position=2)) == (1, 1)
+    assert sorted((row["id"], row["name"]) for row in iceberg.read(name).to_pylist()) == [
+        (0, "n0"),
+        (1, "n0"),
+        (3, "n1"),
+    ]
+    ddl = warehouse.sql(f"SHOW CREATE TABLE lake.shop.`{name}`")[0][0].as_py()
+    assert "PARTITIONED BY (bucket(2, id), name)" in ddl
+    assert "'sort-order' = 'note ASC NULLS FIRST, qty DESC NULLS LAST'" in ddl
+    assert "'write.target-file-size-bytes' = '1000000'" in ddl
+
+
+@pytest.mark.parametrize("with_jvm", [True, False])
+def test_what_a_rollback_has_undone_is_not_in_an_iceberg_table(
+    iceberg: IcebergHarness,
+    warehouse: Warehouse,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    with_jvm: bool,
+) -> None:
+    """The offsets are those of the snapshot that the table has gone back to, although the later one is still listed."""
+    if not with_jvm:
+        monkeypatch.setattr(TableSession, "java", None)
+    name, table = with_two_commits(iceberg, unique)
+    query = f"SELECT snapshot_id FROM lake.shop.`{name}`.snapshots ORDER BY committed_at"
+    first = warehouse.sql(query)["snapshot_id"][0]
+    warehouse.sql(f"CALL lake.system.rollback_to_snapshot('shop.`{name}`', {first})")
+    for each in (table, iceberg.open(name)):
+        assert each.reached("connect-sink") == {TopicPartition("first", 0): 1}
