@@ -15,8 +15,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup jars ## a shop database under live load, its tables in the lake, REST on 8083; ONCE=1: a minute, then compare
-	$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
+demo: setup ## a shop database under live load, its tables in the lake, REST on 8083; ONCE=1: a minute, then compare
+	@$(BIN)/python -m headrace_dev jars kafka connect debezium-postgres lakehouse
+	@$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
 
 test: setup jars coverage ## everything that has to pass: unit, properties, contracts, end to end on the real stack, short lanes
 	$(BIN)/pytest -m "not long" --ignore=tests/unit $(SIDE_BY_SIDE)

@@ -30,7 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m headrace_dev", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
-    commands.add_parser("jars", help="fetch every bundle that is not there yet").set_defaults(run=_jars)
+    jars_command = commands.add_parser("jars", help="fetch the bundles that are not there yet")
+    jars_command.add_argument(
+        "bundles", nargs="*", metavar="bundle", help=f"of {', '.join(BUNDLES)}; all if none is named"
+    )
+    jars_command.set_defaults(run=_jars)
     commands.add_parser("lock", help="fetch every bundle anew and pin its files").set_defaults(run=_lock)
     commands.add_parser("stack", help="run the stack until Enter or Ctrl-C").set_defaults(run=_stack)
     demo_command = commands.add_parser("demo", help="a shop under live load, its tables in the lake")
@@ -39,8 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _jars(_: argparse.Namespace) -> int:
-    for bundle in BUNDLES:
+def _jars(chosen: argparse.Namespace) -> int:
+    for bundle in chosen.bundles or BUNDLES:
         jars.folder(bundle)
     return 0
 

@@ -20,7 +20,7 @@ from headrace_dev.demo.load import TABLES, Connection, Load, Shop
 from headrace_dev.postgres import SUPERUSER
 from headrace_dev.server import LOOPBACK, wait_until
 from headrace_dev.stack import Stack
-from headrace_dev.worker import Worker
+from headrace_dev.worker import SHORT_LIVED, Worker
 
 NAME = "shop"
 FOLDER = Path(".demo")
@@ -129,8 +129,9 @@ class _Demo:
 
     def _start_worker(self) -> None:
         port = _first_free_port(REST_PORT)
-        # In the demo's folder, so that its log and its worker.properties can be looked at.
-        self._worker = Worker(FOLDER, self._stack.kafka, FOLDER / "warehouse", port=port)
+        # In the demo's folder, so that its log and its worker.properties can be looked at. The start competes with
+        # three other servers for the cores, and a demo rarely lasts until optimised code has paid.
+        self._worker = Worker(FOLDER, self._stack.kafka, FOLDER / "warehouse", port=port, properties=SHORT_LIVED)
         self._exit.callback(self._worker.stop)
         self._worker.start()
 
