@@ -179,14 +179,14 @@ class _LoopBridge:
     def __init__(self, feed: KafkaFeed) -> None:
         self._feed = feed
 
-    async def deliver(self, chunk: Chunk) -> None:
-        await self._run(self._feed.deliver(chunk))
+    def deliver(self, chunk: Chunk) -> Coroutine[Any, Any, None]:
+        return self._run(self._feed.deliver(chunk))
 
-    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        await self._run(self._feed.revoked(partitions))
+    def revoked(self, partitions: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
+        return self._run(self._feed.revoked(partitions))
 
-    async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        await self._run(self._feed.assigned(epoch, partitions))
+    def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> Coroutine[Any, Any, None]:
+        return self._run(self._feed.assigned(epoch, partitions))
 
     def failed(self, error: BaseException) -> None:
         self._feed.loop.call_soon_threadsafe(self._feed.fail, error)

@@ -217,7 +217,11 @@ class GroupMember(Service):
         self._idle = not chunks
         for chunk in chunks:
             self._size.observe(chunk.records)
-            await self._hand_over(chunk)
+            await self._assigned.wait()
+            if chunk.records[0].offset > chunk.begin:
+                chunk = replace(chunk, gone=await self._are_gone({chunk.partition: chunk.begin}))
+            if chunk.epoch == self._numbering.epoch:
+                await self._listener.deliver(chunk)
         return None
 
     def _fetchable(self) -> tuple[aiokafka.TopicPartition, ...]:
@@ -234,13 +238,6 @@ class GroupMember(Service):
         with suppress(TimeoutError):
             async with asyncio.timeout(GATE_SECONDS):
                 await self._gate_moved.wait()
-
-    async def _hand_over(self, chunk: Chunk) -> None:
-        await self._assigned.wait()
-        if chunk.records[0].offset > chunk.begin:
-            chunk = replace(chunk, gone=await self._are_gone({chunk.partition: chunk.begin}))
-        if chunk.epoch == self._numbering.epoch:
-            await self._listener.deliver(chunk)
 
     async def _begin_again(self) -> None:
         """End the assignment and begin it once more. A rebalance that is under way does the same."""

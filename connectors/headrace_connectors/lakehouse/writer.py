@@ -43,7 +43,7 @@ from headrace_connectors.lakehouse.snapshot import (
     commit_properties,
     progress,
 )
-from headrace_connectors.lakehouse.staging import StagedActions, stage_keys, stages
+from headrace_connectors.lakehouse.staging import stage_keys, stages
 from headrace_connectors.lakehouse.table_format import (
     KEY_FIELDS,
     WRITE_ID,
@@ -203,7 +203,14 @@ class SparkTable:
         parts = stages(actions, self._existing_schema(), soft=self._soft)
         marked = self._to_be_marked(actions) if self._soft else 0
         for part in parts:
-            done = self._write(part, commit if part is parts[-1] else replace(commit, group=""))
+            own = commit if part is parts[-1] else replace(commit, group="")
+            with self._session.staged(part.rows) as view:
+                # The worker that created the table may have been overtaken by one that found the table empty.
+                self._fresh = self._fresh and not self._format.commits(self._session, self._path)
+                if self._fresh and not (part.shape.kept or part.shape.carried):
+                    done = self._append(append_sql(self._table, view, part.shape), own)
+                else:
+                    done = self._commit(merge_sql(self._table, view, part.shape), own).counts
             counts = MergeCounts(counts.upserted + done.upserted, counts.deleted + done.deleted)
         return MergeCounts(counts.upserted - marked, counts.deleted + marked)
 
@@ -214,14 +221,6 @@ class SparkTable:
             return 0
         taken = take_actions(actions, deletes)
         return int(outranking(taken, self.stored(taken)).sum())
-
-    def _write(self, part: StagedActions, commit: Commit) -> MergeCounts:
-        with self._session.staged(part.rows) as view:
-            # The worker that created the table may have been overtaken by another one that found the table empty.
-            self._fresh = self._fresh and not self._format.commits(self._session, self._path)
-            if self._fresh and not (part.shape.kept or part.shape.carried):
-                return self._append(append_sql(self._table, view, part.shape), commit)
-            return self._commit(merge_sql(self._table, view, part.shape), commit).counts
 
     def _append(self, statement: str, commit: Commit) -> MergeCounts:
         done = self._commit(statement, commit)
@@ -259,26 +258,22 @@ class SparkTable:
         with self._forgetting_on_error():
             before = self._progress_before(commit)
             properties = {WRITE_ID: write_id, **commit_properties(commit, before)}
-            done = self._commit_with(statement, write_id, properties)
+            with self._session.configured(self._format.commit_settings(properties)):
+                for attempt in Retrying(
+                    retry=retry_if_exception_type(Conflict),
+                    stop=stop_after_attempt(5),
+                    wait=wait_random_exponential(multiplier=0.2, max=5),
+                    reraise=True,
+                ):
+                    with attempt:
+                        again = attempt.retry_state.attempt_number > 1
+                        earlier = self._format.committed(self._session, self._path, write_id) if again else None
+                        done = earlier or self._format.commit(self._session, self._path, statement)
             if done.made or self._format.carry(self._session, self._path, properties):
                 before = before.with_commit(commit)
             self._known = self._format.version(self._session, self._path), before
         self._fresh = False
         self._upkeep.committed(done.files)
-        return done
-
-    def _commit_with(self, statement: str, write_id: str, properties: Mapping[str, str]) -> Committed:
-        with self._session.configured(self._format.commit_settings(properties)):
-            for attempt in Retrying(
-                retry=retry_if_exception_type(Conflict),
-                stop=stop_after_attempt(5),
-                wait=wait_random_exponential(multiplier=0.2, max=5),
-                reraise=True,
-            ):
-                with attempt:
-                    again = attempt.retry_state.attempt_number > 1
-                    earlier = self._format.committed(self._session, self._path, write_id) if again else None
-                    done = earlier or self._format.commit(self._session, self._path, statement)
         return done
 
     @contextmanager

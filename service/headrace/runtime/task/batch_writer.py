@@ -16,7 +16,7 @@ from headrace.core.model.events import Changes
 from headrace.core.reselect.unresolved import LeftOut
 from headrace.ports import Commit, OffsetNote, TopicPartition
 from headrace.runtime.observation import Observer
-from headrace.runtime.pipeline.pipelines import OpenTable, Pipelines
+from headrace.runtime.pipeline.pipelines import Pipelines
 from headrace.runtime.task.committed_offsets import CommittedOffsets, InThread
 from headrace.runtime.task.written_tables import WrittenTables
 
@@ -56,20 +56,7 @@ class BatchWriter:
         After an error that passes call it again with the same batch.
         """
         started = time.monotonic()
-        table = await self._in_thread(self._pipelines.open_table, batch)  # the first table starts Spark
-        left_out = await self._write(table, batch)
-        if left_out is not None:
-            self._observer.written(batch, time.monotonic() - started, time.time())
-        return left_out
-
-    def failed(self, reopen: bool, table: str) -> None:
-        """A write failed for a passing reason; ``reopen`` the table where that has gone on for long."""
-        self._observer.retried()
-        if reopen:
-            self._pipelines.discard(table)
-
-    async def _write(self, table: OpenTable, batch: Batch) -> Sequence[LeftOut] | None:
-        name, lake, pipeline = table
+        name, lake, pipeline = await self._in_thread(self._pipelines.open_table, batch)  # the first one starts Spark
         await self._in_thread(self._tables.check, name, lake, self._tables.required(name))
         # What the table is known to have goes with the commit: nothing else may tell it any more.
         offsets = {**self._tables.required(name), **partitions_of(batch.offsets)}
@@ -88,7 +75,14 @@ class BatchWriter:
                 waiting[:0] = _parts(content, error)
         if self._group:
             self._offsets.note(self._tables.written(name, await self._in_thread(lake.reached, self._group)))
+        self._observer.written(batch, time.monotonic() - started, time.time())
         return left_out
+
+    def failed(self, reopen: bool, table: str) -> None:
+        """A write failed for a passing reason; ``reopen`` the table where that has gone on for long."""
+        self._observer.retried()
+        if reopen:
+            self._pipelines.discard(table)
 
     async def _still_ours(self, batch: Batch) -> bool:
         try:

@@ -192,14 +192,20 @@ class TableLane:
     # -- the agent's body ----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Write the batches that are due; lets no exception out."""
+        """Write the batches that are due, each again and again while that may help; lets no exception out."""
+        longest = BACKOFF if self._parts.isolation else PATIENCE / 3
+        retry = retrying(longest, self._retried).copy(sleep=self._parts.gate.sleep, stop=self._gives_up)
         try:
             while self._is_due:
-                await self._write_until_durable()
+                self._attempts_since = None
+                await retry(self._write)
                 self._parts.listener.idle()
             self._arm()
         except Exception as error:
-            self._parts.listener.failed(self, error)
+            if self._may_write or not remedy(error).retry:
+                self._parts.listener.failed(self, error)
+            else:  # the gate has closed, and the batch is kept for a resume
+                self._parts.listener.idle()
 
     @property
     def _may_write(self) -> bool:
@@ -228,17 +234,6 @@ class TableLane:
             timer.cancel()
 
     # -- one batch -----------------------------------------------------------------------------------------------------
-
-    async def _write_until_durable(self) -> None:
-        """Write a batch, again and again while that may help. Once the gate is closed it is kept for a resume."""
-        longest = BACKOFF if self._parts.isolation else PATIENCE / 3
-        retry = retrying(longest, self._retried).copy(sleep=self._parts.gate.sleep, stop=self._gives_up)
-        self._attempts_since = None
-        try:
-            await retry(self._write)
-        except Exception as error:
-            if self._may_write or not remedy(error).retry:
-                raise
 
     async def _write(self) -> None:
         """Wait for a thread, then close the batch and write it, or write the open one once more."""

@@ -249,9 +249,10 @@ class TableLanes:
     async def written(self, lane: TableLane, batch: Batch, left_out: Sequence[LeftOut]) -> None:
         """A batch is durable (``LaneListener``). What fails before upkeep concerns the whole task."""
         try:
-            await self._owner.written(batch, lane.queue.complete(batch), left_out)
+            origins = lane.queue.complete(batch)
             self._report_unwritten()
             self.throttle()
+            await self._owner.written(batch, origins, left_out)
         except Exception as error:
             self._owner.failed(error)
             return

@@ -1,0 +1,156 @@
+"""One update of a warm table from the poll to Spark: the modules that docs/architecture.md names, and few frames.
+
+The frames are those on the stacks of all threads where the record changes hands: consumer thread, event loop, decoding
+thread, agent and writing thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+from contracts.feed_harness import until
+from contracts.kafka_harness import QUICK, KafkaHarness, producer
+from envelopes import change, key
+from fix_spark import Warehouse
+
+from headrace.config.validation import WorkerDefaults, sink_connector_config
+from headrace.core.connect.table_status import LastBatch
+from headrace.core.decode.envelope import TopicDecoder
+from headrace.runtime.task.batch_writer import BatchWriter
+from headrace.runtime.task.chunk_decoder import ChunkDecoder
+from headrace.runtime.task.memory_budget import unlimited
+from headrace.runtime.task.sink_task import SinkTask
+from headrace.runtime.task.table_lane import TableLane
+from headrace.runtime.task.task_factory import SinkTaskFactory
+from headrace.runtime.threads import WorkerThreads
+from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_dev.kafka import Kafka
+
+ROOT = Path(__file__).parents[2]
+OURS = (ROOT / "service", ROOT / "connectors")
+PAGE = ROOT / "docs" / "architecture.md"
+MERGE = TableSession.run
+POLL = ("headrace_connectors/kafka/member.py", "GroupMember._poll")
+JSON = {
+    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+}
+
+
+class Way:
+    """The frames of our packages, in the order in which they were first seen."""
+
+    def __init__(self) -> None:
+        self.frames: dict[tuple[str, str], None] = {}
+        self.merged = False
+
+    def note(self, called: Callable[..., Any]) -> None:
+        """Add the caller's stack, outermost first, from the poll on, and the function that is called."""
+        found, frame = [*_ours(called.__code__)], sys._getframe(2)
+        while frame is not None:
+            found += _ours(frame.f_code)
+            if found[-1:] == [POLL]:
+                break
+            frame = frame.f_back  # type: ignore[assignment]
+        if not self.merged:
+            self.frames |= dict.fromkeys(reversed(found))
+        self.merged |= called is MERGE
+
+    @property
+    def modules(self) -> list[str]:
+        """The modules on the way."""
+        return list(dict.fromkeys(module for module, _ in self.frames))
+
+
+@contextmanager
+def traced(way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Note the stack at every hand-over."""
+
+    def noting(owner: Any, name: str, wanted: Callable[..., bool] = lambda *_: True) -> None:
+        original = getattr(owner, name)
+
+        def noted(*arguments: Any, **named: Any) -> Any:
+            if wanted(*arguments):
+                way.note(original)
+            return original(*arguments, **named)
+
+        patched.setattr(owner, name, noted)
+
+    with monkeypatch.context() as patched:
+        noting(asyncio, "run_coroutine_threadsafe")
+        noting(SinkTask, "put")
+        noting(ChunkDecoder, "decode")
+        noting(TopicDecoder, "decode")
+        noting(TableLane, "put")
+        noting(BatchWriter, "write")
+        noting(TableSession, "run", lambda session, statement: statement.startswith("MERGE"))
+        yield
+
+
+def _ours(code: CodeType) -> list[tuple[str, str]]:
+    """Module and name of a function of ours."""
+    path = Path(code.co_filename)
+    return [(str(path.relative_to(root)), code.co_qualname) for root in OURS if path.is_relative_to(root)]
+
+
+def last_batch(task: SinkTask) -> LastBatch | None:
+    """The last batch of the only table."""
+    return next((report.last_batch for report in task.reports()), None)
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+def test_the_way_of_an_update(
+    stack_kafka: Kafka, warehouse: Warehouse, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read them in this order: each is a step of the table in docs/architecture.md."""
+    topic, way = unique("way"), Way()
+    config = {"name": topic, "connector.class": "LakehouseSink", "topics": topic, **JSON, **QUICK}
+    typed = sink_connector_config({**config, "table.namespace": "way"}, WorkerDefaults({}, "1.0"))
+    failures: list[BaseException] = []
+
+    async def scenario() -> None:
+        async with KafkaHarness(stack_kafka, unique).cluster() as cluster:
+            await cluster.create(topic)
+            with WorkerThreads.start(2) as threads:
+                factory = SinkTaskFactory(
+                    cluster.feeds,
+                    warehouse.lakehouse,
+                    lambda *_: None,
+                    threads,
+                    unlimited(),  # type: ignore[arg-type,return-value]
+                )
+                task = await factory(topic, 0, typed, failures.append)
+                await task.start()
+                try:
+                    await sent(task, "c", 1)
+                    with traced(way, monkeypatch):
+                        await sent(task, "u", 2)
+                finally:
+                    await task.stop()
+
+    async def sent(task: SinkTask, operation: str, lsn: int) -> None:
+        before = last_batch(task)
+        with producer(stack_kafka) as made:
+            made.produce(topic, change(operation, {"id": 1, "name": f"name {lsn}"}, lsn), key({"id": 1}))
+        await until(lambda: bool(failures) or last_batch(task) != before, "the change is written", 120)
+        assert not failures
+
+    asyncio.run(scenario())
+    text = PAGE.read_text(encoding="utf-8")
+    section = text[text.index("## One update, step by step") :].partition("\n## ")[0]
+    assert way.modules == re.findall(
+        r"^\d+\. \[`[^`]+`\]\(\.\./(?:service|connectors)/([^)]+)\)", section, re.MULTILINE
+    )
+    for _, function in way.frames:
+        name = function.rpartition(".")[2]
+        assert f"`{name}`" in section, f"{name} is on the way, but not on the page"
+    assert len(way.frames) <= 22, list(way.frames)
