@@ -58,6 +58,18 @@ class Upkeep:
         """Register that tombstones were added."""
         self._ledger_commits += 1
 
+    def is_due(self, now: int) -> bool:
+        """Return whether ``run`` has something to do."""
+        return self._expired != now // _DAY or self._table_is_due or self._ledger_is_due
+
+    @property
+    def _table_is_due(self) -> bool:
+        return self._files - self._compacted >= FILES_UNTIL_COMPACTION
+
+    @property
+    def _ledger_is_due(self) -> bool:
+        return self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION
+
     def run(self, now: int, tombstone_retention: int) -> None:
         """Do the maintenance that is due. Times in microseconds.
 
@@ -73,14 +85,14 @@ class Upkeep:
             log.info("Maintenance failed and is repeated later: %s", error)
 
     def _compact(self, day: int) -> None:
-        if self._files - self._compacted >= FILES_UNTIL_COMPACTION:
+        if self._table_is_due:
             self._compacted = self._files
             carried = self._carried()
             with self._session.configured(self._format.commit_settings(carried)):
                 self._run(self._format.compact(self._path))
                 self._format.carry(self._session, self._path, carried)
                 self._clean(day)
-        if self._ledger_commits >= LEDGER_COMMITS_UNTIL_COMPACTION:
+        if self._ledger_is_due:
             self._ledger_commits = 0
             self._run(self._format.compact(ledger_path(self._path)))
 

@@ -361,6 +361,10 @@ class SparkTable:
     def _live(self) -> str:
         return live_sql(self._table) if self._soft else self._table
 
+    def maintenance_due(self, now: int) -> bool:
+        """Return whether files or ledger entries have added up, or a day has passed."""
+        return self._upkeep.is_due(now)
+
     def maintain(self, now: int, tombstone_retention: int) -> None:
         """Compact, expire snapshots and old tombstones, if due; otherwise without a Spark job."""
         if self.schema() is not None:

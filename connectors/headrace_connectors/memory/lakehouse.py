@@ -330,6 +330,10 @@ class MemoryTable:
         wanted, found = set(_key_rows(keys)), _key_rows(rows.select(keys.column_names))
         return rows.filter(pa.array([key in wanted for key in found], pa.bool_()))
 
+    def maintenance_due(self, now: int) -> bool:
+        """Return True: it costs nothing."""
+        return True
+
     def maintain(self, now: int, tombstone_retention: int) -> None:
         """Remove tombstones older than the retention; the floor stays."""
         self._stored.tombstones = {

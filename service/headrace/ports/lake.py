@@ -114,6 +114,9 @@ class TableWriter(Protocol):
     def append(self, rows: History, commit: Commit) -> None:
         """Append rows to a history, in one commit; events whose coordinate is stored already are omitted."""
 
+    def maintenance_due(self, now: int) -> bool:
+        """Return whether ``maintain`` has something to do. Decides in memory, and needs no thread."""
+
     def maintain(self, now: int, tombstone_retention: int) -> None:
         """Compact, expire snapshots and old tombstones if it is due; cheap when nothing is. Times in microseconds."""
 

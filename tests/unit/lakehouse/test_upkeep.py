@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.ports import TableOptions
 from headrace_connectors.lakehouse.failures import Conflict
 from headrace_connectors.lakehouse.iceberg import IcebergFormat
@@ -35,3 +37,25 @@ def test_upkeep_that_another_writer_thwarts_is_left_until_it_is_due_again() -> N
         upkeep.committed(files)
         upkeep.run(9 * DAY, 7 * DAY)
         assert sum("rewrite_data_files" in statement for statement in session.statements) == attempts
+
+
+class Silent(Thwarted):
+    """A session that executes nothing."""
+
+    def run(self, statement: str) -> None:
+        """Note it."""
+        self.statements.append(statement)
+
+
+def test_upkeep_is_due_exactly_when_it_does_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that has nothing to do waits for no thread of maintenance."""
+    monkeypatch.setattr(IcebergFormat, "carry", lambda *_: True)
+    monkeypatch.setattr(IcebergFormat, "clean", lambda *_: ())
+    session, lake = Silent(), IcebergFormat("lake", TableOptions())
+    upkeep = Upkeep(session, lake, TombstoneLedger(session, lake, ledger_path(PATH)), PATH)
+    for files, day in ((1, 9), (2, 9), (FILES_UNTIL_COMPACTION, 9), (FILES_UNTIL_COMPACTION + 1, 9), (1, 10)):
+        upkeep.committed(files)
+        due, before = upkeep.is_due(day * DAY), len(session.statements)
+        upkeep.run(day * DAY, 7 * DAY)
+        assert due == (len(session.statements) > before)
+        assert not upkeep.is_due(day * DAY)

@@ -63,6 +63,10 @@ class CassandraPipeline:
         """Begin an assignment: another worker may have written."""
         self._ledger = None
 
+    def maintenance_due(self) -> bool:
+        """Return whether ``maintain`` has something to do."""
+        return self._table.maintenance_due(self._now())
+
     def maintain(self) -> None:
         """Compact the table, expire snapshots and ledger entries, if due."""
         self._table.maintain(self._now(), self._tombstone_retention)

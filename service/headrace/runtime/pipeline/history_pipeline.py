@@ -75,6 +75,10 @@ class HistoryPipeline:
         """Begin an assignment: another worker may have written."""
         self._offsets = None
 
+    def maintenance_due(self) -> bool:
+        """Return whether ``maintain`` has something to do."""
+        return self._table.maintenance_due(self._now())
+
     def maintain(self) -> None:
         """Compact the table and remove expired files, if due."""
         with self._stages("maintain"):

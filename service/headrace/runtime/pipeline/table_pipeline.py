@@ -81,6 +81,7 @@ class TablePipeline:
         Trust this read only if the group still assigns the partitions to this worker afterwards: the pipeline expects
         to read the deletes of tombstones that lie ahead of its offsets itself.
         """
+        self._ledger.reset_expired()
         return self._ledger.prepare()
 
     def write(self, content: Changes | Truncate | ColumnDefaults, commit: Commit) -> Sequence[LeftOut]:
@@ -114,11 +115,14 @@ class TablePipeline:
         """Begin an assignment: another worker may have written, and partitions begin at other offsets."""
         self._ledger.begin_assignment()
 
+    def maintenance_due(self) -> bool:
+        """Return whether ``maintain`` has something to do."""
+        return self._table.maintenance_due(self._now())
+
     def maintain(self) -> None:
         """Compact the table, expire snapshots and ledger entries, if due."""
         with self._stages("maintain"):
             self._table.maintain(self._now(), self._options.tombstone_retention)
-        self._ledger.reset_expired()
 
     # -- the fast path ------------------------------------------------------------------------------------------------
 

@@ -327,7 +327,9 @@ class SinkTask:
     async def maintain(self, batch: Batch) -> None:
         """Maintain a table if that is due (``table_lanes.LaneOwner``). A passing failure waits for the next batch."""
         try:
-            await run_in(self._threads.maintenance, self._pipelines.open_table(batch).pipeline.maintain)
+            pipeline = self._pipelines.open_table(batch).pipeline
+            if pipeline.maintenance_due():
+                await run_in(self._threads.maintenance, pipeline.maintain)
         except Exception as error:
             if not remedy(error).retry:
                 raise

@@ -84,9 +84,11 @@ class TableLanes:
         self._paused = self._flushing = False
         self._to_restart: set[str] = set()
         self._idle = asyncio.Event()
+        self._started = False
 
     def start(self) -> None:
         """Take part in the worker's slots and memory."""
+        self._started = True
         self._slots.join(self._connector)
         self._budget.subscribe(self.throttle)
         self.moved()
@@ -97,7 +99,9 @@ class TableLanes:
         self.clear()
         lanes, self._lanes = self._lanes, {}
         await asyncio.gather(*(lane.stop() for lane in lanes.values()))
-        self._slots.leave(self._connector)
+        if self._started:
+            self._started = False
+            self._slots.leave(self._connector)
 
     async def assigned(self, topics: Collection[str]) -> None:
         """A new assignment begins with nothing in memory; lanes of tables whose topics are another task's end."""
@@ -106,6 +110,8 @@ class TableLanes:
         restarted, self._to_restart = self._to_restart, set()
         for table in restarted & self._lanes.keys():
             self._lanes[table].restart()
+            if self._paused:
+                self._lanes[table].pause()
         left = self._topics.keep(topics)
         self._observer.left(left)
         await asyncio.gather(*(self._lanes.pop(table).stop() for table in left if table in self._lanes))

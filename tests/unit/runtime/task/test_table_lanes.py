@@ -140,6 +140,21 @@ async def test_a_table_is_restarted_alone(harness: Harness, broken: Broken) -> N
     assert len(harness.rows(ORDERS)) == 2
 
 
+async def test_a_table_that_is_restarted_in_a_pause_runs_after_it(harness: Harness, broken: Broken) -> None:
+    """Until then it shows that the connector is paused."""
+    broken.errors[ITEMS] = Fatal("items: the type changed")
+    async with running(harness.task(isolated=True)) as task:
+        harness.insert(1, 1)
+        await eventually(lambda: states(task) == {ITEMS: TableState.FAILED})
+        await task.pause()
+        broken.errors.clear()
+        assert task.restart_table(ITEMS)
+        await eventually(lambda: [each.state for each in task.reports()] == [TableState.PAUSED])
+        assert harness.offset() == 0
+        await task.resume()
+        await eventually(lambda: harness.offset() == 1)
+
+
 async def test_an_unknown_table_is_not_restarted(harness: Harness, broken: Broken) -> None:
     """Nothing is read again for it."""
     async with running(harness.task(isolated=True)) as task:
