@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from headrace.core.batch.batch import Batch, BatchPolicy, Piece, Unwritten
+from headrace.core.batch.batch import Batch, BatchPolicy, Content, Unwritten
 from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.offsets import OffsetTracker
 from headrace.core.batch.table_queue import Backlog, TableQueue
@@ -21,14 +21,14 @@ class TaskQueues:
         self._queues: dict[str, TableQueue] = {}
 
     def add(
-        self, partition: Hashable, end: int, pieces: Sequence[tuple[str, Piece]], now: float, behind: int = 0
+        self, partition: Hashable, end: int, contents: Sequence[tuple[str, Content]], now: float, behind: int = 0
     ) -> None:
         """Take what one chunk holds for its tables."""
-        end = resumable(end, [piece for _, piece in pieces], behind)
+        end = resumable(end, [content for _, content in contents], behind)
         origin = self._offsets.begin(partition, end, now, behind)
         self._backlog.read(partition, behind, now)
-        for table, piece in pieces:
-            self._queue(table).put(piece, origin)
+        for table, content in contents:
+            self._queue(table).put(content, origin)
         origin.missing -= 1
 
     def _queue(self, table: str) -> TableQueue:

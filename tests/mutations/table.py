@@ -271,12 +271,12 @@ BATCH = _of(
     ),
     (
         "a truncate does not wait for halves",
-        "isinstance(self._waiting[0].piece, Barrier) and len(self._held))",
+        "isinstance(self._waiting[0].content, Barrier) and len(self._held))",
         "False)",
     ),
     (
         "a truncate is joined with changes",
-        "        if isinstance(first.piece, Barrier):\n            return [first]\n",
+        "        if isinstance(first.content, Barrier):\n            return [first]\n",
         "",
     ),
     (

@@ -47,7 +47,7 @@ POLL_MS = 200
 GATE_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 STALL_SECONDS = 180.0
-SETTLE_REQUESTS = 3
+REBALANCE_REQUESTS = 3
 """The time limit of a rebalance, in request timeouts: a lost request, then the next, which waits for all members."""
 COMMIT_SLICE_SECONDS = 5.0
 COMMIT_SECONDS = 60.0
@@ -98,7 +98,7 @@ class GroupMember(Service):
         self._rewinds = False
         self._rebalancing = asyncio.Lock()
         self._heard = (0, 0.0)
-        self._settle_seconds = SETTLE_REQUESTS * settings.arguments["request_timeout_ms"] / 1000
+        self._rebalance_seconds = REBALANCE_REQUESTS * settings.arguments["request_timeout_ms"] / 1000
         self._unassigned_since = clock()
 
     @property
@@ -325,8 +325,8 @@ class GroupMember(Service):
         if self._assigned.is_set():
             await self._refresh_lag(self._consumer.assignment())
             self._check_stall()
-        elif self._clock() - self._unassigned_since > self._settle_seconds:
-            raise Retriable(f"the group has assigned nothing for {self._settle_seconds:g} s; check the brokers")
+        elif self._clock() - self._unassigned_since > self._rebalance_seconds:
+            raise Retriable(f"the group has assigned nothing for {self._rebalance_seconds:g} s; check the brokers")
 
     async def _refresh_lag(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         epoch = self._numbering.epoch

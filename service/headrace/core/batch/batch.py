@@ -12,7 +12,8 @@ from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.events import Barrier, Changes, Truncate
 
-Piece = Changes | Truncate | ColumnDefaults | CassandraBatch
+Content = Changes | Truncate | ColumnDefaults | CassandraBatch
+"""What a chunk contains for one table, and what a batch is made of."""
 
 
 class Trigger(StrEnum):
@@ -45,7 +46,7 @@ class Batch:
 
     id: int
     table: str
-    content: Piece
+    content: Content
     offsets: Mapping[object, int]
     trigger: Trigger
     opened_at: float
@@ -66,20 +67,22 @@ class Unwritten:
     source_time: int
 
 
-def newest_source_time(piece: Piece) -> int:
+def newest_source_time(content: Content) -> int:
     """The newest commit time at the source among the events, in microseconds since the epoch; 0 if there is none."""
-    return int(piece.version.source_time.max(initial=0) if isinstance(piece, Changes) else piece.version.source_time)
+    return int(
+        content.version.source_time.max(initial=0) if isinstance(content, Changes) else content.version.source_time
+    )
 
 
-def piece_size(piece: Piece) -> int:
-    """Bytes that a piece holds in memory, near enough for a bound."""
-    if isinstance(piece, Barrier):
+def content_size(content: Content) -> int:
+    """Bytes in memory, near enough for a bound."""
+    if isinstance(content, Barrier):
         return 0
-    if isinstance(piece, CassandraBatch):
-        return piece.size
-    return changes_size(piece)
+    if isinstance(content, CassandraBatch):
+        return content.size
+    return changes_size(content)
 
 
-def record_count(piece: Piece) -> int:
-    """Events of a piece; a truncate or a new column is one."""
-    return 1 if isinstance(piece, Barrier) else len(piece)
+def record_count(content: Content) -> int:
+    """The number of events; a truncate or a new column is one."""
+    return 1 if isinstance(content, Barrier) else len(content)

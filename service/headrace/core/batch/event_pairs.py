@@ -91,13 +91,13 @@ class LastDeletes:
         return split(changes, 1)[1] if len(changes) > 1 else None
 
 
-def resumable(end: int, pieces: Sequence[object], behind: int) -> int:
+def resumable(end: int, contents: Sequence[object], behind: int) -> int:
     """Return the offset that may be committed for a fetch up to ``end``: never between a ``d`` and its tombstone.
 
     A task that resumes there does not know the ``d``. If no records wait in Kafka (``behind``), the fetch ends
     with a complete pair, because Debezium sends the tombstone together with its ``d``.
     """
-    last = pieces[-1] if pieces else None
+    last = contents[-1] if contents else None
     if behind and isinstance(last, Changes) and last.operation[-1] == Operation.DELETE:
         return int(last.version.offset[-1])
     return end

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from headrace.core.batch.batch import (
     Batch,
     BatchPolicy,
-    Piece,
+    Content,
     Trigger,
     Unwritten,
+    content_size,
     newest_source_time,
-    piece_size,
     record_count,
 )
 from headrace.core.batch.combine import combine, joined
@@ -61,9 +61,9 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A piece of a chunk. ``joined``: in one batch with the next piece."""
+    """Content of a chunk. ``joined``: in one batch with the next item."""
 
-    piece: Piece
+    content: Content
     origin: Origin
     size: int
     joined: bool = False
@@ -92,20 +92,20 @@ class TableQueue:
         self.records = 0
         self.size = 0
 
-    def put(self, piece: Piece, origin: Origin) -> None:
-        """Take a piece of a chunk; it is a part of its origin until its batch is complete."""
-        if isinstance(piece, Changes):
-            changes = self._last_deletes.without_tombstone(origin.partition, piece)
+    def put(self, content: Content, origin: Origin) -> None:
+        """Take content of a chunk; it is a part of its origin until its batch is complete."""
+        if isinstance(content, Changes):
+            changes = self._last_deletes.without_tombstone(origin.partition, content)
             if changes is not None and self._holds_halves:
                 for part in self._held.route(changes, origin):
                     self._push(_waiting(part))
                 self._bound_held()
             elif changes is not None:
                 origin.missing += 1
-                self._push(_Waiting(changes, origin, piece_size(changes)))
+                self._push(_Waiting(changes, origin, content_size(changes)))
         else:
             origin.missing += 1
-            self._push(_Waiting(piece, origin, piece_size(piece)))
+            self._push(_Waiting(content, origin, content_size(content)))
 
     def next(self, now: float, *, flush: bool = False) -> Batch | None:
         """Close a batch and return it, or None while it is better to wait (see ``due``).
@@ -130,7 +130,7 @@ class TableQueue:
         half = self._held.due()
         if not self._is_ready:
             return half
-        if self.is_full or any(isinstance(item.piece, Barrier) for item in self._waiting):
+        if self.is_full or any(isinstance(item.content, Barrier) for item in self._waiting):
             return self._waiting[0].origin.since
         return min(self._by_age(), half) if half is not None else self._by_age()
 
@@ -172,7 +172,7 @@ class TableQueue:
         if not oldest:
             return None
         first = min(oldest, key=lambda item: item.origin.since)
-        return Unwritten(first.origin.since, newest_source_time(first.piece))
+        return Unwritten(first.origin.since, newest_source_time(first.content))
 
     # -- halves of key changes ----------------------------------------------------------------------------------------
 
@@ -191,26 +191,26 @@ class TableQueue:
     @property
     def _is_ready(self) -> bool:
         """Whether a batch can be taken: what concerns the whole table waits for the halves that are held."""
-        return bool(self._waiting) and not (isinstance(self._waiting[0].piece, Barrier) and len(self._held))
+        return bool(self._waiting) and not (isinstance(self._waiting[0].content, Barrier) and len(self._held))
 
-    # -- waiting pieces -----------------------------------------------------------------------------------------------
+    # -- waiting items -------------------------------------------------------------------------------------------------
 
     def _push(self, item: _Waiting, at: int | None = None) -> None:
         self._waiting.insert(len(self._waiting) if at is None else at, item)
-        self.records += record_count(item.piece)
+        self.records += record_count(item.content)
         self.size += item.size
 
     def _push_held(self, item: _Waiting) -> None:
         """Add what came before others, behind its own key's events: before what concerns the whole table."""
         for index, other in enumerate(self._waiting):
-            if isinstance(other.piece, Barrier) and other.origin.number > item.origin.number:
+            if isinstance(other.content, Barrier) and other.origin.number > item.origin.number:
                 self._push(item, index)
                 return
         self._push(item)
 
     def _pop(self) -> _Waiting:
         item = self._waiting.popleft()
-        self.records -= record_count(item.piece)
+        self.records -= record_count(item.content)
         self.size -= item.size
         return item
 
@@ -221,7 +221,7 @@ class TableQueue:
             return Trigger.ROWS
         if self.size >= self._policy.max_bytes:
             return Trigger.BYTES
-        if any(isinstance(item.piece, Barrier) for item in self._waiting):
+        if any(isinstance(item.content, Barrier) for item in self._waiting):
             return Trigger.BARRIER
         return Trigger.AGE if now >= self._by_age() else None
 
@@ -245,28 +245,28 @@ class TableQueue:
         return Batch(
             self._next_id,
             self._table,
-            first.piece if len(items) == 1 else _whole([item.piece for item in items]),
+            first.content if len(items) == 1 else _whole([item.content for item in items]),
             offsets,
             trigger,
             first.origin.since,
             tuple(item.origin for item in items),
             sum(item.size for item in items),
-            newest_source_time(first.piece),
+            newest_source_time(first.content),
         )
 
     def _take(self) -> list[_Waiting]:
-        """The pieces of the next batch: a barrier stands alone, and types that do not go together are kept apart."""
+        """The items of the next batch: a barrier stands alone, and types that do not go together are kept apart."""
         first = self._pop()
-        if isinstance(first.piece, Barrier):
+        if isinstance(first.content, Barrier):
             return [first]
-        if isinstance(first.piece, CassandraBatch):
-            return [first, *self._writes_that_follow(first.piece)]
-        items, shape = [first], joined(None, first.piece)
-        records, size = record_count(first.piece), first.size
+        if isinstance(first.content, CassandraBatch):
+            return [first, *self._writes_that_follow(first.content)]
+        items, shape = [first], joined(None, first.content)
+        records, size = record_count(first.content), first.size
         while self._waiting and (
             items[-1].joined or (records < self._policy.max_records and size < self._policy.max_bytes)
         ):
-            head = self._waiting[0].piece
+            head = self._waiting[0].content
             shape = joined(shape, head) if isinstance(head, Changes) else None
             if shape is None:
                 break
@@ -278,16 +278,16 @@ class TableQueue:
         """Cassandra's writes that go into one batch with ``first``."""
         whole = [first]
         while self._waiting and len(whole[0]) < self._policy.max_records and whole[0].size < self._policy.max_bytes:
-            head = self._waiting[0].piece
+            head = self._waiting[0].content
             if not isinstance(head, CassandraBatch) or len(whole := joined_writes([whole[0], head])) > 1:
                 return
             yield self._pop()
 
 
-def _whole(pieces: Sequence[Piece]) -> Piece:
-    """Pieces that were taken together, as one."""
-    writes = [piece for piece in pieces if isinstance(piece, CassandraBatch)]
-    return joined_writes(writes)[0] if writes else combine([piece for piece in pieces if isinstance(piece, Changes)])
+def _whole(contents: Sequence[Content]) -> Content:
+    """Contents that were taken together, as one."""
+    writes = [each for each in contents if isinstance(each, CassandraBatch)]
+    return joined_writes(writes)[0] if writes else combine([each for each in contents if isinstance(each, Changes)])
 
 
 def _waiting(part: Part) -> _Waiting:

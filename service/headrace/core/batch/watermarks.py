@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from headrace.core.batch.batch import Batch, Piece
+from headrace.core.batch.batch import Batch, Content
 from headrace.core.model.events import Changes, Operation, Truncate
 
 _TIMED = (Operation.CREATE, Operation.UPDATE, Operation.DELETE)
@@ -38,7 +38,7 @@ class Watermarks:
         return min(newest.values()) if newest and len(newest) >= feeding else -1
 
 
-def _times(content: Piece) -> Iterator[tuple[tuple[str, int], int]]:
+def _times(content: Content) -> Iterator[tuple[tuple[str, int], int]]:
     """The newest source time of each partition; none for Cassandra's writes, which arrive in no order."""
     if isinstance(content, Truncate):
         yield (content.version.topic, content.version.partition), content.version.source_time

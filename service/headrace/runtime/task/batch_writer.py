@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from headrace.core.batch.batch import Batch, Piece
+from headrace.core.batch.batch import Batch, Content
 from headrace.core.batch.event_pairs import TooLarge, divide
 from headrace.core.batch.watermarks import Watermarks
 from headrace.core.merge.history import next_offsets
@@ -98,13 +98,13 @@ def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
     return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
 
 
-def _parts(content: Piece, error: TooLarge) -> Sequence[Piece]:
+def _parts(content: Content, error: TooLarge) -> Sequence[Content]:
     if not isinstance(content, Changes):
         raise error
     return divide(content, error.parts)
 
 
-def _reached(content: Piece) -> dict[TopicPartition, int]:
+def _reached(content: Content) -> dict[TopicPartition, int]:
     """The next offsets behind a part of a batch."""
     reached = next_offsets(content.version) if isinstance(content, Changes) else {}
     return {TopicPartition(*place): offset for place, offset in reached.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from headrace.core.batch.batch import Piece
+from headrace.core.batch.batch import Content
 from headrace.core.decode.messages import (
     InsufficientMetadata,
     Message,
@@ -31,13 +31,13 @@ class MessageRouter:
         self._observer = observer
         self._fills_defaults = fills_defaults
 
-    def apply(self, topic: str, messages: Iterable[Message], assigned: Collection[str]) -> list[tuple[str, Piece]]:
+    def apply(self, topic: str, messages: Iterable[Message], assigned: Collection[str]) -> list[tuple[str, Content]]:
         """Apply the messages of a chunk of ``topic``, and return what belongs in queues, with the topic of its rows.
 
         Catalog and cache are invalidated before any of these events is queued, so that no batch completes its rows from
         an older entry. ``assigned`` are the topics of the task.
         """
-        queued: list[tuple[str, Piece]] = []
+        queued: list[tuple[str, Content]] = []
         for message in messages:
             match message:
                 case RoutedEvents(topic_of_rows, events):
@@ -54,7 +54,7 @@ class MessageRouter:
                     self._reselect.exclude_topic(message.topic)
         return queued
 
-    def _new_columns(self, topic: str, altered: TableAltered, assigned: Collection[str]) -> list[tuple[str, Piece]]:
+    def _new_columns(self, topic: str, altered: TableAltered, assigned: Collection[str]) -> list[tuple[str, Content]]:
         """The defaults of columns that are added, with the topic of the table's rows; a note if nothing fills them."""
         change, version = altered.change, altered.version
         topic_of_rows = f"{change.table.name}.{change.table.database}.{change.table.table}"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from headrace.converters.conversion import Conversion
-from headrace.core.batch.batch import Batch, Piece
+from headrace.core.batch.batch import Batch, Content
 from headrace.core.batch.event_pairs import resumable
 from headrace.core.batch.offsets import ChunkSequence, OffsetTracker, Origin
 from headrace.core.connect.table_status import TableReport, TableStatus
@@ -256,14 +256,14 @@ class SinkTask:
             if chunk.epoch != self._sequence.epoch:  # revoked meanwhile: its new owner reads it
                 return
             self._kept.keep(chunk)
-            pieces = [self._addressed(chunk, topic, piece) for topic, piece in queued]
+            contents = [self._addressed(chunk, topic, content) for topic, content in queued]
         except Exception as error:
             await self._topic_failed(chunk, error)
             return
         self._observer.taken(chunk.partition, chunk.end, len(chunk.records))
-        end = resumable(chunk.end, [piece for _, piece in queued], chunk.behind)
+        end = resumable(chunk.end, [content for _, content in queued], chunk.behind)
         origin = self._chunks.begin(chunk.partition, end, time.monotonic(), chunk.behind)
-        await self._lanes.put(pieces, origin)
+        await self._lanes.put(contents, origin)
         self._moved(self._chunks.done([origin]))
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
@@ -361,13 +361,15 @@ class SinkTask:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _addressed(self, chunk: Chunk, topic: str, piece: Piece) -> Addressed:
-        """The table of a piece. ``topic`` is that of its rows after transforms; the chunk's is the one that is read."""
-        name = self._options.naming.name(topic, piece.table)
-        if isinstance(piece, ColumnDefaults):  # from the schema-change topic, which must not be throttled for the table
-            return Addressed(name, topic, piece)
+    def _addressed(self, chunk: Chunk, topic: str, content: Content) -> Addressed:
+        """The table of content; ``topic`` is that of its rows after transforms, the chunk's is the one that is read."""
+        name = self._options.naming.name(topic, content.table)
+        if isinstance(
+            content, ColumnDefaults
+        ):  # from the schema-change topic, which must not be throttled for the table
+            return Addressed(name, topic, content)
         whole_name = f"{self._options.namespace}.{name}"
-        self._sources.admit(whole_name, piece.table, topic)
-        if isinstance(piece, Truncate) and not self._options.tables.history:
-            self._sources.admit_truncate(whole_name, piece, topic, self._assigned[chunk.partition.topic])
-        return Addressed(name, chunk.partition.topic, piece)
+        self._sources.admit(whole_name, content.table, topic)
+        if isinstance(content, Truncate) and not self._options.tables.history:
+            self._sources.admit_truncate(whole_name, content, topic, self._assigned[chunk.partition.topic])
+        return Addressed(name, chunk.partition.topic, content)

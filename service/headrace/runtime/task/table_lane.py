@@ -20,7 +20,7 @@ from typing import Protocol
 
 from tenacity import RetryCallState
 
-from headrace.core.batch.batch import Batch, Piece, newest_source_time, record_count
+from headrace.core.batch.batch import Batch, Content, newest_source_time, record_count
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import TableQueue
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
@@ -102,12 +102,12 @@ class TableLane:
         self._disarm()
         await self._agent.stop()
 
-    def put(self, piece: Piece, origin: Origin) -> None:
+    def put(self, content: Content, origin: Origin) -> None:
         """Take changes of a chunk. Those of a failed table are dropped, and no offset passes their chunk."""
         if self.state is TableState.FAILED:
             origin.block()
         else:
-            self.queue.put(piece, origin)
+            self.queue.put(content, origin)
             self.wake()
 
     def wake(self) -> None:

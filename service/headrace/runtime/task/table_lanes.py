@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from headrace.core.batch.batch import Batch, BatchPolicy, Piece
+from headrace.core.batch.batch import Batch, BatchPolicy, Content
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableState
@@ -21,8 +20,6 @@ from headrace.runtime.task.batch_writer import BatchWriter
 from headrace.runtime.task.resources import TaskResources
 from headrace.runtime.task.table_lane import LaneParts, TableLane
 from headrace.runtime.task.write_gate import WriteGate
-
-log = logging.getLogger(__name__)
 
 
 class LaneOwner(Protocol):
@@ -43,7 +40,7 @@ class Addressed(NamedTuple):
 
     table: str
     topic: str
-    piece: Piece
+    content: Content
 
 
 class TableLanes:
@@ -130,11 +127,11 @@ class TableLanes:
 
     # -- what the task reads -------------------------------------------------------------------------------------------
 
-    async def put(self, pieces: Sequence[Addressed], origin: Origin) -> None:
+    async def put(self, contents: Sequence[Addressed], origin: Origin) -> None:
         """Hand what a chunk holds to the lanes of its tables."""
         self._backlog.read(origin.partition, origin.behind, origin.since)
-        for table, topic, piece in pieces:
-            (await self._lane(table, topic)).put(piece, origin)
+        for table, topic, content in contents:
+            (await self._lane(table, topic)).put(content, origin)
         self._report_unwritten()
         self.throttle()
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from change_events import TABLE, changes, create, delete, read, tombstone, update, version
 
-from headrace.core.batch.batch import Batch, Piece, Trigger
+from headrace.core.batch.batch import Batch, Content, Trigger
 from headrace.core.batch.watermarks import Watermarks
 from headrace.core.model.events import Truncate
 
 
-def batch(content: Piece, table: str = "items") -> Batch:
+def batch(content: Content, table: str = "items") -> Batch:
     return Batch(0, table, content, {}, Trigger.AGE, 0.0, ())
 
 
