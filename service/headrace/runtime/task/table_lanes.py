@@ -195,7 +195,8 @@ class TableLanes:
 
     @property
     def _is_idle(self) -> bool:
-        return all(lane.is_idle for lane in self._lanes.values())
+        """Whether nothing waits that could be written; nothing can while the gate is closed."""
+        return not self._parts.gate.is_open or all(lane.is_idle for lane in self._lanes.values())
 
     # -- what a table's status says ------------------------------------------------------------------------------------
 

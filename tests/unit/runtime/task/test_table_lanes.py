@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -280,6 +281,17 @@ async def test_a_table_that_is_retried_for_long_is_opened_again(
     async with running(harness.task(isolated=True)):
         harness.insert(1, 1)
         await eventually(lambda: broken.opened.count(ITEMS) > 1)
+
+
+async def test_a_pause_does_not_wait_for_a_task_that_has_failed(harness: Harness, broken: Broken) -> None:
+    """Nothing more is written, so what waits never will be."""
+    broken.errors[ITEMS] = Fatal("items: the type changed")
+    async with running(harness.task(linger=60.0)) as task:
+        harness.insert(1, 1)
+        await eventually(lambda: task.waiting(ITEMS) == 1)
+        async with asyncio.timeout(5):
+            await task.pause()
+        assert [str(error) for error in harness.failures] == ["items: the type changed"]
 
 
 async def test_a_pause_does_not_wait_for_a_table_that_cannot_be_written(
