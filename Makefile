@@ -30,7 +30,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 # Few examples of each law.
 unit: export HYPOTHESIS_PROFILE := brief
-unit: setup ## the tests that start nothing, laws with few examples (under 10 s)
+unit: setup ## the tests that start nothing, laws with few examples (half a minute on two cores)
 	@$(call in_halves,$(BIN)/pytest -q)
 
 coverage: setup ## the same tests with all examples, and the ten modules of whose lines and branches they reach the least

@@ -178,8 +178,11 @@ class Run:
         }
         print(f"headrace_table_state: {states}")
         subprocess.run(["chattr", "-R", "-i", str(self._folder(read_only))], check=True)
+        admin = self._kafka.admin()
         for topic in (typed, bad):
-            self._kafka.admin().delete_records([TopicPartition(topic, 0, len(self._sent[topic]))])
+            removed = admin.delete_records([TopicPartition(topic, 0, len(self._sent[topic]))])
+            for each in removed.values():
+                each.result(timeout=30)
             self._send(topic)
         self._producer.flush()
         for topic in (typed, read_only, bad):

@@ -24,7 +24,8 @@ class Conflict(Retriable):
 _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
     (r"No space left on device", Retriable, "no space left on the warehouse's device; free some, the batch is kept"),
     (r"Disk quota exceeded", Retriable, "the warehouse's disk quota is used up; raise it, the batch is kept"),
-    (r"Read-only file system|Permission denied|AccessDenied|Mkdirs failed|Not a directory", Retriable,
+    (r"Read-only file system|Permission denied|Operation not permitted|AccessDenied|Mkdirs failed|Not a directory",
+     Retriable,
      "the warehouse cannot be written; check its path and the rights of the worker's user"),
     (r"CommitStateUnknownException", Conflict, "the result of the commit is unknown"),
     (r"CommitFailedException|ValidationException|ConcurrentModification|DELTA_CONCURRENT_\w+|"
@@ -47,7 +48,8 @@ _KNOWN: tuple[tuple[str, type[HeadraceError], str], ...] = (
      "the catalog's database refused a statement; at the first start two workers may both make its tables"),
     (r"Connection refused|UnknownHost|SocketTimeout|SocketException|ServiceUnavailable|Connect to .* failed",
      Retriable, "the storage or the catalog does not answer"),
-    (r"IOException|UncheckedIO", Retriable, "reading or writing the warehouse failed"),
+    (r"IOException|UncheckedIO", Retriable,
+     "reading or writing the warehouse failed; check its storage, the operation is repeated"),
 )  # fmt: skip
 _JAVA_CLASS = re.compile(r"\b(?:[a-z_]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
 
