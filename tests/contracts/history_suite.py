@@ -110,10 +110,10 @@ class HistorySuite:
 
     def test_cells_that_were_left_out(self, start: Callable[[], Write], rows: Callable[[], list[Row]]) -> None:
         """From an earlier event of the batch; otherwise null, and said so. Never from another life of the row."""
-        left_out = CellState.UNCHANGED
+        omitted = CellState.UNCHANGED
         write = start()
-        write(event(Operation.UPDATE, 1, left_out), event(Operation.UPDATE, 2, 2), event(Operation.UPDATE, 3, left_out))
-        write(event(Operation.DELETE, 4), event(Operation.UPDATE, 5, left_out), event(Operation.UPDATE, 6, None))
+        write(event(Operation.UPDATE, 1, omitted), event(Operation.UPDATE, 2, 2), event(Operation.UPDATE, 3, omitted))
+        write(event(Operation.DELETE, 4), event(Operation.UPDATE, 5, omitted), event(Operation.UPDATE, 6, None))
         assert rows() == [
             (1, "u", None, ["a"]), (2, "u", 2, None), (3, "u", 2, None),
             (4, "d", None, None), (5, "u", None, ["a"]), (6, "u", None, None),

@@ -124,9 +124,9 @@ class Worker:
                 offsets = {TopicPartition(*place): offset for place, offset in batch.offsets.items()}
                 if self._pipeline(table).prepare():
                     self._warehouse.confirm()
-                left_out = self._pipeline(table).write(batch.content, Commit(batch.id, "c", "g", offsets))
-                self._warehouse.left_out |= {
-                    (each.version.topic, each.version.partition, each.version.offset) for each in left_out
+                omitted = self._pipeline(table).write(batch.content, Commit(batch.id, "c", "g", offsets))
+                self._warehouse.omitted |= {
+                    (each.version.topic, each.version.partition, each.version.offset) for each in omitted
                 }
                 self._warehouse.commit(self._batches.complete(batch))
 
@@ -156,7 +156,7 @@ class Warehouse:
         self._pending: dict[Place, int] = {}
         self.offsets: dict[Place, int] = {}
         self.insert_mode = "null"
-        self.left_out: set[tuple[str, int, int]] = set()
+        self.omitted: set[tuple[str, int, int]] = set()
 
     def open(self, table: int) -> Mortal:
         """A handle of its own for every worker."""
@@ -214,7 +214,7 @@ def written_or_left_out(delivery: Delivery, lakehouse: Lakehouse) -> tuple[dict[
     warehouse = Warehouse(lakehouse, "law", delivery, NO_OPTIONS)
     warehouse.insert_mode = "dlq"
     _write(delivery, warehouse)
-    rest = [each for each in delivery.arrivals if (*each.place, each.offset) not in warehouse.left_out]
+    rest = [each for each in delivery.arrivals if (*each.place, each.offset) not in warehouse.omitted]
     return {number: _rows(warehouse.table(number)) for number in _tables(delivery)}, rest
 
 

@@ -126,8 +126,8 @@ def _essence(schema: Schema | None) -> Any:
 
 
 def _tables(of: Variant) -> Iterator[DumpedTable]:
-    left_out = {"c5": STRUCTURED_KEYS, "c1": INEXACT_KEYS}.get(of.name, ())
-    return (table for table in compared_tables(of) if table.name not in left_out)
+    omitted = {"c5": STRUCTURED_KEYS, "c1": INEXACT_KEYS}.get(of.name, ())
+    return (table for table in compared_tables(of) if table.name not in omitted)
 
 
 def _differences(source: PostgresRowSource, table: DumpedTable, of: Variant) -> Iterator[tuple[str, str]]:

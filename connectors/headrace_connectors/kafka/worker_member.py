@@ -53,7 +53,7 @@ _STOP_SECONDS = 10.0
 _NOWHERE = aiokafka.TopicPartition("__headrace_nowhere", 0)
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 _REQUEST_MARGIN_MS = 5_000
-_SETTLE_REQUESTS = 3
+_STABLE_REQUESTS = 3
 """The time limit of a rebalance, in request timeouts: a lost request, then the next, which waits for all members."""
 _OTHERS = "; stop the workers of Kafka Connect, or other clients that use this group.id"
 
@@ -119,7 +119,7 @@ class KafkaWorkerMember:
         self._arguments = {**arguments, "client_id": f"{group}-{worker}"}
         self._timeouts = dict(timeouts)
         self._request_ms = timeouts["rebalance_timeout_ms"] + _REQUEST_MARGIN_MS
-        self._settled_at = self._coordinated_at = 0.0
+        self._stable_at = self._coordinated_at = 0.0
         self._assignor = work_assignor(worker)
         self._loop = ConsumerLoop()
         self._consumer: aiokafka.AIOKafkaConsumer | None = None
@@ -196,7 +196,7 @@ class KafkaWorkerMember:
         pace_requests(self._consumer)
         await self._consumer.start()
         self._subscribe()
-        self._settled_at = self._coordinated_at = time.monotonic()
+        self._stable_at = self._coordinated_at = time.monotonic()
 
     async def _close(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -229,19 +229,19 @@ class KafkaWorkerMember:
         with suppress(TimeoutError):
             async with asyncio.timeout(_POLL_SECONDS):
                 await consumer.getmany(_NOWHERE, timeout_ms=0)
-                self._settled_at = now
+                self._stable_at = now
         if consumer._coordinator.coordinator_id is not None:
             self._coordinated_at = now
         elif now - self._coordinated_at > self._timeouts["session_timeout_ms"] / 1000:
             raise GroupCoordinatorNotAvailableError
-        if now - self._settled_at > _SETTLE_REQUESTS * self._request_ms / 1000:
+        if now - self._stable_at > _STABLE_REQUESTS * self._request_ms / 1000:
             raise KafkaTimeoutError
 
     def _subscribe(self) -> None:
         if self._consumer is not None:
-            self._consumer.subscribe([self._topic], listener=_Listener(self._settled))
+            self._consumer.subscribe([self._topic], listener=_Listener(self._on_stable))
 
-    def _settled(self) -> None:
+    def _on_stable(self) -> None:
         consumer, assignment = self._consumer, self._assignor.held
         if consumer is not None and assignment is not None and self._assigned is not None:
             consumer.pause(*consumer.assignment())
@@ -282,11 +282,11 @@ class _Listener(aiokafka.ConsumerRebalanceListener):
     """Call ``stable`` when the group is stable."""
 
     def __init__(self, stable: Callable[[], None]) -> None:
-        self._settled = stable
+        self._on_stable = stable
 
     def on_partitions_revoked(self, revoked: Collection[aiokafka.TopicPartition]) -> None:
         """Keep the last assignment: tasks continue, and a leader that has been replaced is fenced."""
 
     def on_partitions_assigned(self, assigned: Collection[aiokafka.TopicPartition]) -> None:
         """Handle the end of a rebalance."""
-        self._settled()
+        self._on_stable()

@@ -33,7 +33,7 @@ class CircuitState(StrEnum):
     HALF_OPEN = "half_open"
 
 
-class Happened(StrEnum):
+class Outcome(StrEnum):
     """The outcome of a call, or the end of the wait."""
 
     SUCCESS = "success"
@@ -41,12 +41,12 @@ class Happened(StrEnum):
     WAITED = "waited"
 
 
-TRANSITIONS: dict[tuple[CircuitState, Happened], CircuitState] = {
-    (CircuitState.CLOSED, Happened.FAILURES): CircuitState.OPEN,
-    (CircuitState.OPEN, Happened.WAITED): CircuitState.HALF_OPEN,
-    (CircuitState.OPEN, Happened.SUCCESS): CircuitState.CLOSED,
-    (CircuitState.HALF_OPEN, Happened.SUCCESS): CircuitState.CLOSED,
-    (CircuitState.HALF_OPEN, Happened.FAILURES): CircuitState.OPEN,
+TRANSITIONS: dict[tuple[CircuitState, Outcome], CircuitState] = {
+    (CircuitState.CLOSED, Outcome.FAILURES): CircuitState.OPEN,
+    (CircuitState.OPEN, Outcome.WAITED): CircuitState.HALF_OPEN,
+    (CircuitState.OPEN, Outcome.SUCCESS): CircuitState.CLOSED,
+    (CircuitState.HALF_OPEN, Outcome.SUCCESS): CircuitState.CLOSED,
+    (CircuitState.HALF_OPEN, Outcome.FAILURES): CircuitState.OPEN,
 }
 """Other combinations keep the state. A call that began before the breaker opened may still succeed."""
 
@@ -88,7 +88,7 @@ class CircuitBreaker:
     def _admit(self) -> None:
         with self._lock:
             if self._state is CircuitState.OPEN and self._clock() >= self._until:
-                self._move(Happened.WAITED)
+                self._move(Outcome.WAITED)
             elif self._state is not CircuitState.CLOSED:
                 raise Unreachable(
                     f"{self._where} did not answer {self._failures} times; the next attempt follows after a pause"
@@ -99,15 +99,15 @@ class CircuitBreaker:
             self._failures += 1
             self._until = self._clock() + self._seconds
             if self._failures >= self._limit or self._state is CircuitState.HALF_OPEN:
-                self._move(Happened.FAILURES)
+                self._move(Outcome.FAILURES)
 
     def _succeeded(self) -> None:
         with self._lock:
             self._failures = 0
-            self._move(Happened.SUCCESS)
+            self._move(Outcome.SUCCESS)
 
-    def _move(self, happened: Happened) -> None:
-        before, self._state = self._state, TRANSITIONS.get((self._state, happened), self._state)
+    def _move(self, outcome: Outcome) -> None:
+        before, self._state = self._state, TRANSITIONS.get((self._state, outcome), self._state)
         if before is not self._state and self._state is CircuitState.OPEN:
             log.warning("%s: does not answer; no queries for %g s", self._where, self._seconds)
         elif before is not self._state and self._state is CircuitState.CLOSED:

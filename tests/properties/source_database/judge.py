@@ -143,7 +143,7 @@ def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
     moves = _key_changes(truth)
     for _ in moves:
         for change in moves:
-            left_out = any(
+            omitted = any(
                 (is_stored_out_of_line(column, change.after[column.name]) or (omits_nulls and column.type == "large"))
                 and change.after[column.name] == change.before.get(column.name)
                 for column in change.columns
@@ -153,7 +153,7 @@ def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
                 for key in (change.key, change.new_key)
             )
             unsafe = old != new or change.position in ahead or scenario.overtaking is not None
-            if (left_out and unsafe) or (change.table, change.key) in found:
+            if (omitted and unsafe) or (change.table, change.key) in found:
                 found.add((change.table, change.new_key))
     return found
 

@@ -31,7 +31,7 @@ class UnresolvedRows(BadRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OmittedChange:
     """A change that was not applied: the coordinate of its record, and the cause."""
 
     version: RowVersion
@@ -55,13 +55,13 @@ def unanswered(plan: ReselectPlan, completed: Completed) -> Mapping[int, tuple[s
     return found
 
 
-def left_out(
+def omitted_changes(
     changes: Changes,
     columns: Mapping[str, tuple[str, ...]],
     ledger: Mapping[str, RowVersion],
     stored: Mapping[str, RowVersion],
     why: str,
-) -> Mapping[int, LeftOut]:
+) -> Mapping[int, OmittedChange]:
     """Return the changes that omit ``columns`` (by row key), by their index. ``stored`` as in the fold."""
     by_name = {column.name: column for column in changes.columns}
     found = {}
@@ -70,7 +70,7 @@ def left_out(
         lacking = np.logical_or.reduce([_open(column, events) for column in wanted])
         for index in (events[lacking] if lacking.any() else events).tolist():
             error = BadRecord(f"column(s) {', '.join(columns[key])} were omitted, and {why}")
-            found[index] = LeftOut(changes.version.row(index), error)
+            found[index] = OmittedChange(changes.version.row(index), error)
     return found
 
 

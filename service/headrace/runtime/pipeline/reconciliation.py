@@ -23,7 +23,7 @@ from headrace.core.merge.fold import OPEN, fold
 from headrace.core.model.errors import Fatal
 from headrace.core.model.events import Actions, Changes, RowVersion
 from headrace.core.reselect.causes import Resolved
-from headrace.core.reselect.unresolved import LeftOut, UnresolvedRows, left_out
+from headrace.core.reselect.unresolved import OmittedChange, UnresolvedRows, omitted_changes
 from headrace.ports import MergeCounts
 from headrace.runtime.pipeline.pipeline_parts import PipelineOptions, Stages
 from headrace.runtime.pipeline.position_regression import record_name
@@ -44,7 +44,7 @@ class Reconciled(NamedTuple):
     """
 
     actions: Actions
-    left_out: Sequence[LeftOut]
+    omitted: Sequence[OmittedChange]
     complete: bool
 
 
@@ -75,7 +75,7 @@ class Reconciler:
 
         Omits rows that cannot be completed if the options allow it, or if a delete that is read again removes them.
         """
-        dead_letters: list[LeftOut] = []
+        dead_letters: list[OmittedChange] = []
         complete = True
         while True:
             with self._stages("reconcile"):
@@ -91,7 +91,7 @@ class Reconciler:
                 self._reselect.cache.discard(changes.table)
                 columns = {rest.key[index].as_py(): names for index, names in error.columns.items()}
                 deleted = {rest.key[index].as_py() for index in error.columns if self._is_deleted_later(rest, index)}
-                unresolved = left_out(changes, columns, self._ledger.known, stored, str(error))
+                unresolved = omitted_changes(changes, columns, self._ledger.known, stored, str(error))
                 dead_letters += [
                     each for index, each in unresolved.items() if changes.key[index].as_py() not in deleted
                 ]

@@ -36,7 +36,7 @@ from headrace.core.model.events import Actions, Changes, Truncate
 from headrace.core.model.keys import FLOOR_KEY, in_key_order
 from headrace.core.model.ranking import succeed
 from headrace.core.reselect.causes import Resolved
-from headrace.core.reselect.unresolved import LeftOut, UnresolvedRows
+from headrace.core.reselect.unresolved import OmittedChange, UnresolvedRows
 from headrace.core.tables.table_sources import refuse_truncate_of_others
 from headrace.ports import Commit, LakeTable, MergeCounts
 from headrace.runtime import failpoints
@@ -72,7 +72,7 @@ class TablePipeline:
         self._ledger = TableLedger(table, now, options.tombstone_retention)
         self._reconciler = Reconciler(name, self._ledger, reselect, self._resolve, options, stages)
         self._regression = PositionRegression(name, options.position_regression)
-        self._left_out: Sequence[LeftOut] = ()
+        self._omitted: Sequence[OmittedChange] = ()
         self._divisible = False
 
     def prepare(self) -> bool:
@@ -84,7 +84,7 @@ class TablePipeline:
         self._ledger.reset_expired()
         return self._ledger.prepare()
 
-    def write(self, content: Changes | Truncate | ColumnDefaults, commit: Commit) -> Sequence[LeftOut]:
+    def write(self, content: Changes | Truncate | ColumnDefaults, commit: Commit) -> Sequence[OmittedChange]:
         """Make a batch durable: afterwards the table contains it, and the table's history contains ``commit``.
 
         Returns the changes that were omitted because their rows cannot be completed, if the options allow it. Raises
@@ -92,7 +92,7 @@ class TablePipeline:
         written before an error is not applied a second time.
         """
         self.prepare()
-        self._left_out = ()
+        self._omitted = ()
         try:
             if isinstance(content, Truncate):
                 self._truncate(content, commit)
@@ -107,9 +107,7 @@ class TablePipeline:
             self._ledger.reset()
             raise
         self._reselect.cache.commit(content.table)
-        return sorted(
-            self._left_out, key=lambda each: (each.version.topic, each.version.partition, each.version.offset)
-        )
+        return sorted(self._omitted, key=lambda each: (each.version.topic, each.version.partition, each.version.offset))
 
     def begin_assignment(self) -> None:
         """Begin an assignment: another worker may have written, and partitions begin at other offsets."""
@@ -284,7 +282,7 @@ class TablePipeline:
             # batch may need. That worker's ledger, written before, shows that the change need not apply any more.
             self._ledger.refresh()
             self._regression.refuse(changes, stored)
-        rest, self._left_out, complete = self._reconciler.reconcile(changes, stored)
+        rest, self._omitted, complete = self._reconciler.reconcile(changes, stored)
         if not complete:
             self._record_tombstones(rest)  # of deletes that a later, now omitted change had replaced
         if len(rest) == 0:

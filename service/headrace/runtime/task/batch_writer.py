@@ -13,7 +13,7 @@ from headrace.core.batch.watermarks import Watermarks
 from headrace.core.merge.history import next_offsets
 from headrace.core.model.errors import Fenced
 from headrace.core.model.events import Changes
-from headrace.core.reselect.unresolved import LeftOut
+from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import Commit, OffsetNote, TopicPartition
 from headrace.runtime.observation import Observer
 from headrace.runtime.pipeline.pipelines import Pipelines
@@ -50,8 +50,8 @@ class BatchWriter:
         self._watermarks.begin(partition.topic for partition in committed)
         self._tables.begin(committed)
 
-    async def write(self, batch: Batch) -> Sequence[LeftOut] | None:
-        """Make a batch durable; the changes that were left out. None where the batch is left to another worker.
+    async def write(self, batch: Batch) -> Sequence[OmittedChange] | None:
+        """Make a batch durable. Return the omitted changes, or None if the batch is left to another worker.
 
         After an error that passes call it again with the same batch.
         """
@@ -61,7 +61,7 @@ class BatchWriter:
         # What the table is known to have goes with the commit: nothing else may tell it any more.
         offsets = {**self._tables.required(name), **partitions_of(batch.offsets)}
         commit = Commit(batch.id, self._connector, self._group, offsets, self._watermarks.reached(batch))
-        left_out: list[LeftOut] = []
+        omitted: list[OmittedChange] = []
         waiting = [batch.content]
         while waiting:
             if await self._in_thread(pipeline.prepare) and not await self._still_ours(batch):
@@ -69,14 +69,14 @@ class BatchWriter:
             content = waiting.pop(0)
             part = replace(commit, offsets=_reached(content), watermark=-1) if waiting else commit
             try:
-                left_out += await self._in_thread(pipeline.write, content, part)
+                omitted += await self._in_thread(pipeline.write, content, part)
             except TooLarge as error:
                 log.info("%s: %s: %s", self._connector, batch.table, error)
                 waiting[:0] = _parts(content, error)
         if self._group:
             self._offsets.note(self._tables.written(name, await self._in_thread(lake.reached, self._group)))
         self._observer.written(batch, time.monotonic() - started, time.time())
-        return left_out
+        return omitted
 
     def failed(self, reopen: bool, table: str) -> None:
         """A write failed for a passing reason; ``reopen`` the table where that has gone on for long."""

@@ -27,7 +27,7 @@ from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.column_defaults import ColumnDefaults
 from headrace.core.model.errors import ConfigError, Stage, remedy
 from headrace.core.model.events import TableId, Truncate
-from headrace.core.reselect.unresolved import LeftOut
+from headrace.core.reselect.unresolved import OmittedChange
 from headrace.core.tables.table_sources import TableSources
 from headrace.ports import (
     Chunk,
@@ -318,9 +318,9 @@ class SinkTask:
         except ConfigError:  # its name depends on the source table, which nobody knows
             return topic
 
-    async def written(self, batch: Batch, origins: Sequence[Origin], left_out: Sequence[LeftOut]) -> None:
+    async def written(self, batch: Batch, origins: Sequence[Origin], omitted: Sequence[OmittedChange]) -> None:
         """A batch is durable: its offsets may be committed (``table_lanes.LaneOwner``)."""
-        await self._report_left_out(left_out)
+        await self._report_omitted(omitted)
         self._moved(self._chunks.done(origins))
         await self._offsets.commit()
 
@@ -337,9 +337,9 @@ class SinkTask:
                 "%s: upkeep of table %s failed and is tried again: %s", self._options.connector, batch.table, error
             )
 
-    async def _report_left_out(self, left_out: Sequence[LeftOut]) -> None:
+    async def _report_omitted(self, omitted: Sequence[OmittedChange]) -> None:
         """Changes whose rows could not be completed go where bad records go, before any offset passes them."""
-        for each in left_out:
+        for each in omitted:
             partition = TopicPartition(each.version.topic, each.version.partition)
             record = self._kept.record(partition, each.version.offset)
             await self._errants.report([record], [Errant(0, Stage.TASK_PUT, each.error)])

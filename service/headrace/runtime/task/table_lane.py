@@ -26,7 +26,7 @@ from headrace.core.batch.table_queue import TableQueue
 from headrace.core.connect.lifecycle import LAKE_TABLE, TableEvent, TableState, next_state
 from headrace.core.connect.table_status import LastBatch, TableReport, TableStatus
 from headrace.core.model.errors import remedy
-from headrace.core.reselect.unresolved import LeftOut
+from headrace.core.reselect.unresolved import OmittedChange
 from headrace.ports import OpenAgent
 from headrace.runtime.retry import retrying
 from headrace.runtime.task.batch_writer import BatchWriter
@@ -49,7 +49,7 @@ class LaneListener(Protocol):
     def closed(self, lane: TableLane) -> None:
         """A batch was closed, so that the queue of the lane has room."""
 
-    async def written(self, lane: TableLane, batch: Batch, left_out: Sequence[LeftOut]) -> None:
+    async def written(self, lane: TableLane, batch: Batch, omitted: Sequence[OmittedChange]) -> None:
         """A batch of the current assignment is durable. Raises what fails the table."""
 
     def idle(self) -> None:
@@ -249,25 +249,27 @@ class TableLane:
                 return
             with parts.gate.writing():
                 began = time.monotonic()
-                left_out = await parts.writer.write(batch)
+                omitted = await parts.writer.write(batch)
                 slot.release()
-                await self._written(batch, left_out, assignment, time.monotonic() - began)
+                await self._written(batch, omitted, assignment, time.monotonic() - began)
         finally:
             slot.release()
 
-    async def _written(self, batch: Batch, left_out: Sequence[LeftOut] | None, assignment: int, seconds: float) -> None:
+    async def _written(
+        self, batch: Batch, omitted: Sequence[OmittedChange] | None, assignment: int, seconds: float
+    ) -> None:
         if self.state is TableState.RETRYING:
             log.info("%s: table %s is written again", self._parts.connector, self.table)
             self._move(TableEvent.SUCCEED)
         if assignment != self._assignment:  # fenced: the new owner writes the batch again, without effect
             return
-        if left_out is None:
+        if omitted is None:
             self._parts.gate.close()  # until the next assignment
             return
         self._batch = None
         newest = newest_source_time(batch.content) / 1_000_000 or None
         self._last_batch = LastBatch(record_count(batch.content), batch.size, seconds, time.time(), newest)
-        await self._parts.listener.written(self, batch, left_out)
+        await self._parts.listener.written(self, batch, omitted)
 
     def _oldest(self) -> float:
         unwritten = self.queue.unwritten

@@ -12,7 +12,7 @@ from headrace.core.batch.table_queue import Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableState
 from headrace.core.connect.table_status import TableReport, TableStatus
 from headrace.core.model.errors import EngineFailed, remedy
-from headrace.core.reselect.unresolved import LeftOut
+from headrace.core.reselect.unresolved import OmittedChange
 from headrace.core.tables.table_topics import TableTopics
 from headrace.ports import Feed
 from headrace.runtime.observation import Observer
@@ -25,7 +25,7 @@ from headrace.runtime.task.write_gate import WriteGate
 class LaneOwner(Protocol):
     """The task of the lanes."""
 
-    async def written(self, batch: Batch, origins: Sequence[Origin], left_out: Sequence[LeftOut]) -> None:
+    async def written(self, batch: Batch, origins: Sequence[Origin], omitted: Sequence[OmittedChange]) -> None:
         """A batch of the current assignment is durable; ``origins`` are the chunks of its parts."""
 
     async def maintain(self, batch: Batch) -> None:
@@ -250,13 +250,13 @@ class TableLanes:
         """A batch was closed (``LaneListener``)."""
         self.throttle()
 
-    async def written(self, lane: TableLane, batch: Batch, left_out: Sequence[LeftOut]) -> None:
+    async def written(self, lane: TableLane, batch: Batch, omitted: Sequence[OmittedChange]) -> None:
         """A batch is durable (``LaneListener``). What fails before upkeep concerns the whole task."""
         try:
             origins = lane.queue.complete(batch)
             self._report_unwritten()
             self.throttle()
-            await self._owner.written(batch, origins, left_out)
+            await self._owner.written(batch, origins, omitted)
         except Exception as error:
             self._owner.failed(error)
             return
