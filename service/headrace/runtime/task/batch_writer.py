@@ -1,4 +1,4 @@
-"""Writes a task's batches, unless another worker owns their partitions by now."""
+"""Write the batches of a task's tables, unless the group has assigned their partitions to another worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchWriter:
-    """The writes of one task; they run in threads, those of several tables side by side."""
+    """Writes batches in threads; batches of several tables at the same time."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class BatchWriter:
         self._watermarks = Watermarks()
 
     def assigned(self, committed: Mapping[TopicPartition, OffsetNote]) -> None:
-        """Another assignment begins, with what the group has committed for its partitions."""
+        """Begin an assignment with the committed offsets and notes of its partitions."""
         self._watermarks.begin(partition.topic for partition in committed)
         self._tables.begin(committed)
 
@@ -58,7 +58,7 @@ class BatchWriter:
         started = time.monotonic()
         name, lake, pipeline = await self._in_thread(self._pipelines.open_table, batch)  # the first one starts Spark
         await self._in_thread(self._tables.check, name, lake, self._tables.required(name))
-        # What the table is known to have goes with the commit: nothing else may tell it any more.
+        # The commit contains all offsets that the table is known to contain: earlier commits may be expired.
         offsets = {**self._tables.required(name), **partitions_of(batch.offsets)}
         commit = Commit(batch.id, self._connector, self._group, offsets, self._watermarks.reached(batch))
         omitted: list[OmittedChange] = []
@@ -79,7 +79,7 @@ class BatchWriter:
         return omitted
 
     def failed(self, reopen: bool, table: str) -> None:
-        """A write failed for a passing reason; ``reopen`` the table where that has gone on for long."""
+        """Count a retriable failure of a write; ``reopen`` discards the handle of the table."""
         self._observer.retried()
         if reopen:
             self._pipelines.discard(table)
@@ -94,7 +94,7 @@ class BatchWriter:
 
 
 def partitions_of(offsets: Mapping[object, int]) -> dict[TopicPartition, int]:
-    """The offsets of Kafka's partitions: batches take any key."""
+    """Return the offsets of Kafka's partitions; batches accept any key."""
     return {partition: offset for partition, offset in offsets.items() if isinstance(partition, TopicPartition)}
 
 
@@ -105,6 +105,6 @@ def _parts(content: Content, error: TooLarge) -> Sequence[Content]:
 
 
 def _reached(content: Content) -> dict[TopicPartition, int]:
-    """The next offsets behind a part of a batch."""
+    """Return the next offsets after a part of a batch."""
     reached = next_offsets(content.version) if isinstance(content, Changes) else {}
     return {TopicPartition(*place): offset for place, offset in reached.items()}

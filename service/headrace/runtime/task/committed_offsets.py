@@ -1,4 +1,4 @@
-"""Which offsets of a task are durable, and their commit to the consumer group.
+"""Commit the offsets of durable records to the consumer group.
 
 Offsets are committed after the table commit, over what is durable in every table. A commit that comes too late is
 refused by the group, which alone knows whose the partitions are.
@@ -27,7 +27,7 @@ InThread = Callable[..., Awaitable[Any]]
 
 
 class CommittedOffsets:
-    """The offsets of one task, from one assignment to the next.
+    """The offsets of one task in an assignment.
 
     ``mark_durable`` is called, on a thread, with offsets before which nothing is read again.
     """
@@ -51,24 +51,24 @@ class CommittedOffsets:
         self._turn = asyncio.Lock()
 
     def clear(self) -> None:
-        """Another assignment begins."""
+        """Begin an assignment."""
         self._assignment += 1
         self._uncommitted.clear()
         self._durable.clear()
 
     def begins(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether this is the first that is read of a partition: it tells where the assignment begins."""
+        """Return whether this is the first chunk of a partition; its offset is where the assignment begins."""
         if partition in self._durable:
             return False
         self._durable[partition] = offset
         return True
 
     def moved(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Everything below these next offsets is durable."""
+        """Register next offsets: all records below them are durable."""
         self._uncommitted.update(offsets)
 
     async def quiet(self) -> None:
-        """Wait for the commit that is under way, if there is one."""
+        """Wait for the end of the commit in progress, if there is one."""
         async with self._turn:
             pass
 
@@ -78,7 +78,7 @@ class CommittedOffsets:
             self._feed.note(notes)
 
     async def commit(self) -> None:
-        """Commit what has moved, after the commit that is under way.
+        """Commit the registered offsets, after the commit in progress.
 
         What cannot be committed for now, or is cancelled, is tried again with the next commit of the assignment. What
         the group refuses is dropped.
@@ -110,12 +110,12 @@ class CommittedOffsets:
             raise
 
     def _keep(self, offsets: Mapping[TopicPartition, int], assignment: int) -> None:
-        """For the next commit, unless the partitions may be another worker's by now."""
+        """Keep the offsets for the next commit, unless another assignment has begun."""
         if assignment == self._assignment:
             self._uncommitted = {**offsets, **self._uncommitted}
 
     async def confirm(self, partitions: Mapping[TopicPartition, int]) -> None:
-        """Ask the group whether these are still this task's: one that stood still does not know. Raises Fenced.
+        """Check that the group still assigns the partitions to this task, which may have been suspended. Raises Fenced.
 
         What is committed once more is durable, or where the assignment began. Raises Retriable as well.
         """

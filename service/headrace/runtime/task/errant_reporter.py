@@ -1,4 +1,4 @@
-"""What becomes of records that cannot be used (``connect.md`` section 9): the log, the dead letter queue, the end."""
+"""Report records that cannot be used (``connect.md`` section 9): to the log and the dead letter queue, or fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class ErrantReporter:
-    """Reports the bad records of one task as ``errors.*`` says."""
+    """Reports the bad records of one task according to ``errors.*``."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class ErrantReporter:
         self._converters = converters or {}
 
     async def report(self, records: Sequence[Record], errants: Sequence[Errant]) -> None:
-        """Returns when all of them are in the dead letter queue, if there is one. Raises Fatal without tolerance.
+        """Report bad records; return when the dead letter queue, if there is one, has accepted them.
 
-        Without tolerance the first one ends the task, so the others are not reported: a restart reads them again.
+        With ``errors.tolerance=none`` report only the first and raise Fatal: a restart reads the others again.
         """
         if not errants:
             return
@@ -73,7 +73,7 @@ class ErrantReporter:
             self._observer.dead_letters(len(reported), failed=not kept)
 
     async def close(self) -> None:
-        """Let go of the queue."""
+        """Close the dead letter queue."""
         if self._dead_letter_queue is not None:
             await self._dead_letter_queue.close()
 

@@ -1,4 +1,4 @@
-"""The memory that changes may take in a worker before they are durable, shared fairly by all tables.
+"""Share the memory for changes that are not durable fairly between all tables of a worker.
 
 While all tables together hold more than half of the budget, tables that hold more than their share of that half are not
 read any further. Each other table may still fill its share, so that the sum stays within the budget, and a table that

@@ -55,7 +55,7 @@ from headrace.runtime.threads import run_in
 log = logging.getLogger(__name__)
 
 COMMIT_INTERVAL = 5.0
-"""Seconds after which offsets that moved without a batch, or could not be committed, are tried again."""
+"""Seconds between commits of offsets that moved without a batch, or whose commit failed."""
 
 
 class SinkTask:
@@ -160,7 +160,7 @@ class SinkTask:
         await self._close()
 
     async def leave(self) -> None:
-        """Leave the group at once, with nothing committed; return when the write in flight has ended. Idempotent."""
+        """Leave the group at once without a commit; return when the writes in progress have ended. Idempotent."""
         self._gate.close()
         await self._feed.stop()
         self._reselect.close_source()  # a write that waits for the database might do so without end
@@ -173,7 +173,7 @@ class SinkTask:
         await self._errants.close()
 
     async def _end_writes(self) -> None:
-        """Wait for the writes in flight and begin no other. The gate is closed."""
+        """Wait for the writes in progress. The gate is closed, so that no other begins."""
         await self._gate.quiet()
         await self._offsets.quiet()  # a commit that is cancelled on its way may arrive behind the last one
         if self._committer is not None:
@@ -181,7 +181,7 @@ class SinkTask:
         await self._lanes.stop()
 
     async def pause(self) -> None:
-        """Stop reading but stay in the group; what was read is still written and committed, and nothing afterwards.
+        """Stop reading but stay in the group. Changes that were read are written and committed before it returns.
 
         What is decoded only then waits for ``resume``.
         """
@@ -193,7 +193,7 @@ class SinkTask:
         await self._offsets.commit()
 
     async def resume(self) -> None:
-        """Read again."""
+        """Continue reading and writing."""
         self._gate.release()
         self._lanes.resume()
         self._feed.resume()
@@ -204,7 +204,7 @@ class SinkTask:
         return self._sequence.epoch
 
     def waiting(self, table: str) -> int:
-        """Events that wait for a table's writer."""
+        """Return the number of events that wait to be written to a table."""
         return self._lanes.waiting(table)
 
     def tables(self) -> Sequence[TableStatus]:
@@ -212,13 +212,13 @@ class SinkTask:
         return self._lanes.statuses()
 
     def reports(self) -> Sequence[TableReport]:
-        """What REST shows of each table."""
+        """Return a report on each table."""
         return self._lanes.reports()
 
     def restart_table(self, table: str) -> bool:
-        """Restart a table: open it again, and read again what is not committed. False for an unknown table.
+        """Restart a table: open it again, and read from the committed offsets. Return False for an unknown table.
 
-        All tables of the task drop what waits, as in a rebalance, and read it again.
+        As in a rebalance, all tables of the task discard their queues and read these changes again.
         """
         if not self._lanes.restart(table):
             return False
@@ -243,7 +243,7 @@ class SinkTask:
             self.failed(error)
 
     async def _resume(self, chunk: Chunk) -> None:
-        """The first chunk of a partition tells where the assignment begins."""
+        """Set the cache's offset of a partition with its first chunk in an assignment."""
         if self._offsets.begins(chunk.partition, chunk.begin):
             await run_in(self._threads.decoding, self._reselect.cache.resume, *chunk.partition, chunk.begin)
 
@@ -267,7 +267,7 @@ class SinkTask:
         self._moved(self._chunks.done([origin]))
 
     async def assigned(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """A new assignment: begin from the group's offsets with nothing in memory."""
+        """Begin an assignment at the committed offsets, with empty queues."""
         self._sequence.begin(epoch)
         self._chunks.clear()
         self._offsets.clear()
@@ -282,7 +282,7 @@ class SinkTask:
         log.info("%s: assigned %d partition(s)", self._options.connector, len(partitions))
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Let the writes in flight finish and commit them; drop the rest, which its new owner reads again."""
+        """Finish and commit the writes in progress. Discard the rest, which its new owner reads again."""
         self._gate.close()
         await self._gate.quiet()
         await self._offsets.commit()
@@ -292,7 +292,7 @@ class SinkTask:
         self._reselect.cache.revoke(partitions)
 
     def failed(self, error: BaseException) -> None:
-        """Stop here: nothing more is written or committed, and the worker hears why. Only the first error counts."""
+        """Stop writing and committing, and report the error to the worker. Later errors are ignored."""
         if not self._failed:
             self._failed = True
             self._gate.close()
@@ -303,7 +303,7 @@ class SinkTask:
     # -- tables --------------------------------------------------------------------------------------------------------
 
     async def _topic_failed(self, chunk: Chunk, error: Exception) -> None:
-        """A chunk cannot be decoded or assigned to a table: the tables of its topic fail."""
+        """Fail the tables of a topic with a chunk that cannot be decoded or assigned to a table."""
         if remedy(error).retry or not self._options.isolate_tables:
             raise error
         if chunk.epoch == self._sequence.epoch:  # otherwise its new owner reads it, and finds the same
@@ -312,20 +312,20 @@ class SinkTask:
             await self._lanes.fail_topic(topic, self._table_of(topic), error)
 
     def _table_of(self, topic: str) -> str:
-        """What a table would be called of which the topic has shown no change yet."""
+        """Return the name of the table of a topic that has contained no change yet."""
         try:
             return self._options.naming.name(topic, TableId("", "", "", topic))
         except ConfigError:  # its name depends on the source table, which nobody knows
             return topic
 
     async def written(self, batch: Batch, origins: Sequence[Origin], omitted: Sequence[OmittedChange]) -> None:
-        """A batch is durable: its offsets may be committed (``table_lanes.LaneOwner``)."""
+        """Commit the offsets of a durable batch (``table_lanes.LaneOwner``)."""
         await self._report_omitted(omitted)
         self._moved(self._chunks.done(origins))
         await self._offsets.commit()
 
     async def maintain(self, batch: Batch) -> None:
-        """Maintain a table if that is due (``table_lanes.LaneOwner``). A passing failure waits for the next batch."""
+        """Maintain a table if due (``table_lanes.LaneOwner``). A retriable failure is repeated after the next batch."""
         try:
             pipeline = self._pipelines.open_table(batch).pipeline
             if pipeline.maintenance_due():
@@ -338,7 +338,7 @@ class SinkTask:
             )
 
     async def _report_omitted(self, omitted: Sequence[OmittedChange]) -> None:
-        """Changes whose rows could not be completed go where bad records go, before any offset passes them."""
+        """Report the records of omitted changes as bad records, before their offsets are committed."""
         for each in omitted:
             partition = TopicPartition(each.version.topic, each.version.partition)
             record = self._kept.record(partition, each.version.offset)

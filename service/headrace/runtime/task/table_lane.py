@@ -47,19 +47,19 @@ class LaneListener(Protocol):
     """Follows the lanes of a task."""
 
     def closed(self, lane: TableLane) -> None:
-        """A batch was closed, so that the queue of the lane has room."""
+        """Handle a closed batch: the lane's queue can accept more."""
 
     async def written(self, lane: TableLane, batch: Batch, omitted: Sequence[OmittedChange]) -> None:
-        """A batch of the current assignment is durable. Raises what fails the table."""
+        """Handle a durable batch of the current assignment. Raises an error that fails the table."""
 
     def idle(self) -> None:
-        """A lane has nothing left to do for now."""
+        """Handle a lane that has nothing to do now."""
 
     def failed(self, lane: TableLane, error: Exception) -> None:
-        """The table cannot be written, or one of its records cannot be used."""
+        """Handle an error of a table."""
 
     def moved(self) -> None:
-        """A lane has another state."""
+        """Handle a new state of a lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,12 @@ class TableLane:
         await self._agent.start()
 
     async def stop(self) -> None:
-        """Cancel what is under way; the gate is closed, and quiet if nothing may be lost."""
+        """Cancel the agent. The gate is closed."""
         self._disarm()
         await self._agent.stop()
 
     def put(self, content: Content, origin: Origin) -> None:
-        """Take changes of a chunk. Those of a failed table are dropped, and no offset passes their chunk."""
+        """Queue content of a chunk. A failed table discards it and blocks the offset of the chunk."""
         if self.state is TableState.FAILED:
             origin.block()
         else:
@@ -111,17 +111,17 @@ class TableLane:
             self.wake()
 
     def wake(self) -> None:
-        """Look again whether a batch is due and may be written."""
+        """Check whether a batch is due."""
         self._agent.wake()
 
     def hurry(self, hurried: bool) -> None:
-        """Write what waits without a pause for more, because nothing more is read or the connector is to pause."""
+        """Write the queue without a linger: nothing more is read, or the connector pauses."""
         was, self.hurried = self.hurried, hurried
         if hurried and not was:
             self.wake()
 
     def clear(self) -> None:
-        """Drop what waits: its next owner, or the next assignment, reads it again."""
+        """Discard the queue: the next assignment reads it again, here or on another worker."""
         self._disarm()
         self._assignment += 1
         self._batch = None
@@ -133,7 +133,7 @@ class TableLane:
         return self._status
 
     def report(self, topics: Sequence[str]) -> TableReport:
-        """Return what REST shows of the table, which ``topics`` feed."""
+        """Return a report on the table; ``topics`` are those of its changes."""
         oldest, to_epoch = self.queue.unwritten, time.time() - time.monotonic()
         return TableReport(
             self.table,
@@ -149,13 +149,13 @@ class TableLane:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits that could be written now."""
+        """Whether the queue contains nothing that can be written now."""
         return self.state in (TableState.RETRYING, TableState.FAILED) or self.queue.is_idle
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def fail(self, error: Exception) -> None:
-        """Stop here until the table is restarted."""
+        """Set the state FAILED until the table is restarted."""
         self.clear()
         self._move(TableEvent.FAIL, error)
         log.error(
@@ -166,16 +166,16 @@ class TableLane:
         )
 
     def restart(self) -> None:
-        """Run again; what was dropped comes with the next assignment."""
+        """Run again with an empty queue."""
         self.clear()
         self._move(TableEvent.RESTART)
 
     def pause(self) -> None:
-        """Show that the connector is paused; the gate keeps the lane from writing."""
+        """Set the state PAUSED. The closed gate keeps the lane from writing."""
         self._move(TableEvent.PAUSE)
 
     def resume(self) -> None:
-        """Show that it is not paused any more, and continue."""
+        """End the state PAUSED, and continue."""
         self._move(TableEvent.RESUME)
         self.wake()
 
@@ -192,7 +192,7 @@ class TableLane:
     # -- the agent's body ----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Write the batches that are due, each again and again while that may help; lets no exception out."""
+        """Write the batches that are due, with retries. Raises nothing."""
         longest = BACKOFF if self._parts.isolation else PATIENCE / 3
         retry = retrying(longest, self._retried).copy(sleep=self._parts.gate.sleep, stop=self._gives_up)
         try:
@@ -221,7 +221,7 @@ class TableLane:
         return due is not None and due <= time.monotonic()
 
     def _arm(self) -> None:
-        """Wake up when the queue is due by age."""
+        """Set a timer for the time at which the queue is due."""
         self._disarm()
         due = self.queue.due() if self._may_write else None
         if due is not None:
@@ -236,7 +236,7 @@ class TableLane:
     # -- one batch -----------------------------------------------------------------------------------------------------
 
     async def _write(self) -> None:
-        """Wait for a thread, then close the batch and write it, or write the open one once more."""
+        """Wait for a slot, then write the open batch, or close a batch and write it."""
         parts, assignment = self._parts, self._assignment
         slot = await parts.slots.acquire(parts.connector, self._oldest)
         try:

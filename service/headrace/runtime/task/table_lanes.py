@@ -1,4 +1,4 @@
-"""The lanes of one task's tables: which there are, which topics are not read for their sake, and what has failed."""
+"""The lanes of one task: open them, pause the topics of tables that cannot accept more, and handle failures."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class LaneOwner(Protocol):
     """The task of the lanes."""
 
     async def written(self, batch: Batch, origins: Sequence[Origin], omitted: Sequence[OmittedChange]) -> None:
-        """A batch of the current assignment is durable; ``origins`` are the chunks of its parts."""
+        """Handle a durable batch of the current assignment; ``origins`` are the chunks of its parts."""
 
     async def maintain(self, batch: Batch) -> None:
         """Maintain the table of a batch that is durable and complete. Raises what fails the table."""
 
     def failed(self, error: BaseException) -> None:
-        """The task cannot continue."""
+        """Handle an error after which the task cannot continue."""
 
 
 class Addressed(NamedTuple):
-    """Changes for a table, and the topic that is not read while the table cannot take more of them."""
+    """Content for a table, and the topic that is paused while the table cannot accept more."""
 
     table: str
     topic: str
@@ -84,14 +84,14 @@ class TableLanes:
         self._started = False
 
     def start(self) -> None:
-        """Take part in the worker's slots and memory."""
+        """Register with the worker's write slots and memory budget."""
         self._started = True
         self._slots.join(self._connector)
         self._budget.subscribe(self.throttle)
         self.moved()
 
     async def stop(self) -> None:
-        """Stop all lanes; no write is under way."""
+        """Stop all lanes. No write is in progress."""
         self._budget.unsubscribe(self.throttle)
         self.clear()
         lanes, self._lanes = self._lanes, {}
@@ -101,7 +101,7 @@ class TableLanes:
             self._slots.leave(self._connector)
 
     async def assigned(self, topics: Collection[str]) -> None:
-        """A new assignment begins with nothing in memory; lanes of tables whose topics are another task's end."""
+        """Begin an assignment with empty queues. Stop the lanes of tables whose topics another task has."""
         self.clear()
         self._assigned = topics
         restarted, self._to_restart = self._to_restart, set()
@@ -116,7 +116,7 @@ class TableLanes:
         self.throttle()
 
     def clear(self) -> None:
-        """Drop what waits in all lanes; no queue is full any more. Failed tables stay failed."""
+        """Discard the queues of all lanes. Failed tables stay failed."""
         for lane in self._lanes.values():
             lane.clear()
             self._budget.hold(lane, 0)
@@ -128,7 +128,7 @@ class TableLanes:
     # -- what the task reads -------------------------------------------------------------------------------------------
 
     async def put(self, contents: Sequence[Addressed], origin: Origin) -> None:
-        """Hand what a chunk holds to the lanes of its tables."""
+        """Put the contents of a chunk into the queues of their tables."""
         self._backlog.read(origin.partition, origin.behind, origin.since)
         for table, topic, content in contents:
             (await self._lane(table, topic)).put(content, origin)
@@ -136,7 +136,7 @@ class TableLanes:
         self.throttle()
 
     async def _lane(self, table: str, topic: str) -> TableLane:
-        """The lane of a table, which its first changes open."""
+        """Return the lane of a table; the first changes of a table open it."""
         self._topics.add(table, topic)
         if table not in self._lanes:
             queue = TableQueue(table, self._policy, self._backlog, holds_halves=self._holds_halves)
@@ -148,9 +148,9 @@ class TableLanes:
         return self._lanes[table]
 
     def throttle(self) -> None:
-        """Read nothing for tables that cannot take more: failed, with a full batch waiting, or above their share.
+        """Pause the topics of tables that have failed, have a full batch in the queue, or exceed their share of memory.
 
-        A table whose topics are not read has nothing to wait for, and writes what it has.
+        A table above its share writes at once, because its batch does not fill any further.
         """
         crowded = set()
         for lane in self._lanes.values():
@@ -164,13 +164,13 @@ class TableLanes:
 
     @property
     def failed_topics(self) -> set[str]:
-        """The topics of tables that have failed: nobody could write what they bring."""
+        """The topics of failed tables. Their records cannot be written."""
         return self._topics.of(name for name, lane in self._lanes.items() if lane.state is TableState.FAILED)
 
     # -- pause and resume ----------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Return when everything is written that can be written now; nothing more is read."""
+        """Write the queues without a linger, and return when they are empty. Reading is paused."""
         self._flushing = True
         try:
             while not self._is_idle:
@@ -182,13 +182,13 @@ class TableLanes:
             self.throttle()
 
     def pause(self) -> None:
-        """Show that the connector is paused."""
+        """Set the state PAUSED."""
         self._paused = True
         for lane in self._lanes.values():
             lane.pause()
 
     def resume(self) -> None:
-        """Continue with what waits."""
+        """End the state PAUSED, and continue with the queues."""
         self._paused = False
         for lane in self._lanes.values():
             lane.resume()
@@ -205,35 +205,35 @@ class TableLanes:
         return [lane.status for lane in self._lanes.values() if lane.status is not None]
 
     def reports(self) -> Sequence[TableReport]:
-        """What REST shows of each table, by name."""
+        """Return a report on each table, by name."""
         return [lane.report(sorted(self._topics.of([name]))) for name, lane in sorted(self._lanes.items())]
 
     def restart(self, table: str) -> bool:
-        """Restart a table with the next assignment; False for one that has no lane here.
+        """Restart a table when the next assignment begins. Return False for a table without a lane.
 
-        Not at once: what is read of its topics before their records are read again must not be written first.
+        Not at once: records that are read now must not be written before the earlier ones are read again.
         """
         if table in self._lanes:
             self._to_restart.add(table)
         return table in self._lanes
 
     def waiting(self, table: str) -> int:
-        """Events that wait for a table's writer."""
+        """Return the number of events in a table's queue."""
         return self._lanes[table].queue.records if table in self._lanes else 0
 
     def moved(self) -> None:
-        """A lane has another state (``LaneListener``)."""
+        """Report the states of the lanes (``LaneListener``)."""
         self._observer.tables(self.statuses())
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
     async def fail_topic(self, topic: str, table: str, error: Exception) -> None:
-        """Fail the tables of a topic whose records cannot be used; ``table`` if it has brought no change yet."""
+        """Fail the tables of a topic whose records cannot be used; ``table`` if it has contained no change yet."""
         for name in self._topics.tables(topic) or [table]:
             self.failed(await self._lane(name, topic), error)
 
     def failed(self, lane: TableLane, error: Exception) -> None:
-        """Fail one table, and the task once no topic is left, or at once with ``errors.isolation=task``."""
+        """Fail a table; also the task if no topic is left to read, or with ``errors.isolation=task``."""
         if not self._isolation or remedy(error).retry or isinstance(error, EngineFailed):
             self._owner.failed(error)
             return
@@ -247,11 +247,11 @@ class TableLanes:
     # -- what a lane reports -------------------------------------------------------------------------------------------
 
     def closed(self, lane: TableLane) -> None:
-        """A batch was closed (``LaneListener``)."""
+        """Read the topics again for which a closed batch has made room (``LaneListener``)."""
         self.throttle()
 
     async def written(self, lane: TableLane, batch: Batch, omitted: Sequence[OmittedChange]) -> None:
-        """A batch is durable (``LaneListener``). What fails before upkeep concerns the whole task."""
+        """Complete a durable batch (``LaneListener``). An error before its maintenance fails the task."""
         try:
             origins = lane.queue.complete(batch)
             self._report_unwritten()
@@ -263,7 +263,7 @@ class TableLanes:
         await self._owner.maintain(batch)
 
     def idle(self) -> None:
-        """A lane has nothing left to do (``LaneListener``)."""
+        """Wake a flush if all lanes are idle (``LaneListener``)."""
         if self._is_idle:
             self._idle.set()
 

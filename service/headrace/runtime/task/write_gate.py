@@ -1,4 +1,4 @@
-"""Whether a task's batches may be written now, and whether one is."""
+"""Control whether a task may write batches, and wait for the writes in progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 
 class WriteGate:
-    """Open while an assignment stands that is the task's own, unless a pause holds it. Of one event loop."""
+    """Open during an assignment, unless the connector is paused. Not thread-safe."""
 
     def __init__(self) -> None:
         self._open = True
@@ -24,22 +24,22 @@ class WriteGate:
         return self._open and not self._held
 
     def open(self) -> None:
-        """An assignment begins. A pause goes on."""
+        """Open the gate: an assignment begins. A pause continues."""
         self._open = True
         self._note()
 
     def close(self) -> None:
-        """Until the next assignment, if any."""
+        """Close the gate until the next assignment."""
         self._open = False
         self._note()
 
     def hold(self) -> None:
-        """A pause begins."""
+        """Begin a pause."""
         self._held = True
         self._note()
 
     def release(self) -> None:
-        """It ends."""
+        """End the pause."""
         self._held = False
         self._note()
 
@@ -57,7 +57,7 @@ class WriteGate:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A write, which goes on whatever becomes of the gate."""
+        """Register a write for the duration of the block. Closing the gate does not interrupt it."""
         self._writes += 1
         self._quiet.clear()
         try:
@@ -68,5 +68,5 @@ class WriteGate:
                 self._quiet.set()
 
     async def quiet(self) -> None:
-        """Wait until nothing is being written."""
+        """Wait for the end of the writes in progress."""
         await self._quiet.wait()

@@ -1,4 +1,4 @@
-"""Who may write next: the writing threads of a worker, shared by the tables of all its connectors.
+"""Share the writing threads of a worker between the tables of all its connectors.
 
 A lane takes a slot before it closes a batch, so that a batch contains what arrived until a thread was free, and keeps
 the slot for all steps of one write. The lane whose oldest event has waited longest is served first. A connector never
@@ -22,7 +22,7 @@ class WriteSlot:
     _held: bool = True
 
     def release(self) -> None:
-        """Give it back. Idempotent."""
+        """Release the slot. Idempotent."""
         if self._held:
             self._held = False
             self._slots.released(self)
@@ -45,11 +45,11 @@ class WriteSlots:
         self._waiters: list[_Waiter] = []
 
     def join(self, connector: str) -> None:
-        """A task of the connector starts."""
+        """Register a task of the connector."""
         self._tasks[connector] += 1
 
     def leave(self, connector: str) -> None:
-        """A task of the connector has stopped."""
+        """Unregister a task of the connector."""
         self._tasks -= Counter({connector: 1})
         self._grant()
 
@@ -68,7 +68,7 @@ class WriteSlots:
             raise
 
     def released(self, slot: WriteSlot) -> None:
-        """A slot is free again."""
+        """Grant a released slot to a waiting lane."""
         self._held -= Counter({slot.connector: 1})
         self._grant()
 

@@ -1,10 +1,10 @@
-"""Which tables the group has written, and how far: a table that is missing or behind is not filled from the middle.
+"""Detect tables that are missing or older than the group's offsets, so that no records between them are lost.
 
-Every commit of a group's offset carries a note of the tables that have committed records of its partition, and up to
-which offset (``core/batch/offsets.py``). A table commit carries the offsets as well. So when a task begins, and
-before each batch, both sides can be compared: a table that tells a lower offset than the note has been dropped, emptied
-or replaced by an older copy, and the records in between would not be read again. Whoever else sets the group's offsets
-writes no note, and with that takes the tables as they are.
+Every commit of a group's offset contains a note: which tables contain the records of its partition, and up to which
+offset (``core/batch/offsets.py``). A table commit contains the offsets as well. Both are compared when a task begins
+and before each batch. A table with a lower offset than the note was dropped, emptied or replaced by an older copy, and
+the records in between would not be read again. Other tools that set the group's offsets write no note: then the tables
+are accepted as they are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WAYS_OUT = (
 
 
 class WrittenTables:
-    """The notes of one task's partitions, from one assignment to the next. Of one event loop, except ``check``.
+    """The notes of one task's partitions in an assignment. Not thread-safe, except ``check``.
 
     With ``recreate`` a table that is missing or behind continues at the group's offset.
     """
@@ -40,21 +40,21 @@ class WrittenTables:
         self._tables: dict[TopicPartition, dict[str, int]] = {}
 
     def begin(self, notes: Mapping[TopicPartition, OffsetNote]) -> None:
-        """Another assignment begins, of these partitions. What lies beyond the group's offset is read again."""
+        """Begin an assignment of these partitions. Records above the group's offset are read again."""
         self._tables = {
             partition: {table: min(offset, committed.offset) for table, offset in decode_note(committed.note).items()}
             for partition, committed in notes.items()
         }
 
     def required(self, name: str) -> Offsets:
-        """The next offsets that the table has to have, since the records below them are not read again."""
+        """Return the offsets up to which the table must contain the records, because they are not read again."""
         table = table_digest(name)
         return {partition: tables[table] for partition, tables in self._tables.items() if tables.get(table)}
 
     def check(self, name: str, table: TableReader, required: Offsets) -> None:
-        """Raises TableMissing where the table lacks records that are not read again, unless that is wanted.
+        """Raise TableMissing if the table does not contain records that are not read again.
 
-        Then the table is taken as it is, and what it had to have is forgotten.
+        With ``recreate``, accept the table as it is and discard the notes on it.
         """
         if not required:
             return
@@ -70,7 +70,7 @@ class WrittenTables:
             tables.pop(table_digest(name), None)
 
     def _lost(self, table: TableReader, required: Offsets) -> str | None:
-        """What the table lacks, in words; None where it lacks nothing, or where no commit tells."""
+        """Describe what the table does not contain; None if it is complete, or if no commit contains its offsets."""
         reached = None
         try:
             if table.schema() is not None:
@@ -79,20 +79,20 @@ class WrittenTables:
         except TableMissing:
             missing = True
         if missing:
-            return f"the table does not exist, but group {self._group} has written it up to {_places(required)}"
+            return f"the table does not exist, but group {self._group} has written it up to {_ranges(required)}"
         if reached is None:
             return None
-        behind = {place: offset for place, offset in required.items() if reached.get(place, 0) < offset}
+        behind = {partition: offset for partition, offset in required.items() if reached.get(partition, 0) < offset}
         if not behind:
             return None
-        stands = {place: reached.get(place, 0) for place in behind}
+        found = {partition: reached.get(partition, 0) for partition in behind}
         return (
-            f"the table has the records up to {_places(stands)}, but group {self._group} has written it up to "
-            f"{_places(behind)}: it is an older copy, or was rolled back"
+            f"the table has the records up to {_ranges(found)}, but group {self._group} has written it up to "
+            f"{_ranges(behind)}: it is an older copy, or was rolled back"
         )
 
     def written(self, name: str, reached: Offsets | None) -> Mapping[TopicPartition, str]:
-        """The table's commits tell these offsets now. Returns the notes that changed with that."""
+        """Register the offsets that the table's commits contain now. Return the notes that change."""
         if reached is None:
             return {}
         table = table_digest(name)
@@ -104,5 +104,5 @@ class WrittenTables:
         return changed
 
 
-def _places(offsets: Offsets) -> str:
+def _ranges(offsets: Offsets) -> str:
     return ", ".join(f"{topic}-{number}@{offset}" for (topic, number), offset in sorted(offsets.items()))
