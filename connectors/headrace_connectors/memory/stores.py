@@ -93,7 +93,7 @@ class MemoryGroupOffsets:
         kept = self.offsets.setdefault(group, {})
         for place, offset in offsets.items():
             if not 0 <= place.partition < self.partitions.get(place.topic, 0):
-                raise Fatal(f"there is no partition {place.topic}-{place.partition}")
+                raise Fatal(f"the partition {place.topic}-{place.partition} does not exist")
             if offset is None:
                 kept.pop(place, None)
             else:
