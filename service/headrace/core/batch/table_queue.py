@@ -23,7 +23,7 @@ from headrace.core.batch.batch import (
 )
 from headrace.core.batch.combine import combine, joined
 from headrace.core.batch.event_pairs import LastDeletes
-from headrace.core.batch.held_halves import HeldHalves, Part, changes_size
+from headrace.core.batch.held_halves import HeldHalves, Part
 from headrace.core.batch.offsets import Origin
 from headrace.core.model.cell_batch import CassandraBatch
 from headrace.core.model.cell_batch import joined as joined_writes
@@ -66,6 +66,7 @@ class _Waiting:
     content: Content
     origin: Origin
     size: int
+    source_time: int
     joined: bool = False
 
 
@@ -102,10 +103,10 @@ class TableQueue:
                 self._bound_held()
             elif changes is not None:
                 origin.missing += 1
-                self._push(_Waiting(changes, origin, content_size(changes)))
+                self._push(_item(changes, origin))
         else:
             origin.missing += 1
-            self._push(_Waiting(content, origin, content_size(content)))
+            self._push(_item(content, origin))
 
     def next(self, now: float, *, flush: bool = False) -> Batch | None:
         """Close a batch and return it, or None while it is better to wait (see ``due``).
@@ -172,7 +173,7 @@ class TableQueue:
         if not oldest:
             return None
         first = min(oldest, key=lambda item: item.origin.since)
-        return Unwritten(first.origin.since, newest_source_time(first.content))
+        return Unwritten(first.origin.since, first.source_time)
 
     # -- halves of key changes ----------------------------------------------------------------------------------------
 
@@ -251,7 +252,7 @@ class TableQueue:
             first.origin.since,
             tuple(item.origin for item in items),
             sum(item.size for item in items),
-            newest_source_time(first.content),
+            first.source_time,
         )
 
     def _take(self) -> list[_Waiting]:
@@ -290,5 +291,9 @@ def _whole(contents: Sequence[Content]) -> Content:
     return joined_writes(writes)[0] if writes else combine([each for each in contents if isinstance(each, Changes)])
 
 
+def _item(content: Content, origin: Origin, *, joined: bool = False) -> _Waiting:
+    return _Waiting(content, origin, content_size(content), newest_source_time(content), joined)
+
+
 def _waiting(part: Part) -> _Waiting:
-    return _Waiting(part.changes, part.origin, changes_size(part.changes), part.joined)
+    return _item(part.changes, part.origin, joined=part.joined)
