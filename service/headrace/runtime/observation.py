@@ -60,8 +60,11 @@ class Observer(Protocol):
     def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """Receive the function that returns the number of records that are not committed, by partition."""
 
-    def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
-        """Receive the oldest events that are not durable, by table. The task's other tables have none."""
+    def unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
+        """Receive the function that returns the oldest events that are not durable, by table. Other tables have none.
+
+        A function, because the answer changes with each chunk, and takes time in proportion to the number of tables.
+        """
 
     def left(self, tables: Collection[str]) -> None:
         """Receive tables whose topics are now assigned to another task."""
@@ -120,7 +123,7 @@ class _NoObserver:
     def lag(self, lag: Callable[[], Mapping[TopicPartition, int]]) -> None:
         pass
 
-    def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
+    def unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
         pass
 
     def left(self, tables: Collection[str]) -> None:

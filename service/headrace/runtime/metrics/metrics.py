@@ -296,9 +296,9 @@ class TaskMetrics:
         self._sensors.follows(lag)
         self._progress.lag = lag
 
-    def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
-        """Set the oldest events that are not durable, by table."""
-        self._progress.unwritten(tables)
+    def unwritten(self, oldest: Callable[[], Mapping[str, Unwritten]]) -> None:
+        """Set the function that returns the oldest events that are not durable."""
+        self._progress.unwritten = oldest
 
     def tables(self, blocked: Sequence[TableStatus]) -> None:
         """Set the tables that do not run."""

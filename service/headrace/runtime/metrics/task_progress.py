@@ -26,6 +26,11 @@ def no_lag() -> Mapping[TopicPartition, int]:
     return {}
 
 
+def nothing_unwritten() -> Mapping[str, Unwritten]:
+    """Return no tables, for a task without queues."""
+    return {}
+
+
 @dataclass(slots=True)
 class TableProgress:
     """One table: source time and freshness of the newest durable batch in seconds, and what waits to be written."""
@@ -50,6 +55,7 @@ class TaskProgress:
     """
 
     lag: Lag = no_lag
+    unwritten: Callable[[], Mapping[str, Unwritten]] = nothing_unwritten
     tables: dict[str, TableProgress] = field(default_factory=dict)
     blocked: Mapping[str, TableState] = field(default_factory=dict)
     inherited: bool = False
@@ -59,7 +65,6 @@ class TaskProgress:
         if self.inherited:
             self.tables.clear()
         self.inherited = False
-        self.unwritten({})
 
     def written(self, table: str, source_time: int, now: float) -> float | None:
         """Return the freshness of a durable batch whose newest event is of ``source_time`` (microseconds), if known."""
@@ -70,12 +75,15 @@ class TaskProgress:
         progress.freshness = max(now - progress.source_time, 0.0)
         return progress.freshness
 
-    def unwritten(self, tables: Mapping[str, Unwritten]) -> None:
-        """Set the oldest events that are not durable, by table. Other tables have none."""
-        for table in tables.keys() - self.tables.keys():
+    def refresh(self) -> None:
+        """Set the oldest events of each table that are not durable now."""
+        if self.inherited:
+            return
+        oldest = self.unwritten()
+        for table in oldest.keys() - self.tables.keys():
             self.tables[table] = TableProgress()
         for table, progress in self.tables.items():
-            progress.unwritten = tables.get(table)
+            progress.unwritten = oldest.get(table)
 
     def left(self, tables: Collection[str]) -> None:
         """Remove tables that are now assigned to another task."""
@@ -94,6 +102,7 @@ class ProgressCollector(Collector):
     def begin(self, connector: str, task: str) -> TaskProgress:
         """Return the progress of a new run of a task. Later reports of an abandoned earlier run are ignored."""
         before = self._tasks.get((connector, task), TaskProgress())
+        before.refresh()
         progress = self._tasks[connector, task] = TaskProgress(tables=dict(before.tables), inherited=True)
         return progress
 
@@ -103,6 +112,8 @@ class ProgressCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return one family per gauge."""
+        for progress in self._tasks.values():
+            progress.refresh()
         yield self._lag()
         clock, now = self._clock(), self._now()
         yield self._of_tables(

@@ -24,19 +24,24 @@ class MemoryBudget:
         """Bytes that all tables hold."""
         return self._total
 
+    @property
+    def is_scarce(self) -> bool:
+        """Whether all tables together hold more than half of the limit."""
+        return self._total > self._half
+
     def hold(self, table: Hashable, size: int) -> None:
         """Note the bytes of a table's changes that are not durable."""
-        was_scarce = self._is_scarce
+        was_scarce = self.is_scarce
         self._total += size - self._held.pop(table, 0)
         if size:
             self._held[table] = size
-        if was_scarce and not self._is_scarce:
+        if was_scarce and not self.is_scarce:
             for listener in tuple(self._listeners):
                 listener()
 
     def is_exceeded_by(self, table: Hashable) -> bool:
         """Whether no more should be read for a table now."""
-        return self._is_scarce and self._held.get(table, 0) > self._half / len(self._held)
+        return self.is_scarce and self._held.get(table, 0) > self._half / len(self._held)
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` when memory is not scarce any more, so that reading may go on."""
@@ -46,10 +51,6 @@ class MemoryBudget:
         """Do not call it any more. Idempotent."""
         if listener in self._listeners:
             self._listeners.remove(listener)
-
-    @property
-    def _is_scarce(self) -> bool:
-        return self._total > self._half
 
 
 def unlimited() -> MemoryBudget:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from headrace.core.batch.batch import Batch, BatchPolicy, Content
+from headrace.core.batch.batch import Batch, BatchPolicy, Content, Unwritten
 from headrace.core.batch.offsets import Origin
 from headrace.core.batch.table_queue import Backlog, TableQueue
 from headrace.core.connect.lifecycle import TableState
@@ -88,10 +88,13 @@ class TableLanes:
         self._started = True
         self._slots.join(self._connector)
         self._budget.subscribe(self.throttle)
+        self._observer.unwritten(self.unwritten)
         self.moved()
 
     async def stop(self) -> None:
         """Stop all lanes. No write is in progress."""
+        oldest = self.unwritten()  # shown until the next run of the task has an assignment
+        self._observer.unwritten(lambda: oldest)
         self._budget.unsubscribe(self.throttle)
         self.clear()
         lanes, self._lanes = self._lanes, {}
@@ -121,7 +124,6 @@ class TableLanes:
             lane.clear()
             self._budget.hold(lane, 0)
         self._backlog.clear()
-        self._observer.unwritten({})
         self.throttle()
         self.idle()
 
@@ -130,10 +132,15 @@ class TableLanes:
     async def put(self, contents: Sequence[Addressed], origin: Origin) -> None:
         """Put the contents of a chunk into the queues of their tables."""
         self._backlog.read(origin.partition, origin.behind, origin.since)
+        crowded = False
         for table, topic, content in contents:
-            (await self._lane(table, topic)).put(content, origin)
-        self._report_unwritten()
-        self.throttle()
+            lane = await self._lane(table, topic)
+            lane.put(content, origin)
+            self._budget.hold(lane, lane.queue.memory)
+            crowded |= lane.queue.is_full
+        # Other lanes have not changed, and with 200 of them the question takes longer than the chunk.
+        if crowded or self._budget.is_scarce:
+            self.throttle()
 
     async def _lane(self, table: str, topic: str) -> TableLane:
         """Return the lane of a table; the first changes of a table open it."""
@@ -208,6 +215,11 @@ class TableLanes:
         """Return a report on each table, by name."""
         return [lane.report(sorted(self._topics.of([name]))) for name, lane in sorted(self._lanes.items())]
 
+    def unwritten(self) -> Mapping[str, Unwritten]:
+        """Return the oldest events that are not durable, by table."""
+        oldest = {name: lane.queue.unwritten for name, lane in self._lanes.items()}
+        return {name: each for name, each in oldest.items() if each is not None}
+
     def restart(self, table: str) -> bool:
         """Restart a table when the next assignment begins. Return False for a table without a lane.
 
@@ -239,7 +251,6 @@ class TableLanes:
             return
         lane.fail(error)
         self.throttle()
-        self._report_unwritten()
         self.idle()
         if self.failed_topics >= set(self._assigned):
             self._owner.failed(error)
@@ -254,7 +265,6 @@ class TableLanes:
         """Complete a durable batch (``LaneListener``). An error before its maintenance fails the task."""
         try:
             origins = lane.queue.complete(batch)
-            self._report_unwritten()
             self.throttle()
             await self._owner.written(batch, origins, omitted)
         except Exception as error:
@@ -266,7 +276,3 @@ class TableLanes:
         """Wake a flush if all lanes are idle (``LaneListener``)."""
         if self._is_idle:
             self._idle.set()
-
-    def _report_unwritten(self) -> None:
-        oldest = {name: lane.queue.unwritten for name, lane in self._lanes.items()}
-        self._observer.unwritten({name: each for name, each in oldest.items() if each is not None})

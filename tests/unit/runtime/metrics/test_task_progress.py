@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 from envelopes import change, key
 from fix_asyncio import eventually
+from prometheus_client.samples import Sample
 from unit.runtime.sink_task_harness import TOPIC, Harness, running
 
 from headrace.core.batch.batch import Batch, Trigger, Unwritten
@@ -70,14 +71,16 @@ def scene() -> Scene:
 def test_freshness_grows_while_nothing_is_finished(scene: Scene) -> None:
     """From the last batch's to how long ago the waiting event was committed; then it is the last batch's again."""
     task = scene.run()
+    task.assigned([ORDERS, ITEMS])
     scene.written(task, scene.time.wall() - 2)
     assert scene.value(FRESHNESS) == 2
     scene.time.seconds += 60
     assert scene.value(FRESHNESS) == 2, "nothing waits: the source may be idle"
-    task.unwritten({"orders": Unwritten(scene.time.seconds, int((scene.time.wall() - 1) * 1_000_000))})
+    oldest = {"orders": Unwritten(scene.time.seconds, int((scene.time.wall() - 1) * 1_000_000))}
+    task.unwritten(lambda: oldest)
     scene.time.seconds += 300
     assert scene.value(FRESHNESS) == 301
-    task.unwritten({})
+    oldest = {}
     scene.written(task, scene.time.wall() - 3)
     assert scene.value(FRESHNESS) == 3
 
@@ -85,11 +88,13 @@ def test_freshness_grows_while_nothing_is_finished(scene: Scene) -> None:
 def test_age_of_the_oldest_event_that_is_not_durable(scene: Scene) -> None:
     """Since it was read, whatever its source's clock says; 0 where all is durable."""
     task = scene.run()
-    task.unwritten({"orders": Unwritten(scene.time.seconds, 0), "items": Unwritten(scene.time.seconds, 5)})
+    task.assigned([ORDERS, ITEMS])
+    oldest = {"orders": Unwritten(scene.time.seconds, 0), "items": Unwritten(scene.time.seconds, 5)}
+    task.unwritten(lambda: oldest)
     scene.time.seconds += 30
     assert (scene.value(OLDEST), scene.value(OLDEST, "items")) == (30, 30)
     assert scene.value(FRESHNESS) is None, "its source time is unknown"
-    task.unwritten({"items": Unwritten(scene.time.seconds - 10, 5)})
+    oldest = {"items": Unwritten(scene.time.seconds - 10, 5)}
     assert (scene.value(OLDEST), scene.value(OLDEST, "items")) == (0, 10)
 
 
@@ -137,7 +142,9 @@ def test_series_of_a_task_that_is_not_here_or_failed_go(scene: Scene, state: Sta
 def test_a_task_that_restarts_again_and_again_gets_older(scene: Scene) -> None:
     """What the last run did not write is shown until the next one has read it again, or other topics instead."""
     task = scene.run()
-    task.unwritten({"orders": Unwritten(scene.time.seconds, int((scene.time.wall() - 5) * 1_000_000))})
+    task.assigned([ORDERS, ITEMS])
+    oldest = {"orders": Unwritten(scene.time.seconds, int((scene.time.wall() - 5) * 1_000_000))}
+    task.unwritten(lambda: oldest)
     scene.metrics.task_state("shop", 0, State.RESTARTING)
     scene.time.seconds += 50
     again = scene.run()
@@ -192,6 +199,24 @@ async def test_a_hung_writer_shows(harness: Harness, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.anyio
+async def test_age_of_an_event_that_a_stopped_task_has_not_written(harness: Harness) -> None:
+    """It stays visible until the next run of the task has an assignment."""
+    metrics = Metrics()
+
+    def ages() -> list[float]:
+        return [sample.value for sample in samples(metrics, OLDEST)]
+
+    async with running(harness.task(linger=60, observer=metrics.task("items", 0, lambda topic: None))):
+        harness.insert(1, 1)
+        await eventually(lambda: ages() and ages()[0] > 0)
+    assert ages()[0] > 0
+    again = metrics.task("items", 0, lambda topic: None)
+    assert ages()[0] > 0
+    again.assigned([])
+    assert ages() == []
+
+
+@pytest.mark.anyio
 async def test_tables_of_a_task_that_loses_a_topic(harness: Harness) -> None:
     """Another member takes one of two topics over."""
     await harness.broker.create_topic("shop.public.notes")
@@ -210,4 +235,8 @@ async def test_tables_of_a_task_that_loses_a_topic(harness: Harness) -> None:
 
 def series(metrics: Metrics, name: str) -> list[Mapping[str, str]]:
     """The labels of the samples of a metric."""
-    return [sample.labels for family in metrics.registry.collect() for sample in family.samples if sample.name == name]
+    return [sample.labels for sample in samples(metrics, name)]
+
+
+def samples(metrics: Metrics, name: str) -> list[Sample]:
+    return [sample for family in metrics.registry.collect() for sample in family.samples if sample.name == name]
