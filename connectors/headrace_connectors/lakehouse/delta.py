@@ -21,7 +21,7 @@ from headrace_connectors.lakehouse.failures import NotThere, translated
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION
 from headrace_connectors.lakehouse.table_format import WRITE_ID, Committed, TablePath, key_property, property_list
-from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _COMMITS_LOOKED_AT = 50
@@ -92,8 +92,8 @@ class DeltaFormat:
             return int(session.rows(f"DESCRIBE HISTORY {name} LIMIT 1")[0].version)
         jvm, spark = session.java
         with translated(name):
-            nothing = jvm.scala.Option.empty()
-            log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark, self._location(path))
+            nothing = java_member(jvm, "scala.Option.empty")()
+            log = java_member(jvm, "org.apache.spark.sql.delta.DeltaLog.forTable")(spark, self._location(path))
             version = int(log.update(False, nothing, nothing).version())
         if version < 0:
             raise NotThere(f"{name}: the table does not exist, or the storage does not show it")

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from headrace.core.tables.table_layout import PartitionField
 from headrace.ports import MergeCounts, TableOptions
-from headrace_connectors.lakehouse.iceberg_table import iceberg_table
+from headrace_connectors.lakehouse.iceberg_table import Snapshot, iceberg_table
 from headrace_connectors.lakehouse.merge import text_literal
 from headrace_connectors.lakehouse.schema import column_list, quoted, sql_type
 from headrace_connectors.lakehouse.snapshot import FORMAT_VERSION, GROUP
@@ -100,16 +100,16 @@ class IcebergFormat:
 
     def committed(self, session: TableSession, path: TablePath, write_id: str) -> Committed | None:
         """Read it from the table's snapshots; nearly always from the newest."""
-        for summary, parent in iceberg_table(session, self.sql_name(path)).snapshots():
-            if summary.get(WRITE_ID) == write_id:
-                return _committed(summary, parent)
+        for snapshot in iceberg_table(session, self.sql_name(path)).snapshots():
+            if snapshot.summary.get(WRITE_ID) == write_id:
+                return _committed(snapshot)
         return None
 
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
         """Make an empty append: compactions and deletes of complete files do not store the session's properties."""
         table = iceberg_table(session, self.sql_name(path))
         newest = next(table.snapshots(), None)
-        if properties and newest is not None and GROUP not in newest[0]:
+        if properties and newest is not None and GROUP not in newest.summary:
             table.append_nothing(properties, self.commit_settings(properties))
         return bool(properties)
 
@@ -119,7 +119,7 @@ class IcebergFormat:
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """Read them from the table's snapshots."""
-        yield from (summary for summary, _ in iceberg_table(session, self.sql_name(path)).snapshots())
+        yield from (each.summary for each in iceberg_table(session, self.sql_name(path)).snapshots())
 
     def compact(self, path: TablePath) -> Sequence[str]:
         """Rewrite small files and files with deletes, then expire snapshots by the table's properties."""
@@ -148,12 +148,14 @@ def _within_catalog(path: TablePath) -> str:
     return f"{quoted(path.namespace)}.{quoted(path.name)}"
 
 
-def _committed(summary: Mapping[str, str], parent: int | None) -> Committed:
+def _committed(snapshot: Snapshot) -> Committed:
     """The counts of a MERGE are rows; the summary of an append contains ``added-records``."""
+    summary = snapshot.summary
     merged = {name: int(summary.get(_MERGED + name, 0)) for name in ("updated", "inserted", "deleted")}
     appended = 0 if any(name.startswith(_MERGED) for name in summary) else int(summary.get("added-records", 0))
     return Committed(
         MergeCounts(merged["updated"] + merged["inserted"] + appended, merged["deleted"]),
-        first=parent is None,
+        first=snapshot.parent is None,
         files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),
+        version=str(snapshot.id),
     )

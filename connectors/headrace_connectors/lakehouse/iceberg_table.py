@@ -7,21 +7,27 @@ snapshot by the API takes a fiftieth of a second. Spark Connect has no JVM for t
 
 from __future__ import annotations
 
+import json
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace_connectors.lakehouse.failures import translated
 from headrace_connectors.lakehouse.schema import quoted
-from headrace_connectors.lakehouse.table_session import TableSession
+from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
-Snapshot = tuple[Mapping[str, str], int | None]
-"""The summary of a snapshot, and its parent's id."""
+
+class Snapshot(NamedTuple):
+    """A snapshot's id, its parent's id (None for the first one), and its summary."""
+
+    id: int
+    parent: int | None
+    summary: Mapping[str, str]
 
 
 class IcebergTable(Protocol):
@@ -60,10 +66,10 @@ class ByStatements:
         """Read them from the metadata table."""
         standing = f"SELECT snapshot_id FROM {self._name}.history WHERE is_current_ancestor"
         query = (
-            f"SELECT summary, parent_id FROM {self._name}.snapshots WHERE snapshot_id IN ({standing}) "
+            f"SELECT snapshot_id, parent_id, summary FROM {self._name}.snapshots WHERE snapshot_id IN ({standing}) "
             "ORDER BY committed_at DESC"
         )
-        yield from ((row.summary, row.parent_id) for row in self._session.rows(query))
+        yield from (Snapshot(row.snapshot_id, row.parent_id, row.summary) for row in self._session.rows(query))
 
     def version(self) -> str:
         """Read it from the metadata table of branches."""
@@ -94,15 +100,18 @@ class ByApi:
         self._name = name
         self._jvm, spark = java
         with translated(name):
-            self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark, name)
+            load = java_member(self._jvm, "org.apache.iceberg.spark.Spark3Util.loadIcebergTable")
+            self._table = load(spark, name)
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The ancestors of the current snapshot, loaded one by one: usually only the newest is used."""
         with translated(self._name):
             snapshot = self._table.currentSnapshot()
             while snapshot is not None:
-                parent = snapshot.parentId()
-                yield dict(snapshot.summary()), parent
+                # As JSON in one call: py4j needs two calls for each entry of a map.
+                found = json.loads(java_member(self._jvm, "org.apache.iceberg.SnapshotParser.toJson")(snapshot))
+                parent = found.get("parent-snapshot-id")
+                yield Snapshot(found["snapshot-id"], parent, found["summary"])
                 snapshot = None if parent is None else self._table.snapshot(parent)
 
     def version(self) -> str:
@@ -133,7 +142,7 @@ class ByApi:
             location = self._table.locationProvider().newDataLocation(f"{partition}/{uuid.uuid4().hex}.parquet")
             self._copy(path, location)
             file = (
-                self._jvm.org.apache.iceberg.DataFiles.builder(self._table.spec())
+                java_member(self._jvm, "org.apache.iceberg.DataFiles.builder")(self._table.spec())
                 .withPath(location)
                 .withFormat("parquet")
                 .withFileSizeInBytes(path.stat().st_size)
@@ -156,6 +165,7 @@ class ByApi:
         """Write to the location of the table's files, which may be on another machine."""
         stream = self._table.io().newOutputFile(location).create()
         try:
-            self._jvm.java.nio.file.Files.copy(self._jvm.java.io.File(str(path)).toPath(), stream)
+            source = java_member(self._jvm, "java.io.File")(str(path)).toPath()
+            java_member(self._jvm, "java.nio.file.Files.copy")(source, stream)
         finally:
             stream.close()

@@ -36,13 +36,14 @@ class Committed:
     """The result of a commit.
 
     ``counts`` are the rows that it changed; appended rows are upserted. ``first`` is whether the table was empty
-    before. ``files`` is the number of the table's files, None if the commit does not contain it. ``made`` is False if
-    no commit has the statement's properties.
+    before. ``files`` is the number of the table's files and ``version`` that of ``TableFormat.version``, None if the
+    format would have to read them. ``made`` is False if no commit has the statement's properties.
     """
 
     counts: MergeCounts
     first: bool = False
     files: int | None = None
+    version: str | None = None
     made: bool = True
 
 

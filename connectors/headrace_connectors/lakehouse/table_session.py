@@ -10,6 +10,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ _NO_SUCH_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "PATH_
 _ROWS_PER_TASK = 10_000
 _MAX_TASKS = 16
 _ROWS_PER_BATCH = 10_000
+
+
+@lru_cache(maxsize=64)
+def java_member(jvm: Any, name: str) -> Any:
+    """Return a class of Spark's JVM, or a static method of one, by its full name.
+
+    Remembered, because py4j asks the JVM for each part of a name each time: seven calls for a method of Iceberg.
+    """
+    return reduce(getattr, name.split("."), jvm)
 
 
 class TableSession:

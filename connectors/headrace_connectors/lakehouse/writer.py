@@ -271,7 +271,7 @@ class SparkTable:
                         done = earlier or self._format.commit(self._session, self._path, statement)
             if done.made or self._format.carry(self._session, self._path, properties):
                 before = before.with_commit(commit)
-            self._known = self._format.version(self._session, self._path), before
+            self._known = done.version or self._format.version(self._session, self._path), before
         self._fresh = False
         self._upkeep.committed(done.files)
         return done
