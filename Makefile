@@ -4,6 +4,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
+DEMO := .venv/.demo
 export PYTHONPATH := dev:tests
 export PYTHONUNBUFFERED := 1
 # Python compiles what it imports once, not in each of the workers that the tests start.
@@ -15,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup ## a shop database under live load, its tables in the lake, REST on 8083; ONCE=1: a minute, then compare
+demo: $(or $(wildcard $(READY)),$(DEMO)) ## a shop database under live load, its tables in the lake, REST on 8083; ONCE=1: a minute, then compare
 	@$(BIN)/python -m headrace_dev jars kafka connect debezium-postgres lakehouse
 	@$(BIN)/python -m headrace_dev demo $(if $(ONCE),--once)
 
@@ -74,18 +75,25 @@ run: setup ## a worker of your own: WORKER=config/worker.properties says where K
 
 setup: $(READY) ## .venv with the locked packages (runs by itself when the lock changed)
 
+$(READY): requirements/dev.txt pyproject.toml
+	$(call install,requirements/dev.txt)
+
+# The packages that the demo needs, for a quick start on a new machine. The complete environment replaces it.
+$(DEMO): requirements/demo.txt pyproject.toml
+	$(call install,requirements/demo.txt)
+
 # pip installs uv, as the lock pins it, and uv the rest of the lock with less than half of pip's CPU time. It reads UV_*
 # variables (a mirror: UV_DEFAULT_INDEX), not pip's configuration. Its cache comes first: where an index sends no cache
 # headers, uv would fetch and build Spark's 450 MB again.
-$(READY): requirements/dev.txt pyproject.toml
-	@echo "setup: installing $$(grep -c == requirements/dev.txt) locked packages into .venv; with empty caches about a minute"
+define install
+	@echo "setup: installing $$(grep -c == $(1)) locked packages into .venv; with empty caches about a minute"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@sed -n '/^uv==/,/[^\\]$$/p' requirements/dev.txt >.venv/uv.txt
+	@sed -n '/^uv==/,/[^\\]$$/p' $(1) >.venv/uv.txt
 	@$(BIN)/python -m pip install --quiet --require-hashes -r .venv/uv.txt
-	@$(UV_INSTALL) --offline --require-hashes -r requirements/dev.txt 2>/dev/null \
-	  || $(UV_INSTALL) --require-hashes -r requirements/dev.txt
+	@$(UV_INSTALL) --offline --require-hashes -r $(1) 2>/dev/null || $(UV_INSTALL) --require-hashes -r $(1)
 	@$(UV_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
+endef
 
 UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python
 
@@ -105,6 +113,7 @@ image: ## the container image headrace:dev (ENGINE=podman for another engine tha
 lock: setup ## pin anew: requirements/*.txt from pyproject.toml, jars.sha256 from versions.py
 	$(BIN)/uv pip compile -q pyproject.toml -o requirements/runtime.txt $(LOCK)
 	$(BIN)/uv pip compile -q pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt $(LOCK)
+	$(BIN)/uv pip compile -q pyproject.toml --group demo -c requirements/dev.txt -o requirements/demo.txt $(LOCK)
 	$(BIN)/uv pip compile -q --group image -c requirements/dev.txt -o requirements/image.txt $(LOCK)
 	$(BIN)/python -m headrace_dev lock
 

@@ -258,7 +258,7 @@ def _carried_columns(shape: MergeColumns) -> str:
 
 def _on_old_key(shape: MergeColumns) -> str:
     fields = enumerate(shape.key_fields)
-    keys = (f"o.{quoted(name)} = c.{quoted(staged(f'old_key_{place}'))}" for place, name in fields)
+    keys = (f"o.{quoted(name)} = c.{quoted(staged(f'old_key_{index}'))}" for index, name in fields)
     expected = f"c.{quoted(staged('old_version'))}"
     found = f"concat_ws('/', coalesce(o.{POSITION}, ''), coalesce(o.{PARTITION}, -1), coalesce(o.{OFFSET}, -1))"
     return _all(*keys, f"({expected} IS NULL OR {expected} = {found})", _standing(shape, "o"))
@@ -280,6 +280,6 @@ def staged_names(shape: MergeColumns) -> list[str]:
         names += [staged("keeps"), *(staged(f"keep_{number}") for number in sorted(shape.kept))]
     if shape.carried:
         names += [staged("row"), staged("carries"), *(staged(f"carry_{number}") for number in sorted(shape.carried))]
-        names += [staged(f"old_key_{place}") for place in range(len(shape.key_fields))]
+        names += [staged(f"old_key_{index}") for index in range(len(shape.key_fields))]
         names.append(staged("old_version"))
     return names

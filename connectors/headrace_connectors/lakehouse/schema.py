@@ -223,10 +223,10 @@ def _with_new_members(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType |
 def _new_members(path: tuple[str, ...], stored: pa.DataType, whole: pa.DataType) -> list[Member]:
     """The members that ``whole``, which is ``stored`` with new members, has in addition."""
     found: list[Member] = []
-    for place, member in enumerate(whole if stored != whole else ()):
+    for index, member in enumerate(whole if stored != whole else ()):
         inner = (*path, member.name)
-        if place < stored.num_fields:
-            found += _new_members(inner, stored[place].type, member.type)
+        if index < stored.num_fields:
+            found += _new_members(inner, stored[index].type, member.type)
         else:
             found.append(Member(inner, member.type))
     return found

@@ -40,7 +40,7 @@ def highest(*offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]
     """The highest of each partition's offsets."""
     found: dict[TopicPartition, int] = {}
     for each in offsets:
-        found |= {place: max(offset, found.get(place, 0)) for place, offset in each.items()}
+        found |= {partition: max(offset, found.get(partition, 0)) for partition, offset in each.items()}
     return found
 
 

@@ -206,8 +206,8 @@ class MemoryFeed:
         if foreign:
             raise Fenced(f"partitions of another member: {sorted(foreign)}")
         self._group.committed.update(offsets)
-        for place, offset in offsets.items():
-            self._group.notes[place] = OffsetNote(offset, self._notes[place])
+        for partition, offset in offsets.items():
+            self._group.notes[partition] = OffsetNote(offset, self._notes[partition])
 
     def committed(self) -> Mapping[TopicPartition, OffsetNote]:
         """Return the offsets that the group had committed when the assignment began."""

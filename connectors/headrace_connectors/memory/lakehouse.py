@@ -255,8 +255,8 @@ class MemoryTable:
 
     def truncate(self, floor: RowVersion, commit: Commit) -> None:
         """Remove every row that ``floor`` outranks; the caller has recorded the floor in the ledger."""
-        standing = self._stored.rows.items()
-        for key in [key for key, row in standing if outranks(floor, row.version or UNVERSIONED)]:
+        stored = self._stored.rows.items()
+        for key in [key for key, row in stored if outranks(floor, row.version or UNVERSIONED)]:
             row = self._stored.rows[key]
             self._delete(key, row, row.version)
         self._committed(commit)
@@ -284,10 +284,10 @@ class MemoryTable:
     def append(self, rows: History, commit: Commit) -> None:
         """Add rows to a history, except those whose coordinate is stored."""
         table = history_rows(rows, self._existing_schema())
-        standing = {_coordinate(cells) for cells in self._stored.history}
+        stored = {_coordinate(cells) for cells in self._stored.history}
         for index in range(table.num_rows):
             cells = {name: table[name][index] for name in table.column_names}
-            if _coordinate(cells) not in standing:
+            if _coordinate(cells) not in stored:
                 self._stored.history.append(cells)
         self._committed(commit)
 
@@ -319,14 +319,14 @@ class MemoryTable:
         """Yield the rows, a few at a time."""
         if self._stored.schema is not None:
             yield from (
-                pa.table(batch) for batch in self._standing().select(list(columns)).to_batches(_SCANNED_AT_ONCE)
+                pa.table(batch) for batch in self._visible_rows().select(list(columns)).to_batches(_SCANNED_AT_ONCE)
             )
 
     def read(self, keys: pa.Table) -> pa.Table:
         """Return the rows under the keys."""
         if self._stored.schema is None:
             return pa.schema([*keys.schema, *VERSION_COLUMNS]).empty_table()
-        rows = self._standing()
+        rows = self._visible_rows()
         wanted, found = set(_key_rows(keys)), _key_rows(rows.select(keys.column_names))
         return rows.filter(pa.array([key in wanted for key in found], pa.bool_()))
 
@@ -342,7 +342,7 @@ class MemoryTable:
             if key == FLOOR_KEY or entry[1] > now - tombstone_retention
         }
 
-    def _standing(self) -> pa.Table:
+    def _visible_rows(self) -> pa.Table:
         """The rows that are not marked as deleted, without the mark."""
         rows = self.to_arrow()
         if DELETED not in rows.column_names:
@@ -356,9 +356,9 @@ class MemoryTable:
         return schema
 
 
-def _grown(cell: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+def _grown(cell: pa.Scalar, wider: pa.DataType) -> pa.Scalar:
     """Return a struct with nulls for its new members."""
-    grown = conformed(pa.array([cell], cell.type), kind)
+    grown = conformed(pa.array([cell], cell.type), wider)
     assert grown is not None  # noqa: S101 - narrows the type; a struct with a known type keeps it
     return grown[0]
 

@@ -91,13 +91,13 @@ class MemoryGroupOffsets:
         """Set and remove offsets."""
         self._may_change(group)
         kept = self.offsets.setdefault(group, {})
-        for place, offset in offsets.items():
-            if not 0 <= place.partition < self.partitions.get(place.topic, 0):
-                raise Fatal(f"the partition {place.topic}-{place.partition} does not exist")
+        for partition, offset in offsets.items():
+            if not 0 <= partition.partition < self.partitions.get(partition.topic, 0):
+                raise Fatal(f"the partition {partition.topic}-{partition.partition} does not exist")
             if offset is None:
-                kept.pop(place, None)
+                kept.pop(partition, None)
             else:
-                kept[place] = offset
+                kept[partition] = offset
 
     async def reset(self, group: str) -> None:
         """Remove the group."""
@@ -119,7 +119,7 @@ class MemoryTopicOffsets:
 
     async def ends(self, pattern: str) -> Mapping[TopicPartition, int]:
         """Return the ends of the topics that match."""
-        return {place: end for place, end in self.offsets.items() if re.fullmatch(pattern, place.topic)}
+        return {partition: end for partition, end in self.offsets.items() if re.fullmatch(pattern, partition.topic)}
 
 
 class MemoryStores:

@@ -152,10 +152,10 @@ def tls_context(options: Mapping[str, str], prefix: str) -> ssl.SSLContext | Non
     given = parsed(TlsOptions, options, prefix)
     if given == TlsOptions():
         return None
-    for store, kind in (("truststore", given.truststore_type), ("keystore", given.keystore_type)):
-        if kind.upper() != "PEM":
+    for store, store_type in (("truststore", given.truststore_type), ("keystore", given.keystore_type)):
+        if store_type.upper() != "PEM":
             key = f"{prefix}{store}.type"
-            raise ConfigError(f"{key}={kind} is a Java key store: convert it to PEM and set {key}=PEM", key)
+            raise ConfigError(f"{key}={store_type} is a Java key store: convert it to PEM and set {key}=PEM", key)
     try:
         context = ssl.create_default_context(cafile=given.truststore_location, cadata=given.truststore_certificates)
         if given.keystore_location:

@@ -76,8 +76,8 @@ def migration() -> str:
 def errors() -> str:
     """The table of errors: what Headrace does, and what an operator has to do."""
     rows = [
-        f"| `{kind.__name__}` | {_yes(rule.retry)} | {_yes(rule.tolerable)} | {rule.http_status} | {rule.hint} |"
-        for kind, rule in POLICY.items()
+        f"| `{error_class.__name__}` | {_yes(rule.retry)} | {_yes(rule.tolerable)} | {rule.http_status} | {rule.hint} |"
+        for error_class, rule in POLICY.items()
     ]
     head = ["| error | retried | tolerable | HTTP | what to do |", "|---|---|---|---|---|"]
     text = "`errors.tolerance=all` skips tolerable errors. An error that is not listed is treated as `Fatal`.\n"

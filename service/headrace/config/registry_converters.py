@@ -28,10 +28,15 @@ _OF_READING = "Accepted for compatibility with Kafka Connect. This value does no
 
 
 def _option(
-    name: str, doc: str, kind: Type = Type.STRING, default: Any = None, validator: Any = None, read: Read | None = None
+    name: str,
+    doc: str,
+    option_type: Type = Type.STRING,
+    default: Any = None,
+    validator: Any = None,
+    read: Read | None = None,
 ) -> Any:
     importance = Importance.HIGH if default is REQUIRED else Importance.LOW
-    return option(name, kind, default, doc, importance, validator, read=read, layout=Layout(display_name=name))
+    return option(name, option_type, default, doc, importance, validator, read=read, layout=Layout(display_name=name))
 
 
 def _without_effect(doc: str, names: Iterable[str]) -> tuple[ConfigKey, ...]:
@@ -254,7 +259,7 @@ class ApicurioOptions:
 
     @property
     def id_kind(self) -> IdKind | None:
-        """The kind of the ids; None where their length says it."""
+        """The type of the ids; None if their length determines it."""
         return None if self.use_id is None else IdKind(self.use_id)
 
 

@@ -181,8 +181,11 @@ def _processor_problems(properties: Mapping[str, str | None]) -> Iterator[tuple[
         yield "post.processors", "Only one post processor, the reselect one, is supported."
     for name in names:
         option = f"post.processors.{name}.type"
-        kind = properties.get(option) or properties.get(f"{name}.type")
-        if kind is None:
+        processor_type = properties.get(option) or properties.get(f"{name}.type")
+        if processor_type is None:
             yield option, f'Missing required configuration "{option}" which has no default value.'
-        elif kind not in _TYPES:
-            yield option, f"Invalid value {kind} for configuration {option}: the only type is {POST_PROCESSOR_TYPE}."
+        elif processor_type not in _TYPES:
+            yield (
+                option,
+                f"Invalid value {processor_type} for configuration {option}: the only type is {POST_PROCESSOR_TYPE}.",
+            )

@@ -1,6 +1,6 @@
 """``response.http.headers.config``: rules for headers of every REST answer (KIP-577).
 
-``[action] [name]:[value]``, separated by commas; a rule whose value has a comma stands in double quotes. The actions
+``[action] [name]:[value]``, separated by commas; a rule whose value has a comma is put in double quotes. The actions
 are ``set`` and ``add``, and ``setDate`` and ``addDate``, whose value is milliseconds from now.
 """
 
@@ -17,7 +17,7 @@ _ACTIONS = {action.lower(): action for action in ("set", "add", "setDate", "addD
 
 @dataclass(frozen=True, slots=True)
 class HeaderRule:
-    """One header. ``replaces`` takes the place of one that is there; of a date ``value`` is milliseconds from now."""
+    """One header. ``replaces``: instead of the answer's own; the ``value`` of a date is milliseconds from now."""
 
     name: str
     value: str
@@ -26,13 +26,13 @@ class HeaderRule:
 
 
 def header_rules(text: str) -> tuple[HeaderRule, ...]:
-    """The rules in order. Raises ValueError with what is wrong."""
+    """Return the rules in order. Raises ValueError, which names the cause."""
     [rules] = csv.reader([text], skipinitialspace=True) if text.strip() else [[]]
     return tuple(map(_rule, rules))
 
 
 def response_headers(name: str, value: Any) -> None:
-    """Validates the option."""
+    """Validate the option."""
     try:
         header_rules(str(value or ""))
     except ValueError as error:

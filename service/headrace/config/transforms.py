@@ -32,9 +32,9 @@ def transform_definitions(properties: Properties, version: str) -> ConfigDef:
     """The options of every alias of ``transforms``, then of ``predicates``."""
     keys = (
         key
-        for kind in _KINDS
-        for alias in aliases(properties, kind)
-        for key in _alias_keys(kind, alias, properties, version)
+        for option_name in _KINDS
+        for alias in aliases(properties, option_name)
+        for key in _alias_keys(option_name, alias, properties, version)
     )
     return ConfigDef(tuple(keys))
 
@@ -42,17 +42,17 @@ def transform_definitions(properties: Properties, version: str) -> ConfigDef:
 def recommended_classes(properties: Properties) -> dict[str, tuple[str, ...]]:
     """The classes to choose from, by the name of the option."""
     return {
-        f"{kind}.{alias}.type": tuple(known)
-        for kind, (_, _, known) in _KINDS.items()
-        for alias in aliases(properties, kind)
+        f"{option_name}.{alias}.type": tuple(known)
+        for option_name, (_, _, known) in _KINDS.items()
+        for alias in aliases(properties, option_name)
     }
 
 
 def transform_problems(properties: Properties) -> Iterator[tuple[str, str]]:
     """What Connect says beside the checks of single options."""
-    for kind, (_, _, known) in _KINDS.items():
-        for alias in aliases(properties, kind):
-            yield from _class_problems(f"{kind}.{alias}.type", properties, known)
+    for option_name, (_, _, known) in _KINDS.items():
+        for alias in aliases(properties, option_name):
+            yield from _class_problems(f"{option_name}.{alias}.type", properties, known)
     for alias in aliases(properties, "transforms"):
         prefix = f"transforms.{alias}."
         if f"{prefix}negate" in properties and f"{prefix}predicate" not in properties:
@@ -65,11 +65,11 @@ def transform_problems(properties: Properties) -> Iterator[tuple[str, str]]:
 
 def of_unknown_class(name: str, properties: Properties) -> bool:
     """Whether an option belongs to an alias whose class is not here: it is the class that is wrong then."""
-    for kind, (_, _, known) in _KINDS.items():
-        for alias in aliases(properties, kind):
+    for option_name, (_, _, known) in _KINDS.items():
+        for alias in aliases(properties, option_name):
             if (
-                name.startswith(f"{kind}.{alias}.")
-                and find(properties.get(f"{kind}.{alias}.type") or "", known) is None
+                name.startswith(f"{option_name}.{alias}.")
+                and find(properties.get(f"{option_name}.{alias}.type") or "", known) is None
             ):
                 return True
     return False
@@ -86,10 +86,10 @@ def _class_problems(option: str, properties: Properties, known: Mapping[str, Plu
         yield option, class_problem(option, name, "Transformation" if known is TRANSFORMS else "Predicate")
 
 
-def _alias_keys(kind: str, alias: str, properties: Properties, version: str) -> Iterator[ConfigKey]:
-    shown, word, known = _KINDS[kind]
-    title = "Transformation" if kind == "transforms" else "Predicate"
-    prefix, group = f"{kind}.{alias}.", f"{shown}s: {alias}"
+def _alias_keys(option_name: str, alias: str, properties: Properties, version: str) -> Iterator[ConfigKey]:
+    shown, word, known = _KINDS[option_name]
+    title = "Transformation" if option_name == "transforms" else "Predicate"
+    prefix, group = f"{option_name}.{alias}.", f"{shown}s: {alias}"
     yield ConfigKey(
         f"{prefix}type",
         Type.CLASS,
@@ -115,7 +115,7 @@ def _alias_keys(kind: str, alias: str, properties: Properties, version: str) -> 
         Width.LONG,
         f"{title} version for {alias}",
     )
-    options = (*found.options.keys, *(_PREDICATED if kind == "transforms" else ()))
+    options = (*found.options.keys, *(_PREDICATED if option_name == "transforms" else ()))
     for order, key in enumerate(sorted(options, key=_rank), 2):
         yield replace(
             key,

@@ -39,13 +39,13 @@ def parse_spec(entries: Sequence[str]) -> Mapping[str | None, str]:
     """Return the target type by field, or by None for the complete value. Raises ValueError with Connect's message."""
     spec: dict[str | None, str] = {}
     for entry in entries:
-        field, colon, kind = entry.rpartition(":")
-        kind = kind.strip().lower()
+        field, colon, type_name = entry.rpartition(":")
+        type_name = type_name.strip().lower()
         if ":" in field:
             raise ValueError(f"Invalid rename mapping: {entry}")
-        if kind not in OUTPUTS:
-            raise ValueError(f"Invalid type found in casting spec: {kind}")
-        spec[field.strip() if colon else None] = _SPELLED.get(kind, kind)
+        if type_name not in OUTPUTS:
+            raise ValueError(f"Invalid type found in casting spec: {type_name}")
+        spec[field.strip() if colon else None] = _SPELLED.get(type_name, type_name)
     if not spec:
         raise ValueError("Must specify at least one field to cast.")
     if None in spec and len(entries) > 1:
@@ -75,8 +75,8 @@ class Cast:
             return SchemaAndValue(schema, cast(data, self._whole))
         if data.schema is None:
             values = dict(plain_map(data, "cast types"))
-            for name, kind in self._spec.items():
-                values[str(name)] = cast(SchemaAndValue(None, values.get(str(name))), kind)
+            for name, type_name in self._spec.items():
+                values[str(name)] = cast(SchemaAndValue(None, values.get(str(name))), type_name)
             return SchemaAndValue(None, values)
         schema, members = struct(data, "cast types")
         cast_values = {}
@@ -98,23 +98,23 @@ class Cast:
         return replace(remade(schema, fields), optional=schema.optional)
 
 
-def _cast_schema(schema: Schema, kind: str, *, bare: bool = False) -> Schema:
-    default = cast(SchemaAndValue(schema, default_of(schema)), kind)
+def _cast_schema(schema: Schema, type_name: str, *, bare: bool = False) -> Schema:
+    default = cast(SchemaAndValue(schema, default_of(schema)), type_name)
     if bare:
-        return Schema(kind, schema.optional, default=default)
-    return Schema(kind, schema.optional, schema.name, schema.version, schema.parameters, default=default)
+        return Schema(type_name, schema.optional, default=default)
+    return Schema(type_name, schema.optional, schema.name, schema.version, schema.parameters, default=default)
 
 
-def cast(data: SchemaAndValue, kind: str) -> Any:
+def cast(data: SchemaAndValue, type_name: str) -> Any:
     """Convert a value to another type. Raises BadRecord if that is impossible, without the value in the message."""
     if data.value is None:
         return None
     given = schemaless_type(data.value) if data.schema is None else data.schema.type
     if given not in _INPUTS:
         raise unusable(f"Cast transformation does not support casting from {given.upper()}")
-    value = _java_value(data, kind)
+    value = _java_value(data, type_name)
     try:
-        return _TO[kind](value) if kind in _TO else _to_integer(value, _BITS[kind])
+        return _TO[type_name](value) if type_name in _TO else _to_integer(value, _BITS[type_name])
     except (ValueError, ArithmeticError):
         raise unusable("Value was out of range for requested data type") from None  # Python's message has the value
 
@@ -127,10 +127,10 @@ class _Float32(float):
     """A number of four bytes, which Java prints with fewer digits."""
 
 
-def _java_value(data: SchemaAndValue, kind: str) -> Any:
+def _java_value(data: SchemaAndValue, type_name: str) -> Any:
     """Return the value in the form that Connect's Cast gets."""
     name = None if data.schema is None else data.schema.name
-    if name in (DATE, TIME, TIMESTAMP) and kind != "string":
+    if name in (DATE, TIME, TIMESTAMP) and type_name != "string":
         return data.value
     if name == DECIMAL and data.schema is not None:
         scale = int(data.schema.parameter("scale") or 0)

@@ -131,7 +131,7 @@ def _sparse(schema: Schema, value: Mapping[str, Any]) -> str:
     if numbers is None or value.get("vector") is None:
         raise unusable("A sparse vector has no values")
     listed = ", ".join(
-        f'"{place}": {_number(numbers, number)}' for place, number in sorted(dict(value["vector"]).items())
+        f'"{index}": {_number(numbers, number)}' for index, number in sorted(dict(value["vector"]).items())
     )
     return f'{{ "dimensions": {value.get("dimensions")}, "vector": {{ {listed} }} }}'
 

@@ -136,8 +136,8 @@ _UNWRAP = ConfigDef(
 def _unwrap(values: Values) -> ExtractNewRecordState:
     deletes, keep = _deletes(values)
     fields, headers = (
-        [FieldReference.parse(entry, values[f"{kind}.prefix"] or "") for entry in values[kind] or ()]
-        for kind in ("add.fields", "add.headers")
+        [FieldReference.parse(entry, values[f"{added}.prefix"] or "") for entry in values[added] or ()]
+        for added in ("add.fields", "add.headers")
     )
     drop = DropFields(
         values["drop.fields.header.name"] or "",
@@ -193,7 +193,7 @@ def _router(key_field: str) -> ConfigDef:
     )
 
 
-def _given(values: Values, *names: str) -> None:
+def _require(values: Values, *names: str) -> None:
     """Raise ValueError if an option is absent. Debezium's classes require it without declaring it as required."""
     missing = next((name for name in names if not values[name]), None)
     if missing is not None:
@@ -201,7 +201,7 @@ def _given(values: Values, *names: str) -> None:
 
 
 def _logical_router(values: Values) -> ByLogicalTableRouter:
-    _given(values, "topic.regex", "topic.replacement")
+    _require(values, "topic.regex", "topic.replacement")
     pattern, made = values["key.field.regex"] or "", values["key.field.replacement"] or ""
     if pattern.strip() and not made.strip():
         raise ValueError("key.field.replacement must be non-empty if key.field.regex is set.")
@@ -242,7 +242,7 @@ _HEADER_TO_VALUE = ConfigDef(
 
 
 def _header_to_value(values: Values) -> HeaderToValue:
-    _given(values, "headers", "fields", "operation")
+    _require(values, "headers", "fields", "operation")
     headers, fields = values["headers"], values["fields"]
     if len(headers) != len(fields):
         raise ValueError("'fields' config must have the same number of elements as 'headers' config.")
@@ -260,7 +260,7 @@ _TIME_ZONES = ConfigDef(
 
 
 def _time_zones(values: Values) -> TimezoneConverter:
-    _given(values, "converted.timezone")
+    _require(values, "converted.timezone")
     include, exclude = (Rules.parse(values[name] or ()) for name in ("include.list", "exclude.list"))
     if values["include.list"] and values["exclude.list"]:
         raise ValueError("Both include and exclude lists are specified. Please specify only one.")
@@ -295,5 +295,5 @@ _SCHEMA_CHANGES = ConfigDef(
 
 
 def _schema_changes(values: Values) -> SchemaChangeEventFilter:
-    _given(values, "schema.change.event.exclude.list")
+    _require(values, "schema.change.event.exclude.list")
     return SchemaChangeEventFilter(parse_list(values["schema.change.event.exclude.list"]))

@@ -36,17 +36,17 @@ class Flatten:
     def _fields(self, schema: Schema, prefix: str, optional: bool, default: Mapping[str, Any] | None) -> list[Field]:
         members = []
         for member in schema.fields:
-            name, kind = self._name(prefix, member.name), member.schema
-            may_lack = optional or kind.optional
-            inherited = kind.default if kind.default is not None else (default or {}).get(member.name)
-            if kind.type == "map":
+            name, member_schema = self._name(prefix, member.name), member.schema
+            may_lack = optional or member_schema.optional
+            inherited = member_schema.default if member_schema.default is not None else (default or {}).get(member.name)
+            if member_schema.type == "map":
                 raise unusable(
                     f"Flatten transformation does not support MAP for record with schemas (for field {name})."
                 )
-            if kind.type == "struct":
-                members += self._fields(kind, name, may_lack, inherited)
+            if member_schema.type == "struct":
+                members += self._fields(member_schema, name, may_lack, inherited)
             else:
-                made = replace(kind, optional=may_lack, default=inherited)
+                made = replace(member_schema, optional=may_lack, default=inherited)
                 members.append(Field(name, made))
         return members
 

@@ -73,36 +73,36 @@ def _token(match: re.Match[str]) -> tuple[str, bool]:
 
 
 def _pattern(letters: str, *, followed_by_digits: bool) -> str:
-    kind = letters[0]
-    if kind in "XZz":
+    symbol = letters[0]
+    if symbol in "XZz":
         return _ZONE
-    if kind == "a":
+    if symbol == "a":
         return "[AaPp][Mm]"
-    if kind == "E":
+    if symbol == "E":
         return "[A-Za-z]+"
-    if kind == "M" and len(letters) > 2:
+    if symbol == "M" and len(letters) > 2:
         return "[A-Za-z]+"
     return rf"\d{{{len(letters)}}}" if followed_by_digits else r"-?\d+"
 
 
 def _text(letters: str, when: datetime) -> str:
-    kind, width = letters[0], len(letters)
-    if kind == "y":
+    symbol, width = letters[0], len(letters)
+    if symbol == "y":
         return f"{when.year % 100:02}" if width == 2 else f"{when.year:0{width}}"
-    if kind == "M" and width > 2:
+    if symbol == "M" and width > 2:
         name = _MONTHS[when.month - 1]
         return name[:3] if width == 3 else name
-    if kind == "E":
+    if symbol == "E":
         name = _DAYS[when.weekday()]
         return name if width > 3 else name[:3]
-    if kind == "a":
+    if symbol == "a":
         return "AM" if when.hour < 12 else "PM"
-    if kind in "XZz":
-        return {"X": "Z", "Z": "+0000", "z": "UTC" if width < 4 else "Coordinated Universal Time"}[kind]
-    return f"{_number(kind, when):0{width}}"
+    if symbol in "XZz":
+        return {"X": "Z", "Z": "+0000", "z": "UTC" if width < 4 else "Coordinated Universal Time"}[symbol]
+    return f"{_number(symbol, when):0{width}}"
 
 
-def _number(kind: str, when: datetime) -> int:
+def _number(symbol: str, when: datetime) -> int:
     numbers = {
         "M": when.month,
         "d": when.day,
@@ -115,13 +115,13 @@ def _number(kind: str, when: datetime) -> int:
         "S": when.microsecond // 1000,
         "D": when.timetuple().tm_yday,
     }
-    return numbers[kind]
+    return numbers[symbol]
 
 
 def _time(parts: dict[str, str]) -> int:
     """Return the time of the fields. Absent fields have their value of 1970; too large values carry over."""
     found = {letters[0]: (letters, text) for letters, text in parts.items()}
-    numbers = {kind: int(text) for kind, (_, text) in found.items() if text.lstrip("-").isdigit()}
+    numbers = {symbol: int(text) for symbol, (_, text) in found.items() if text.lstrip("-").isdigit()}
     year = numbers.get("y", 1970)
     if "y" in found and len(found["y"][0]) == 2 and len(found["y"][1]) == 2:
         year += 2000 if year < 46 else 1900
@@ -130,7 +130,7 @@ def _time(parts: dict[str, str]) -> int:
     day = datetime(year + years, months + 1, 1, tzinfo=UTC)
     if "D" in numbers and "M" not in found:
         day += timedelta(days=numbers["D"] - 1)
-    offset = next((_offset(text) for kind, (_, text) in found.items() if kind in "XZz"), timedelta())
+    offset = next((_offset(text) for symbol, (_, text) in found.items() if symbol in "XZz"), timedelta())
     day += timedelta(
         days=numbers.get("d", 1) - 1,
         hours=_hour(numbers, found),

@@ -88,14 +88,14 @@ def _number(text: str) -> SchemaAndValue | None:
     number = Decimal(text)
     if number.adjusted() < 19 and number == number.to_integral_value():
         whole = int(number)
-        kind = next((name for name, bits in _INTEGERS.items() if -(1 << bits) <= whole < 1 << bits), None)
-        if kind is not None:
-            return SchemaAndValue(Schema(kind), whole)
+        type_name = next((name for name, bits in _INTEGERS.items() if -(1 << bits) <= whole < 1 << bits), None)
+        if type_name is not None:
+            return SchemaAndValue(Schema(type_name), whole)
     exponent = int(number.as_tuple().exponent)
     if exponent:
-        for kind, value in (("float", _float(float(number))), ("double", float(number))):
+        for type_name, value in (("float", _float(float(number))), ("double", float(number))):
             if math.isfinite(value):
-                return SchemaAndValue(Schema(kind), value)
+                return SchemaAndValue(Schema(type_name), value)
     schema = Schema("bytes", name=DECIMAL, version=1, parameters=(("scale", str(-exponent)),))
     try:
         return SchemaAndValue(schema, unscaled_bytes(number, -exponent))

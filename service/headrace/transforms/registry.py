@@ -84,9 +84,9 @@ def chain(properties: Mapping[str, str]) -> Chain:
     return Chain(tuple(links), merges, keeps_cells, prefixes, tuple(defaulting))
 
 
-def aliases(properties: Mapping[str, str | None], kind: str) -> list[str]:
+def aliases(properties: Mapping[str, str | None], option_name: str) -> list[str]:
     """Return the aliases of ``transforms`` or ``predicates``, without duplicates."""
-    return list(dict.fromkeys(alias for alias in parse_list(properties.get(kind) or "") if alias))
+    return list(dict.fromkeys(alias for alias in parse_list(properties.get(option_name) or "") if alias))
 
 
 def _class(properties: Mapping[str, str], prefix: str, known: Mapping[str, PluginClass]) -> PluginClass:

@@ -47,7 +47,7 @@ def schemaless_type(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     kinds = ((int, "int64"), (float, "double"), (str, "string"), (bytes, "bytes"), (dict, "map"), (list, "array"))
-    return next((word for kind, word in kinds if isinstance(value, kind)), "unknown")
+    return next((word for python_type, word in kinds if isinstance(value, python_type)), "unknown")
 
 
 def class_of(data: SchemaAndValue) -> str:

@@ -63,8 +63,8 @@ class TimestampConverter:
             return SchemaAndValue(None, self._converted(_plain_kind(data), data.value))
         values = dict(plain_map(data, "converting timestamp formats"))
         value = values.get(self._field)
-        kind = _plain_kind(SchemaAndValue(None, value)) if value is not None else ""
-        values[self._field] = self._converted(kind, value)
+        representation = _plain_kind(SchemaAndValue(None, value)) if value is not None else ""
+        values[self._field] = self._converted(representation, value)
         return SchemaAndValue(None, values)
 
     def _typed(self, schema: Schema, data: SchemaAndValue) -> SchemaAndValue:
@@ -92,17 +92,17 @@ class TimestampConverter:
     def _target_schema(self, schema: Schema) -> Schema:
         return replace(TYPES[self._target], optional=schema.optional)
 
-    def _converted(self, kind: str, value: Any) -> Any:
-        return None if value is None else self._written(self._milliseconds(kind, value))
+    def _converted(self, representation: str, value: Any) -> Any:
+        return None if value is None else self._written(self._milliseconds(representation, value))
 
-    def _milliseconds(self, kind: str, value: Any) -> int:
-        if kind == "string":
+    def _milliseconds(self, representation: str, value: Any) -> int:
+        if representation == "string":
             if self._dates is None:
                 raise unusable("TimestampConverter: the timestamp is text; set the option format")
             return self._dates.parse(value)
-        if kind == "unix":
+        if representation == "unix":
             return _towards_zero(int(value) * 1000, self._per_second)
-        return int(value) * (_DAY if kind == "Date" else 1)
+        return int(value) * (_DAY if representation == "Date" else 1)
 
     def _written(self, milliseconds: int) -> Any:
         if self._target == "string" and self._dates is not None:
@@ -119,10 +119,10 @@ def _towards_zero(number: int, divisor: int) -> int:
 
 def _kind(schema: Schema) -> str:
     """Return the representation of a time, by its schema."""
-    kind = _KINDS.get(schema.name or "") or {"string": "string", "int64": "unix"}.get(schema.type)
-    if kind is None:
+    representation = _KINDS.get(schema.name or "") or {"string": "string", "int64": "unix"}.get(schema.type)
+    if representation is None:
         raise unusable(f"Schema of type {schema.type.upper()} does not correspond to a known timestamp type format")
-    return kind
+    return representation
 
 
 def _plain_kind(data: SchemaAndValue) -> str:

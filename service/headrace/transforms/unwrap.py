@@ -67,8 +67,8 @@ class FieldReference:
         home = envelope.field(self.struct) if self.struct is not None else envelope
         if home is None:
             raise unusable(f"add.fields or add.headers names {self.struct!r}, which the change event does not have")
-        kind = home.field(self.field) or envelope.field(self.field)
-        return None if kind is None else replace(kind, optional=True, default=None)
+        field_schema = home.field(self.field) or envelope.field(self.field)
+        return None if field_schema is None else replace(field_schema, optional=True, default=None)
 
     def value(self, schema: Schema, values: dict[str, Any]) -> Any:
         """The value of the field in an envelope."""
@@ -164,9 +164,11 @@ class ExtractNewRecordState:
 
     def _with_headers(self, record: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
         for reference in self._add_headers:
-            kind = reference.schema(envelope)
-            if kind is not None:
-                record = record.with_header(reference.name, SchemaAndValue(kind, reference.value(envelope, values)))
+            field_schema = reference.schema(envelope)
+            if field_schema is not None:
+                record = record.with_header(
+                    reference.name, SchemaAndValue(field_schema, reference.value(envelope, values))
+                )
         return record
 
     def _with_fields(self, row: SinkRecord, envelope: Schema, values: dict[str, Any]) -> SinkRecord:
@@ -184,7 +186,10 @@ class ExtractNewRecordState:
 
     def _row_schema(self, schema: Schema, envelope: Schema) -> Schema:
         added = ((reference.name, reference.schema(envelope)) for reference in self._add_fields)
-        return remade(schema, (*schema.fields, *(Field(name, kind) for name, kind in added if kind is not None)))
+        return remade(
+            schema,
+            (*schema.fields, *(Field(name, field_schema) for name, field_schema in added if field_schema is not None)),
+        )
 
     def _without_dropped(self, record: SinkRecord) -> SinkRecord:
         header = next((each for each in record.headers if each[0] == self._drop_fields.header), None)

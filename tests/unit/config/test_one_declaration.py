@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,14 +27,26 @@ DECLARES = ("option", "_option", "_switch", "_mode", "_strategy")
 """The functions that declare an option as a field."""
 
 
-def trees(*roots: Path, without: str = "-") -> dict[str, ast.Module]:
-    """The modules below ``roots``, apart from one folder of the service."""
+Modules = Mapping[str, Sequence[ast.AST]]
+"""The classes, calls and attributes of each module, by its name."""
+
+
+@cache
+def modules() -> Modules:
+    """The modules of the service and the connectors; parsed once."""
     return {
-        f"{root.name}/{path.relative_to(root)}": ast.parse(path.read_text())
-        for root in roots
+        f"{root.name}/{path.relative_to(root)}": nodes(path.read_text())
+        for root in (SERVICE, CONNECTORS)
         for path in sorted(root.rglob("*.py"))
-        if not path.is_relative_to(SERVICE / without)
     }
+
+
+def nodes(source: str) -> Sequence[ast.AST]:
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.ClassDef, ast.Call, ast.Attribute))]
+
+
+def outside_of_config() -> Modules:
+    return {name: each for name, each in modules().items() if not name.startswith("headrace/config/")}
 
 
 def is_written(node: ast.expr | None) -> bool:
@@ -45,7 +58,7 @@ def is_written(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value not in (None, False, "")
 
 
-def declared_defaults(modules: Iterable[ast.Module]) -> dict[str, ast.expr]:
+def declared_defaults(modules: Iterable[Sequence[ast.AST]]) -> dict[str, ast.expr]:
     """The default of every field that declares an option with ``option``, by the name of the field."""
     found = {}
     for field in fields(modules):
@@ -55,14 +68,14 @@ def declared_defaults(modules: Iterable[ast.Module]) -> dict[str, ast.expr]:
     return found
 
 
-def fields(modules: Iterable[ast.Module]) -> Iterator[tuple[str, ast.AnnAssign]]:
+def fields(modules: Iterable[Sequence[ast.AST]]) -> Iterator[tuple[str, ast.AnnAssign]]:
     """Every field of every class, with the name of the class."""
-    for node in (node for module in modules for node in ast.walk(module)):
+    for node in (node for module in modules for node in module):
         if isinstance(node, ast.ClassDef):
             yield from ((node.name, each) for each in node.body if isinstance(each, ast.AnnAssign))
 
 
-def written_twice(modules: Mapping[str, ast.Module]) -> list[str]:
+def written_twice(modules: Modules) -> list[str]:
     """Fields that get their value from the field of an option, and have a written default like the option itself."""
     options = declared_defaults(modules.values())
     own = {
@@ -73,7 +86,7 @@ def written_twice(modules: Mapping[str, ast.Module]) -> list[str]:
     return [
         f"{module}: {call.func.id}.{given.arg}"
         for module, tree in modules.items()
-        for call in ast.walk(tree)
+        for call in tree
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
         for given in call.keywords
         for part in ast.walk(given.value)
@@ -83,13 +96,13 @@ def written_twice(modules: Mapping[str, ast.Module]) -> list[str]:
     ]
 
 
-def read_with_a_default(modules: Mapping[str, ast.Module]) -> list[str]:
+def read_with_a_default(modules: Modules) -> list[str]:
     """Where an option is read by its name, with a default beside it."""
     names = {key.name for key in OPTIONS}
     return [
         f"{module}:{call.lineno}: {call.args[0].value}"
         for module, tree in modules.items()
-        for call in ast.walk(tree)
+        for call in tree
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "get"
         if len(call.args) == 2 and isinstance(call.args[0], ast.Constant) and call.args[0].value in names
         if is_written(call.args[1])
@@ -98,20 +111,20 @@ def read_with_a_default(modules: Mapping[str, ast.Module]) -> list[str]:
 
 def test_no_default_is_written_twice() -> None:
     """Let the other class refer to the default of the group: ``TableSettings().evolve``."""
-    assert written_twice(trees(SERVICE, CONNECTORS)) == []
+    assert written_twice(modules()) == []
 
 
 def test_no_option_is_read_with_a_default_of_its_own() -> None:
     """Declare it as a field of a group, and parse the group."""
-    assert read_with_a_default(trees(SERVICE, CONNECTORS, without="config")) == []
+    assert read_with_a_default(outside_of_config()) == []
 
 
 def test_raw_properties_stay_inside_the_configuration() -> None:
     """Give the configuration a typed field, or a Mapping field for keys that are free."""
     found = [
         f"{module}:{node.lineno}"
-        for module, tree in trees(SERVICE, CONNECTORS, without="config").items()
-        for node in ast.walk(tree)
+        for module, tree in outside_of_config().items()
+        for node in tree
         if isinstance(node, ast.Attribute) and node.attr in ("originals", "_given") and "config" in ast.dump(node.value)
     ]
     assert found == []
@@ -134,9 +147,9 @@ class Referring:
 made = Policy(size=group.size, adopt=group.adopt), Referring(size=group.size)
 read = properties.get("batch.max.records", "7"), properties.get("batch.max.records"), properties.get("other", "7")
 """
-    modules = {"example": ast.parse(source)}
-    assert written_twice(modules) == ["example: Policy.size"]
-    assert read_with_a_default(modules) == ["example:14: batch.max.records"]
+    example = {"example": nodes(source)}
+    assert written_twice(example) == ["example: Policy.size"]
+    assert read_with_a_default(example) == ["example:14: batch.max.records"]
 
 
 @pytest.mark.parametrize("key", OPTIONS, ids=lambda key: key.name)

@@ -13,10 +13,18 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = PROJECT["project"]["dependencies"]
-DEVELOPMENT = PROJECT["dependency-groups"]["dev"]
+GROUPS = PROJECT["dependency-groups"]
+DEVELOPMENT = [each for each in GROUPS["dev"] if isinstance(each, str)]
 
 
-@pytest.mark.parametrize(("lock", "wanted"), [("runtime.txt", RUNTIME), ("dev.txt", [*RUNTIME, *DEVELOPMENT])])
+LOCKS = {
+    "runtime.txt": RUNTIME,
+    "demo.txt": [*RUNTIME, *GROUPS["demo"]],
+    "dev.txt": [*RUNTIME, *GROUPS["demo"], *DEVELOPMENT],
+}
+
+
+@pytest.mark.parametrize(("lock", "wanted"), LOCKS.items())
 def test_locked_versions_satisfy_the_project(lock: str, wanted: list[str]) -> None:
     """A dependency that was added or moved without 'make lock' is named."""
     locked = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / "requirements" / lock).read_text(), re.MULTILINE))

@@ -94,8 +94,8 @@ def plan(actions: Actions, rules: TableRules, batch: CacheBatch | None, stored: 
     if batch is not None:
         refresh(actions, rules, batch)
     opened = [found for index in range(len(actions.columns)) if (found := _open(actions, index, rules, batch, counts))]
-    askable = _askable(actions, rules)
-    wanted = {cells.column: _wanted(actions, cells, rules, unstored) & askable for cells in opened}
+    identified = _identified(actions, rules)
+    wanted = {cells.column: _wanted(actions, cells, rules, unstored) & identified for cells in opened}
     wanted = {index: mask for index, mask in wanted.items() if mask.any()}
     rows = np.flatnonzero(np.logical_or.reduce(list(wanted.values()))) if wanted else np.empty(0, np.int64)
     request = _request(actions, rules, rows, wanted) if wanted else None
@@ -141,13 +141,13 @@ def _wanted(actions: Actions, cells: OpenCells, rules: TableRules, unstored: Mas
     return wanted & unstored if rules.source_reads == "missing-rows" else wanted
 
 
-def _askable(actions: Actions, rules: TableRules) -> Mask:
+def _identified(actions: Actions, rules: TableRules) -> Mask:
     """Return the rows whose complete identity is known: a null or an omitted column identifies no row."""
-    askable = np.full(len(actions), bool(rules.identity))
+    identified = np.full(len(actions), bool(rules.identity))
     for column in _identity_columns(actions, rules):
         known = column.values.is_valid() if column.states is None else column.states == CellState.VALUE
-        askable &= np.asarray(known, np.bool_)
-    return askable
+        identified &= np.asarray(known, np.bool_)
+    return identified
 
 
 def _identity_columns(actions: Actions, rules: TableRules) -> list[Column]:
@@ -175,13 +175,13 @@ def _hits(
     counts: Counter[tuple[str, ...]],
 ) -> tuple[Rows, Sequence[CellValue | None]]:
     """Read cells from the cache, except for new incarnations of rows and for columns that are not cached."""
-    asked = unchanged & ~actions.fresh
+    looked_up = unchanged & ~actions.fresh
     if batch is None or not rules.column(column.name).cacheable:
-        asked = np.zeros_like(asked)
-    counts["requests", "bypassed"] += int(unchanged.sum() - asked.sum())
-    if batch is None or not asked.any():
+        looked_up = np.zeros_like(looked_up)
+    counts["requests", "bypassed"] += int(unchanged.sum() - looked_up.sum())
+    if batch is None or not looked_up.any():
         return np.empty(0, np.int64), ()
-    return cached_cells(actions, column.name, np.flatnonzero(asked), rules, batch)
+    return cached_cells(actions, column.name, np.flatnonzero(looked_up), rules, batch)
 
 
 def _read(actions: Actions) -> Mask:

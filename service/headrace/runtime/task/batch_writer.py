@@ -107,4 +107,4 @@ def _parts(content: Content, error: TooLarge) -> Sequence[Content]:
 def _reached(content: Content) -> dict[TopicPartition, int]:
     """Return the next offsets after a part of a batch."""
     reached = next_offsets(content.version) if isinstance(content, Changes) else {}
-    return {TopicPartition(*place): offset for place, offset in reached.items()}
+    return {TopicPartition(*partition): offset for partition, offset in reached.items()}

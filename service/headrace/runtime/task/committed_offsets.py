@@ -120,4 +120,4 @@ class CommittedOffsets:
         What is committed once more is durable, or where the assignment began. Raises Retriable as well.
         """
         async with self._turn:
-            await self._feed.commit({place: offset for place, offset in self._durable.items() if place in partitions})
+            await self._feed.commit({each: offset for each, offset in self._durable.items() if each in partitions})

@@ -84,13 +84,13 @@ def _log_line(task: str, errant: ErrantRecord, with_message: bool) -> str:
     Never its content; and no timestampType, which is not kept of records.
     """
     record = errant.record
-    place = (
+    position = (
         f", where consumed record is {{topic='{record.topic}', partition={record.partition}, offset={record.offset}, "
         f"timestamp={record.timestamp}}}"
     )
     return (
         f"Error encountered in task {task}. Executing stage '{errant.stage}' with class '{errant.class_name}'"
-        f"{place if with_message else ''}.\n{render(errant.error).rstrip()}"
+        f"{position if with_message else ''}.\n{render(errant.error).rstrip()}"
     )
 
 

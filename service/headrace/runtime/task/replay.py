@@ -106,7 +106,7 @@ class ReplayFeed:
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The letters below are durable in their tables."""
-        self._waits = {place: end for place, end in self._waits.items() if offsets.get(place, 0) < end}
+        self._waits = {partition: end for partition, end in self._waits.items() if offsets.get(partition, 0) < end}
 
     def committed(self) -> Mapping[TopicPartition, OffsetNote]:
         """Letters belong to no group."""
@@ -126,17 +126,17 @@ class ReplayFeed:
 
     async def play(self, letters: Sequence[DeadLetter]) -> None:
         """Bring letters in the order of their offsets, each coordinate once, as an assignment of their own."""
-        places: dict[TopicPartition, dict[int, DeadLetter]] = {}
+        partitions: dict[TopicPartition, dict[int, DeadLetter]] = {}
         for letter in letters:
-            places.setdefault(TopicPartition(letter.topic, letter.partition), {})[letter.offset] = letter
+            partitions.setdefault(TopicPartition(letter.topic, letter.partition), {})[letter.offset] = letter
         self._epoch += 1
-        self._partitions = list(places)
-        await self._listener.assigned(self._epoch, list(places))
-        for sequence, (place, at) in enumerate(places.items()):
+        self._partitions = list(partitions)
+        await self._listener.assigned(self._epoch, list(partitions))
+        for sequence, (partition, at) in enumerate(partitions.items()):
             records = [at[offset] for offset in sorted(at)]
-            self._waits[place] = records[-1].offset + 1
+            self._waits[partition] = records[-1].offset + 1
             await self._listener.put(
-                Chunk(self._epoch, sequence, place, records, records[0].offset, self._waits[place], 0)
+                Chunk(self._epoch, sequence, partition, records, records[0].offset, self._waits[partition], 0)
             )
 
 

@@ -7,7 +7,8 @@ three names: its class, its simple name, and the alias without the suffix ``Conn
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Protocol
 
 from headrace import __version__
@@ -84,18 +85,24 @@ def names(plugin: ConnectorPlugin) -> tuple[str, str, str]:
 
 def installed() -> Plugins:
     """Return the connectors of the installed entry points."""
-    return Plugins(point.load()() for point in entry_points(group="headrace.connectors"))
+    return Plugins(point.load()() for point in _entry_points("connectors"))
 
 
 def load_all(group: str) -> dict[str, Any]:
     """Load every entry point of ``headrace.<group>``, by name."""
-    return {point.name: point.load() for point in entry_points(group=f"headrace.{group}")}
+    return {point.name: point.load() for point in _entry_points(group)}
 
 
 def load(group: str, name: str) -> Any:
     """Load the entry point ``name`` of ``headrace.<group>``. Raises ConfigError if it is not installed."""
-    points = entry_points(group=f"headrace.{group}", name=name)
-    if not points:
-        known = ", ".join(sorted(point.name for point in entry_points(group=f"headrace.{group}"))) or "none"
+    points = _entry_points(group)
+    if name not in points.names:
+        known = ", ".join(sorted(points.names)) or "none"
         raise ConfigError(f"The {group} plug-in {name!r} is not installed; use one of: {known}")
-    return next(iter(points)).load()
+    return points[name].load()
+
+
+@cache
+def _entry_points(group: str) -> EntryPoints:
+    """The entry points of ``headrace.<group>``. Each search reads the metadata of all installed packages."""
+    return entry_points(group=f"headrace.{group}")

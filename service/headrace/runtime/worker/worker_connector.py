@@ -90,7 +90,7 @@ class WorkerConnector:
         self._wake.set()
 
     def reports(self) -> Sequence[tuple[int, TableReport]]:
-        """Return what this worker's tasks know of their tables, with the number of the task."""
+        """Return the reports of this worker's tasks on their tables, with the number of the task."""
         return [(number, report) for number, task in self._tasks.items() for report in task.reports()]
 
     def restart_table(self, table: str) -> bool:
