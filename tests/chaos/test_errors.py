@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -21,6 +23,9 @@ from headrace_dev.stack import Stack
 from headrace_dev.worker import Worker
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.chaos]
+
+TRANSCRIPT = Path(__file__).parents[1] / "fixtures" / "connect-rest" / "transcript.jsonl"
+"""Requests to Kafka Connect 4.3.1 and its answers."""
 
 ALWAYS_RESELECTING = {"post.processors.reselector.reselect.cache.enabled": "false"}
 """Every cell that an event leaves out is read from the database."""
@@ -45,6 +50,38 @@ def test_a_record_that_cannot_be_decoded(lane: Lane, stack: Stack) -> None:
     letter = first_message(stack.kafka, dead)
     assert (letter.key(), letter.value()) == (b"{not json", b"{broken")
     assert dict(letter.headers() or ())["__connect.errors.topic"] == topic.encode()
+
+
+def test_a_record_that_cannot_be_decoded_stops_the_task_as_in_kafka_connect(lane: Lane, stack: Stack) -> None:
+    """With ``errors.isolation=task``, status and restart have the form of Kafka Connect's answers for such a record."""
+    lane.reconfigure(errors__isolation="task")
+    lane.begin_load()
+    with producer(stack.kafka) as out:
+        out.produce(lane.topics[0], b"{broken", b"{not json")
+    wait_until(lambda: "FAILED" in lane.states(), "failed task", 60)
+    assert form(lane.worker.status(lane.name)) == form(answer("GET", "/connectors/f2/status"))
+    assert f"Tolerance exceeded in error handler: {lane.topics[0]}-0 at offset" in lane.trace()
+    restart = "restart?includeTasks=true&onlyFailed=true"
+    restarted = lane.worker.call("POST", f"/connectors/{lane.name}/{restart}")
+    assert form(restarted) == form(answer("POST", f"/connectors/f2/{restart}"))
+    wait_until(lambda: "FAILED" in lane.states(), "task that failed at the same record again", 60)
+    lane.worker.put_connector(lane.name, lane.sink_config(**dead_letters(f"{lane.name}-after")))
+    assert lane.prove() > 0
+
+
+def answer(method: str, path: str) -> dict[str, Any]:
+    """What Kafka Connect first answered to a request while sinks failed."""
+    exchanges = map(json.loads, TRANSCRIPT.read_text().splitlines())
+    wanted = ("failing sinks", method, path)
+    found = next(each for each in exchanges if (each["section"], each["method"], each["path"]) == wanted)
+    document: dict[str, Any] = json.loads(found["response_body"])
+    return document
+
+
+def form(status: Mapping[str, Any]) -> object:
+    """States and members of a status, without names, versions and texts."""
+    parts = (status["connector"], *status["tasks"])
+    return sorted(status), [(part["state"], sorted(part)) for part in parts]
 
 
 def dead_letters(topic: str) -> dict[str, str]:

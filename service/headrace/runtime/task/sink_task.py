@@ -25,7 +25,7 @@ from headrace.core.connect.table_status import TableReport, TableStatus
 from headrace.core.decode.envelope_events import Errant
 from headrace.core.decode.record_decoder import Sources
 from headrace.core.model.column_defaults import ColumnDefaults
-from headrace.core.model.errors import ConfigError, Stage, remedy
+from headrace.core.model.errors import ConfigError, Stage, TableMissing, remedy
 from headrace.core.model.events import TableId, Truncate
 from headrace.core.reselect.unresolved import OmittedChange
 from headrace.core.tables.table_sources import TableSources
@@ -325,13 +325,14 @@ class SinkTask:
         await self._offsets.commit()
 
     async def maintain(self, batch: Batch) -> None:
-        """Maintain a table if due (``table_lanes.LaneOwner``). A retriable failure is repeated after the next batch."""
+        """Maintain a table if due (``table_lanes.LaneOwner``). The next batch repeats what can be retried."""
         try:
             pipeline = self._pipelines.open_table(batch).pipeline
             if pipeline.maintenance_due():
                 await run_in(self._threads.maintenance, pipeline.maintain)
         except Exception as error:
-            if not remedy(error).retry:
+            # If the table is missing, the next batch reports that, with the offsets from which it would be filled.
+            if not (remedy(error).retry or isinstance(error, TableMissing)):
                 raise
             log.warning(
                 "%s: upkeep of table %s failed and is tried again: %s", self._options.connector, batch.table, error

@@ -13,7 +13,7 @@ from fix_asyncio import eventually
 from unit.runtime.sink_task_harness import FIRST, GROUP, TOPIC, Harness, running
 
 from headrace.core.connect.lifecycle import TableState
-from headrace.core.model.errors import Fatal, Retriable
+from headrace.core.model.errors import Fatal, Retriable, TableMissing
 from headrace.ports import LakeTable, TableOptions, TopicPartition
 from headrace.runtime.task import table_lane
 from headrace.runtime.task.sink_task import SinkTask
@@ -326,11 +326,14 @@ async def test_a_failed_table_stays_failed_over_a_rebalance(harness: Harness, br
     assert harness.rows() == {}
 
 
-async def test_upkeep_that_fails_for_a_passing_reason_does_not_write_the_batch_again(
-    harness: Harness, broken: Broken
-) -> None:
-    """The batch is complete by then; the next one tries the upkeep again, and the table runs."""
-    broken.upkeep[ITEMS] = Retriable("another writer changed the table")
+@pytest.mark.parametrize(
+    "error",
+    [Retriable("another writer changed the table"), TableMissing("items: the table does not exist any more")],
+    ids=["conflict", "dropped table"],
+)
+async def test_failed_upkeep_does_not_write_the_batch_again(harness: Harness, broken: Broken, error: Exception) -> None:
+    """The batch is complete by then. The next batch tries the upkeep again, or reports the missing table."""
+    broken.upkeep[ITEMS] = error
     async with running(harness.task(isolated=True)) as task:
         for number in (1, 2):
             harness.insert(number, number)
