@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tenacity import retry, stop_after_attempt, wait_exponential
 
-from headrace_dev.java import java
+from headrace_dev.java import java, jvm_options
 from headrace_dev.versions import BUNDLES, Artifact
 
 PINS = Path(__file__).with_name("jars.sha256")
@@ -96,7 +96,7 @@ def fetch(name: str, artifacts: Sequence[Artifact], target: Path, expected: int 
     with tempfile.TemporaryDirectory() as scratch:
         module = Path(scratch, "ivy.xml")
         module.write_bytes(_ivy_module(name, artifacts))
-        command = [java(), "-Xmx256m", "-jar", str(_ivy_jar()), "-cache", str(cache_folder() / "ivy")]
+        command = [java(), "-Xmx256m", *jvm_options(), "-jar", str(_ivy_jar()), "-cache", str(cache_folder() / "ivy")]
         command += ["-ivy", str(module), "-confs", "default", "-retrieve", f"{target}/{_FILE_NAME}"]
         output = _run_with_progress(command, f"fetching {name}", expected)
     if not any(target.iterdir()):
