@@ -1,7 +1,7 @@
-"""The columns of generated tables: their types, what may become of them, and events as columns.
+"""The columns of generated tables: their types, their schema changes, and events as columns.
 
-A table's columns are pairs of a name and a Connect type, the key ``id`` first. Schema changes are those of
-``merge.md`` section 8 that have to work: columns come, go, come back, and get wider types.
+A table's columns are pairs of a name and a Connect type, the key ``id`` first. Schema changes are those of ``merge.md``
+section 8 that must work: columns are added, dropped, added again, and get wider types.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def altered(columns: Columns, choose: Random) -> Columns:
 
 
 def value(kind: str, choose: Random) -> Any:
-    """A value of a type, often one that a narrower type does not hold."""
+    """A value of a type, often one that does not fit into a narrower type."""
     number = choose.randint(0, 9)
     if kind == "int64" and number > 4:
         return 2**40 + number
@@ -65,7 +65,7 @@ def value(kind: str, choose: Random) -> Any:
 
 
 def pieces_of(events: Sequence[Event]) -> Iterator[tuple[int, Changes | Truncate]]:
-    """The numbers of tables and their changes, as a decoder has them: cut at truncates, other tables and schemas."""
+    """The indexes of tables and their changes, as a decoder returns them: split at truncates and other schemas."""
     for (table, _, truncates), run in groupby(events, _shape):
         if truncates:
             yield from ((table, Truncate(table_id(table), event.version)) for event in run)
@@ -78,7 +78,7 @@ def _shape(event: Event) -> tuple[int, Columns, bool]:
 
 
 def table_id(table: int) -> TableId:
-    """A table by its number, as its source calls it."""
+    """A table by its index, under the name that its source uses."""
     return TableId("s", "db", "public", f"t{table}")
 
 
