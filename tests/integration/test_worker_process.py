@@ -1,4 +1,4 @@
-"""The worker as a process: it comes back as it was, says why it cannot start, and always ends."""
+"""The worker as a process: it restarts with its state, reports why it cannot start, and always ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOP = {"connector.class": "LakehouseSink", "topics": "shop.orders,shop.items", 
 
 @pytest.fixture
 def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> Iterator[Worker]:
-    """A worker with storage topics of its own."""
+    """A worker with its own storage topics."""
     name = unique("process")
     properties = {
         "group.id": name,
@@ -41,7 +41,7 @@ def worker(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> 
 
 
 def test_what_was_paused_is_paused_after_a_kill(worker: Worker) -> None:
-    """Configurations and target states live in Kafka; resume goes on."""
+    """Configurations and target states are stored in Kafka; after resume the task continues."""
     worker.put_connector("shop", SHOP)
     assert worker.states("shop") == ["RUNNING", "RUNNING", "RUNNING"]
     worker.call("PUT", "/connectors/shop/pause")
@@ -56,7 +56,7 @@ def test_what_was_paused_is_paused_after_a_kill(worker: Worker) -> None:
 def test_what_is_not_guaranteed_stands_in_the_status_after_a_kill(
     worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
 ) -> None:
-    """A topic of schema changes is no table's; the note on it lives in Kafka, like the states."""
+    """A topic of schema changes belongs to no table; the note on it is stored in Kafka, like the states."""
     topic = unique("shop-schema")
     stack_kafka.create_topic(topic)
     altered = [{"type": "ALTER", "id": '"shop"."t"', "table": {"columns": []}}]
@@ -85,7 +85,7 @@ def _notes(worker: Worker) -> list[dict[str, object]] | None:
 def test_a_running_worker_shows_connects_metrics(
     worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
 ) -> None:
-    """All of a task's names, with what a record that cannot be used has made of them."""
+    """The metrics of a task have all names of Connect, and count a record that cannot be decoded."""
     topic = unique("poisoned")
     stack_kafka.create_topic(topic)
     publish(stack_kafka.bootstrap_servers, [RecordedRecord(topic, 0, 0, 0, b"{", b"{broken", ())])
@@ -106,7 +106,7 @@ def test_a_running_worker_shows_connects_metrics(
 
 
 def test_tasks_read_again_soon_after_a_kill(worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """The group waits for members that were killed until their sessions end, so sessions are short."""
+    """The group waits for the session timeout of killed members, so sessions are short."""
     topic = unique("killed")
     stack_kafka.create_topic(topic)
     worker.put_connector("shop", {"connector.class": "LakehouseSink", "topics": topic})
@@ -121,7 +121,7 @@ def test_tasks_read_again_soon_after_a_kill(worker: Worker, stack_kafka: Kafka, 
 
 
 def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
-    """At once, not by a task that fails later."""
+    """The request fails, instead of a task that fails later."""
     config = {**SHOP, "consumer.override.max.poll.recods": "5"}
     answer = httpx.put(f"{worker.url}/connectors/shop/config", json=config)
     assert answer.status_code == 400
@@ -131,7 +131,7 @@ def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
 def test_a_worker_that_is_told_to_stop_ends_with_status_0(
     stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
-    """Standalone, with a connector from a file; SIGTERM while it runs."""
+    """Standalone mode, with a connector from a file; SIGTERM while it runs."""
     connector = tmp_path / "shop.json"
     connector.write_text(json.dumps({"name": unique("shop"), "config": SHOP}))
     port = free_ports(1)[0]
@@ -142,7 +142,7 @@ def test_a_worker_that_is_told_to_stop_ends_with_status_0(
 
 
 def test_a_worker_waits_for_brokers_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
-    """/health says what it waits for."""
+    """GET /health reports what the worker waits for."""
     port = free_ports(1)[0]
     connector = tmp_path / "shop.json"
     connector.write_text(json.dumps({"name": "shop", "config": SHOP}))
@@ -156,7 +156,7 @@ def test_a_worker_waits_for_brokers_and_can_be_stopped_meanwhile(tmp_path: Path)
 
 
 def test_a_port_in_use_is_said_and_ends_the_process(tmp_path: Path) -> None:
-    """Before anything else has started."""
+    """The process ends before anything else has started."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", port, tmp_path / "absent.json")
@@ -165,7 +165,7 @@ def test_a_port_in_use_is_said_and_ends_the_process(tmp_path: Path) -> None:
 
 
 def test_a_connector_file_that_is_not_valid_ends_the_process(tmp_path: Path) -> None:
-    """Standalone mode has nobody to answer to but the log; it needs no broker to say so."""
+    """In standalone mode the error is in the log; the check needs no broker."""
     connector = tmp_path / "shop.json"
     connector.write_text(json.dumps({"name": "shop", "config": {**SHOP, "taks.max": "1"}}))
     process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", free_ports(1)[0], connector)
