@@ -1,7 +1,7 @@
-"""What a lake column must hold for a value of MariaDB (the dump's text: binary and bits in hex, time in UTC).
+"""The values that a lake column must contain for MariaDB (the dump's text: binary and bits in hex, time in UTC).
 
-The connector had its defaults. One of them is no accident of a value but of its type: ``bigint unsigned`` travels as a
-signed number (``bigint.unsigned.handling.mode=long``), so that what is above 2^63 - 1 arrives negative.
+The connector had its defaults. One of them changes the values of a type: ``bigint unsigned`` is sent as a signed number
+(``bigint.unsigned.handling.mode=long``), so that a value above 2^63 - 1 arrives negative.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 
 
 def form(kind: str, of: Variant) -> Form:
-    """How a column of MariaDB's type ``kind`` travels and is stored."""
+    """The form in which MariaDB's type ``kind`` is sent and stored."""
     match = _TYPE.fullmatch(kind)
     assert match, f"unknown type {kind}"
     base, arguments = match["base"], match["arguments"] or ""
@@ -46,7 +46,7 @@ def _bits(width: int) -> Callable[[str], bytes]:
 
 
 def _micros(value: str) -> int:
-    """A time is a span of up to 839 hours, either way."""
+    """A time is a span of up to 839 hours, positive or negative."""
     match = _TIME.fullmatch(value)
     assert match, f"not a time: {value!r}"
     sign, hours, minutes, seconds, fraction = match.groups()

@@ -1,4 +1,4 @@
-"""What a lake column must hold for a value of Oracle, from the text of a dump (``reselect.md`` section 8.2)."""
+"""The values that a lake column must contain for Oracle, from the text of a dump (``reselect.md`` section 8.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPE = re.compile(r"(?P<base>[A-Z0-9]+)(?:\((?P<arguments>[\d,]+)\))?")
 
 
 def form(kind: str, of: Variant) -> Form:
-    """How a column of Oracle's type ``kind`` travels and is stored, in the precise decimal mode."""
+    """The form in which Oracle's type ``kind`` is sent and stored, in the precise decimal mode."""
     match = _TYPE.fullmatch(kind)
     assert match, f"unknown type {kind}"
     base, arguments = match["base"], (match["arguments"] or "").split(",")

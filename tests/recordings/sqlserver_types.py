@@ -1,4 +1,4 @@
-"""What a lake column must hold for a value of SQL Server: from a dump's text (binary in hex) to the exact value."""
+"""The values that a lake column must contain for SQL Server: from a dump's text (binary in hex) to the exact value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TYPE = re.compile(r"(?P<base>[a-z0-9]+?)(?:\((?P<arguments>[\d,]+)\))?")
 
 
 def form(kind: str, of: Variant) -> Form:
-    """How a column of SQL Server's type ``kind`` travels and is stored, in the precise decimal mode."""
+    """The form in which SQL Server's type ``kind`` is sent and stored, in the precise decimal mode."""
     match = _TYPE.fullmatch(kind)
     assert match, f"unknown type {kind}"
     base, arguments = match["base"], match["arguments"] or ""

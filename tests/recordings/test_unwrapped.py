@@ -1,6 +1,6 @@
-"""Recorded events through Debezium's ``ExtractNewRecordState``, run by Headrace: nothing of them is lost.
+"""Recorded events through Debezium's ``ExtractNewRecordState``, run by Headrace: no information is lost.
 
-The same events are decoded from their envelopes and from the rows that the transform makes of these: operations, keys,
+The same events are decoded from their envelopes and from the rows that the transform makes of these. Operations, keys,
 positions, times, values and their states are equal, for every type of every source.
 """
 
@@ -35,7 +35,7 @@ def test_rows_tell_what_their_envelopes_told(name: str, mode: str) -> None:
     of, compared = variant(name), 0
     options = EnvelopeOptions(key_schemas=of.key_schemas, value_schemas=not of.bare)
     for topic, records in recording(name).items():
-        if topic.endswith("schemahistory"):  # Debezium's own, which no converter writes
+        if topic.endswith("schemahistory"):  # Debezium's own schemas, which no converter writes
             continue
         whole = TopicDecoder(topic, options).decode(records)
         rows = TransformingDecoder(topic, options, chain(UNWRAP | {MODE: mode})).decode(records)
@@ -48,7 +48,7 @@ def test_rows_tell_what_their_envelopes_told(name: str, mode: str) -> None:
 
 
 def _events(pieces: Iterable[Any], *, tombstones: bool) -> list[Mapping[str, Any]]:
-    """Every change as a dict; truncates, which the transform drops, are left out."""
+    """Every change as a dict, without truncates, which the transform drops."""
     found = []
     for piece in pieces:
         if isinstance(piece, Changes):

@@ -1,8 +1,8 @@
-"""The rule behind each case of ``reselect.md`` section 6, as the change to the sources that takes it out.
+"""The rule behind each case of ``reselect.md`` section 6, as the change to the sources that removes it.
 
-``take_out.py`` applies them one by one and requires that the case's tests fail. A rule that two lines enforce is taken
-out of both. ``tests/unit/test_reselect_cases.py`` keeps every edit applicable, so that no rule leaves this table
-unnoticed.
+``take_out.py`` applies the changes one by one and requires that the case's tests fail. A rule that two lines enforce is
+removed from both. ``tests/unit/test_reselect_cases.py`` checks that every change applies, so that no rule disappears
+from this table unnoticed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VISIBILITY = "connectors/headrace_connectors/sql/postgres_visibility.py"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What holds in a case, and how to take it out. ``stack`` marks those that need a real database."""
+    """The rule of a case, and the change that removes it. ``stack`` marks rules that need a real database."""
 
     case: str
     rule: str
@@ -45,7 +45,7 @@ class Rule:
 
     @property
     def tests(self) -> str:
-        """How the names of the case's tests begin: S1 is ``test_s01_``."""
+        """The prefix of the names of the case's tests: S1 is ``test_s01_``."""
         letter, number = self.case[0].lower(), self.case[1:]
         return f"test_{letter}{number.zfill(2 + (not number[-1].isdigit()))}_"
 
