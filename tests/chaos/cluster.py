@@ -79,10 +79,10 @@ class ClusterLane(Lane):
         self._silent: list[Worker] = []
         self._ports = free_ports(count)
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         for worker in self.workers:
             worker.kill()
-        super().__exit__(kind, error, trace)
+        super().__exit__(error_type, error, trace)
 
     def start_worker(self, failpoints: Mapping[str, str] | None = None) -> None:
         """Start all workers concurrently."""

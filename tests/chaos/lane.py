@@ -72,7 +72,7 @@ class Lane:
         self.worker.put_connector(self.name, self.sink_config())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         if self._load is not None:
             self._load.stop()
         self._exit.close()

@@ -168,13 +168,13 @@ def test_a_warehouse_that_cannot_be_written(lane: Lane, tmp_path: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 600 kB, where root may mount one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", place], capture_output=True)
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", folder], capture_output=True)
     if mount.returncode:
         pytest.skip(f"needs to mount a tmpfs: {mount.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
 
 
 def test_a_full_disk(lane: Lane, small_disk: Path) -> None:

@@ -204,14 +204,14 @@ def cast(value: Any, to: exp.DataType) -> Any:
     """CAST, which pads a CHAR and refuses values of another type."""
     if value is None:
         return None
-    kind = to.this
-    if kind in (exp.DataType.Type.CHAR, exp.DataType.Type.NCHAR):
+    data_type = to.this
+    if data_type in (exp.DataType.Type.CHAR, exp.DataType.Type.NCHAR):
         return Char(str(value).ljust(int(to.expressions[0].name)))
-    if kind in (exp.DataType.Type.VARCHAR, exp.DataType.Type.NVARCHAR):
+    if data_type in (exp.DataType.Type.VARCHAR, exp.DataType.Type.NVARCHAR):
         return str(value)[: int(to.expressions[0].name)]
-    if kind is exp.DataType.Type.DECIMAL:
+    if data_type is exp.DataType.Type.DECIMAL:
         return Decimal(value)
-    if kind in (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT):
+    if data_type in (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT):
         return float(value)
     assert str(to.args.get("kind")) == "RAW", to
     return bytes(value)

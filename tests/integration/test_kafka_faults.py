@@ -99,7 +99,7 @@ def test_stop_while_the_broker_is_down(broker: SaslKafka, unique: Callable[[str]
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "text"),
+    ("change", "error", "text"),
     [
         ({"bootstrap.servers": f"{LOOPBACK}:1"}, Retriable, "cannot be reached"),
         ({"bootstrap.servers": "localhost"}, ConfigError, "not host:port"),
@@ -114,7 +114,7 @@ def test_stop_while_the_broker_is_down(broker: SaslKafka, unique: Callable[[str]
     ],
 )
 def test_the_cause_of_a_refused_connection(
-    broker: SaslKafka, change: Mapping[str, str], kind: type[HeadraceError], text: str
+    broker: SaslKafka, change: Mapping[str, str], error: type[HeadraceError], text: str
 ) -> None:
     """A start reports the cause within seconds, without the password."""
 
@@ -122,7 +122,7 @@ def test_the_cause_of_a_refused_connection(
         feeds = KafkaFeedFactory({**broker.client(), **change})
         await feeds.start()
         async with asyncio.timeout(10):
-            with pytest.raises(kind, match=text) as caught:
+            with pytest.raises(error, match=text) as caught:
                 await feeds.open("sink", 0, settings_of({"topics": "topic"})).start(Recorder())
         assert "sesame" not in str(caught.value)
         assert "wrong" not in str(caught.value)

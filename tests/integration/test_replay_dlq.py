@@ -72,8 +72,8 @@ def test_letters_of_a_topic_become_rows(stack_kafka: Kafka, tmp_path: Path, uniq
     table = tmp_path / "warehouse" / "headrace" / "shop_public_items"
     assert not table.exists()
     for _ in range(2):
-        status, said = replay()
+        status, output = replay()
         assert status == 1
-        assert f"{TOPIC}-0 at offset 2 cannot be used: VALUE_CONVERTER" in said
+        assert f"{TOPIC}-0 at offset 2 cannot be used: VALUE_CONVERTER" in output
         rows = StaticTable.from_metadata(str(table)).scan().to_arrow().to_pylist()
         assert [(row["id"], row["name"]) for row in rows] == [(1, "b")]

@@ -88,8 +88,8 @@ def test_one_wrong_cell_under_load_is_found_and_mended(lane: Lane, stack: Stack,
         status, lines = verify(lane, tmp_path, "--table", "public.customers")
         assert (status, lines[0], len(lines)) == (1, named, 2)
     status, lines = verify(lane, tmp_path, "--table", "public.customers", "--show-values", "--repair")
-    told = [named, f"    name: source 'unseen', lake 'name {rows // 2}'", f"public.customers id={wrong}: repaired"]
-    assert (status, lines[:-1]) == (0, told)
+    expected = [named, f"    name: source 'unseen', lake 'name {rows // 2}'", f"public.customers id={wrong}: repaired"]
+    assert (status, lines[:-1]) == (0, expected)
     with resting(lane):
         assert lane.states() == {"PAUSED"}
     assert lane.prove() > rows

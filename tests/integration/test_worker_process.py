@@ -67,13 +67,13 @@ def test_what_is_not_guaranteed_stands_in_the_status_after_a_kill(
         config[f"{side}.converter"] = "org.apache.kafka.connect.json.JsonConverter"
         config[f"{side}.converter.schemas.enable"] = "false"
     worker.put_connector("schema", config)
-    said = [{"note": RENAMED, "where": [f"{topic} column shop.t.b"]}]
-    wait_until(lambda: _notes(worker) == said, "the note", 30)
+    notes = [{"note": RENAMED, "where": [f"{topic} column shop.t.b"]}]
+    wait_until(lambda: _notes(worker) == notes, "the note", 30)
     worker.call("PUT", "/connectors/schema/pause")
     wait_until(lambda: worker.states("schema") == ["PAUSED"] * 2, "paused", 30)
     worker.kill()
     worker.start()
-    assert _notes(worker) == said
+    assert _notes(worker) == notes
 
 
 def _notes(worker: Worker) -> list[dict[str, object]] | None:

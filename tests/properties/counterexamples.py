@@ -19,7 +19,7 @@ def check(delivery: Delivery, *, options: TableOptions = NO_OPTIONS, what: str =
     """Fail with the smallest failing delivery if the memory tables differ from the model's at the end."""
 
     def difference(of: Delivery) -> str:
-        return told(written(of, MemoryLakehouse(), options=options), expected(of))
+        return differing_cells(written(of, MemoryLakehouse(), options=options), expected(of))
 
     _search(delivery, difference, what)
 
@@ -32,7 +32,7 @@ def check_complete(delivery: Delivery) -> None:
         if not _complete(of):
             return ""
         try:
-            return told(written(of, MemoryLakehouse(), insert_mode="auto"), expected(of))
+            return differing_cells(written(of, MemoryLakehouse(), insert_mode="auto"), expected(of))
         except Fatal as error:
             return str(error)
 
@@ -50,7 +50,7 @@ def _search(delivery: Delivery, difference: Callable[[Delivery], str], what: str
         raise AssertionError(f"{what}\n{story(found)}\n{difference(found)}")
 
 
-def told(found: Tables, wanted: Tables) -> str:
+def differing_cells(found: Tables, wanted: Tables) -> str:
     """The cells that differ, one per line."""
     lines = []
     for table in sorted({*found, *wanted}):

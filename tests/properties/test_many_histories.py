@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 from fix_spark import Warehouse
-from properties.counterexamples import check, told
+from properties.counterexamples import check, differing_cells
 from properties.deliveries import Delivery, Trouble, delivery
 from properties.histories import Size
 from properties.workers import expected, written
@@ -79,7 +79,7 @@ def test_histories_that_share_tables(
         options = TableOptions(format_name, soft_delete=number % 2 == 0)
         check(found, options=options, what=f"seed {seed}")
         tables = written(found, warehouse.lakehouse, unique("histories"), options)
-        assert tables == expected(found), f"seed {seed}\n{told(tables, expected(found))}"
+        assert tables == expected(found), f"seed {seed}\n{differing_cells(tables, expected(found))}"
         with capsys.disabled():
             print(
                 f"\n{number * lanes} histories on {format_name}, {time.monotonic() - began:.0f} s", end="", flush=True

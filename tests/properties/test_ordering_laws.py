@@ -61,8 +61,8 @@ def record(change: tuple[str | None, int, int | None, int], offset: int, time: i
 def event(change: tuple[str | None, int, int | None, int], offset: int, time: int, *, of_source: bool) -> Event:
     """The model's event, whose positions are tuples as the rule defines them."""
     op, key, value, _ = change
-    told = op in ("c", "u") or (op == "d" and of_source)
-    position: Any = (value, time, offset) if told and value is not None else b""
+    ordered = op in ("c", "u") or (op == "d" and of_source)
+    position: Any = (value, time, offset) if ordered and value is not None else b""
     row = op not in ("d", None)
     cells = {name: (CellState.VALUE, cell) for name, cell in (("v", value), ("a", offset))} if row else {}
     time = time if op is not None else time // 1000 * 1000

@@ -11,7 +11,7 @@ import pytest
 from change_events import version
 from hypothesis import given
 from hypothesis import strategies as st
-from properties.counterexamples import story, told
+from properties.counterexamples import differing_cells, story
 from properties.deliveries import Delivery, Trouble, delivered, delivery, smallest
 from properties.histories import VALUE, Size
 from properties.overtaking import written_by_two
@@ -38,14 +38,14 @@ DELETE = Event(Operation.DELETE, 1, version(30, 2))
 class Overtaken(Mortal):
     """A table whose writer pauses before its first merge, while something else happens."""
 
-    def __init__(self, table: LakeTable, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, table: LakeTable, interruption: Callable[[], object]) -> None:
         super().__init__(table, Fate([]))
-        self._meanwhile = [meanwhile]
+        self._interruptions = [interruption]
 
     def merge(self, actions: Actions, commit: Commit) -> MergeCounts:
         """Apply the actions after the interruption."""
-        while self._meanwhile:
-            self._meanwhile.pop()()
+        while self._interruptions:
+            self._interruptions.pop()()
         return super().merge(actions, commit)
 
 
@@ -110,5 +110,5 @@ def test_whatever_a_worker_writes_that_was_overtaken_the_tables_are_the_models(c
 
     if differs(found):
         found = smallest(found, differs)
-        difference = told(written_by_two(found, MemoryLakehouse(), options, still, again), expected(found))
+        difference = differing_cells(written_by_two(found, MemoryLakehouse(), options, still, again), expected(found))
         raise AssertionError(f"stands still {still}, goes on {again}\n{story(found)}\n{difference}")

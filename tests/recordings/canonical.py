@@ -83,16 +83,16 @@ def _integers(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.view(_counted(array.type)) if _counted(array.type) != array.type else array
 
 
-def _counted(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_date32(kind):
+def _counted(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_date32(data_type):
         return pa.int32()
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(data_type):
         return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(_counted(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(member.name, _counted(member.type)) for member in kind])
-    return kind
+    if pa.types.is_list(data_type):
+        return pa.list_(_counted(data_type.value_type))
+    if pa.types.is_struct(data_type):
+        return pa.struct([pa.field(member.name, _counted(member.type)) for member in data_type])
+    return data_type
 
 
 def plain(value: Any) -> Any:
@@ -280,8 +280,8 @@ def _circle(value: str) -> dict[str, Any]:
     return {"center": _point((x, y)), "radius": radius}
 
 
-def _geometry(wkb: bytes, kind: str, **extensions: str) -> dict[str, Any]:
-    return {"wkb": wkb, "srid": None, "extensions": {"type": kind, **extensions}}
+def _geometry(wkb: bytes, geometry_type: str, **extensions: str) -> dict[str, Any]:
+    return {"wkb": wkb, "srid": None, "extensions": {"type": geometry_type, **extensions}}
 
 
 def _box(value: str) -> dict[str, Any]:
@@ -307,7 +307,7 @@ _MODAL: Mapping[str, Callable[[Variant], Form]] = {"bytea": binary_form, "hstore
 
 _PLAIN: Mapping[str, Form] = {
     "boolean": Form(lambda value: value in ("true", "t")),  # inside arrays t and f
-    **{kind: Form(int) for kind in ("smallint", "integer", "bigint", "oid")},
+    **{type_name: Form(int) for type_name in ("smallint", "integer", "bigint", "oid")},
     "real": REAL,
     "double precision": Form(float),
     "inet": Form(_inet),

@@ -131,10 +131,10 @@ def _identity(source: Mapping[str, str | None]) -> int:
 
 
 def _cell(want: Expectation, key: str, name: str, value: Any, difference: Difference | None) -> list[str]:
-    truth, place = want.rows[key][name], f"row {key}, {name}"
+    truth, cell = want.rows[key][name], f"row {key}, {name}"
     equal = value == truth and type(value) is type(truth)
     if difference is None:
-        return [] if equal else [f"{place}: {value!r:.120} instead of {truth!r:.120}"]
+        return [] if equal else [f"{cell}: {value!r:.120} instead of {truth!r:.120}"]
     if equal and difference.always:
-        return [f"{place}: equals the dump, but is named as different ({difference.reason})"]
-    return [] if equal or difference.holds(value) else [f"{place}: {value!r:.120}, but {difference.reason}"]
+        return [f"{cell}: equals the dump, but is named as different ({difference.reason})"]
+    return [] if equal or difference.holds(value) else [f"{cell}: {value!r:.120}, but {difference.reason}"]

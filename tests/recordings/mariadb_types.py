@@ -20,10 +20,10 @@ _TYPE = re.compile(r"(?P<base>[a-z]+)(?:\((?P<arguments>[^)]*)\))?(?P<unsigned> 
 _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 
 
-def form(kind: str, of: Variant) -> Form:
-    """The form in which MariaDB's type ``kind`` is sent and stored."""
-    match = _TYPE.fullmatch(kind)
-    assert match, f"unknown type {kind}"
+def form(type_name: str, of: Variant) -> Form:
+    """The form in which MariaDB's type ``type_name`` is sent and stored."""
+    match = _TYPE.fullmatch(type_name)
+    assert match, f"unknown type {type_name}"
     base, arguments = match["base"], match["arguments"] or ""
     if base == "bigint" and match["unsigned"]:
         return Form(_wrapped)
@@ -79,9 +79,12 @@ _TIMES = {
 """The types of PostgreSQL that travel alike."""
 
 _PLAIN: Mapping[str, Form] = {
-    **{kind: Form(int) for kind in ("tinyint", "smallint", "mediumint", "int", "bigint", "year")},
-    **{kind: Form(str) for kind in ("char", "varchar", "text", "mediumtext", "longtext", "enum", "set", "uuid")},
-    **{kind: bytes_form(bytes.fromhex) for kind in ("binary", "varbinary", "blob")},
+    **{type_name: Form(int) for type_name in ("tinyint", "smallint", "mediumint", "int", "bigint", "year")},
+    **{
+        type_name: Form(str)
+        for type_name in ("char", "varchar", "text", "mediumtext", "longtext", "enum", "set", "uuid")
+    },
+    **{type_name: bytes_form(bytes.fromhex) for type_name in ("binary", "varbinary", "blob")},
     "float": REAL,
     "double": Form(float),
     "time": Form(_micros),

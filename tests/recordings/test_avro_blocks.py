@@ -120,7 +120,7 @@ def _in_python(values: pa.Array) -> list[Any]:
     return values.to_pylist()
 
 
-def said(decoded: Decoded) -> tuple[Any, ...]:
+def compared(decoded: Decoded) -> tuple[Any, ...]:
     """The compared fields; a column without states is one whose cells are all values."""
     errant = [(each.index, each.stage, str(each.error)) for each in decoded.errant]
     return (
@@ -138,8 +138,8 @@ def said(decoded: Decoded) -> tuple[Any, ...]:
 def _with_all_states(event: Any) -> Any:
     if isinstance(event, Truncate):
         return event
-    *told, cells, states = event
-    return *told, cells, {n: int(cells[n] is None) if each is None else each for n, each in states.items()}
+    *rest, cells, states = event
+    return *rest, cells, {n: int(cells[n] is None) if each is None else each for n, each in states.items()}
 
 
 TOPICS = sorted(recording(AVRO))
@@ -149,7 +149,7 @@ TOPICS = sorted(recording(AVRO))
 def test_blocks_say_what_records_say(topic: str) -> None:
     """Every type, operation and kind of record of the recording."""
     records = topic_records(topic)
-    assert said(decoder(topic).decode(records)) == said(decoder(topic, blocks=False).decode(records))
+    assert compared(decoder(topic).decode(records)) == compared(decoder(topic, blocks=False).decode(records))
 
 
 INCR = "pg_d.public.incr_t"
@@ -187,7 +187,7 @@ def test_keys_of_other_converters() -> None:
     values = conversion(variant(AVRO).recording_file.parent).value
     given = Conversion(StringConverter(), values)
     decoded = [decoder(INCR, blocks, given, key_fields=("id",)).decode(records) for blocks in (True, False)]
-    assert said(decoded[0]) == said(decoded[1])
+    assert compared(decoded[0]) == compared(decoded[1])
     assert decoded[0].errant == []
 
 

@@ -27,12 +27,12 @@ def test_events_are_the_same_as_connect_data(name: str) -> None:
             continue
         keys, values = JsonData(of.key_schemas), JsonData(not of.bare)
         data = [replace(each, key=_data(keys, each.key), value=_data(values, each.value)) for each in records]
-        told = [
+        messages = [
             TopicDecoder(topic, EnvelopeOptions(key_schemas=of.key_schemas, value_schemas=not of.bare)).decode(each)
             for each in (records, data)
         ]
-        pieces += len(told[0].events)
-        _assert_same(*told)
+        pieces += len(messages[0].events)
+        _assert_same(*messages)
     assert pieces > 0
 
 

@@ -109,11 +109,11 @@ def test_schema_from_the_catalog_is_the_events(name: str, inventory: DatabaseOpt
     assert differing == {("public.array_types", "a_bit"): "an array that the connector declares as one bit string"}
 
 
-def _other_fields(table: str, told: Schema, made: Schema) -> dict[tuple[str, str], str]:
-    names = {member.name: None for schema in (told, made) for member in schema.fields}
-    different = [name for name in names if _essence(told.field(name)) != _essence(made.field(name))]
+def _other_fields(table: str, sent: Schema, made: Schema) -> dict[tuple[str, str], str]:
+    names = {member.name: None for schema in (sent, made) for member in schema.fields}
+    different = [name for name in names if _essence(sent.field(name)) != _essence(made.field(name))]
     reasons = {"a_bit": "an array that the connector declares as one bit string"}
-    return {(table, name): reasons.get(name, f"{told.field(name)} | {made.field(name)}") for name in different}
+    return {(table, name): reasons.get(name, f"{sent.field(name)} | {made.field(name)}") for name in different}
 
 
 def _essence(schema: Schema | None) -> Any:
@@ -145,10 +145,10 @@ def _differences(source: PostgresRowSource, table: DumpedTable, of: Variant) -> 
 
 
 def _equal(image: Image, column: Column, value: Any, of: Variant) -> bool:
-    told = image.cells[column.name]
-    if Placeholder(of.placeholder).is_form(connect_value(column.schema, told)):
+    sent = image.cells[column.name]
+    if Placeholder(of.placeholder).is_form(connect_value(column.schema, sent)):
         return True
-    if told is None and column.name not in ("c_name",) and image.cells.get("n") is not None:
+    if sent is None and column.name not in ("c_name",) and image.cells.get("n") is not None:
         return True  # a toast table: a null may hide an unchanged value
     carried = image.array(column.name)
     if value is UNREADABLE:

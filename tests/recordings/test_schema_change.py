@@ -35,10 +35,10 @@ def test_stops_at_a_type_that_holds_less(name: str, size: int) -> None:
         replay.deliver([Chunk(records[begin : begin + size]) for begin in range(0, len(records), size)])
     assert all(kind in str(stopped.value) for kind in STOPS[name])
     have = rows_of(replay.content(), ("id",))
-    told = {row_key(row, ("id",)): row for row in last_images(records[: replay.written], of)}
+    expected = {row_key(row, ("id",)): row for row in last_images(records[: replay.written], of)}
     placeholder = Placeholder(of.placeholder)
-    assert have.keys() == told.keys()
-    for key, row in told.items():
+    assert have.keys() == expected.keys()
+    for key, row in expected.items():
         cells = {column: cell for column, cell in row.items() if cell is not None and not placeholder.is_form(cell)}
         assert {column: plain(without_nulls(have[key][column])) for column in cells} == cells
 

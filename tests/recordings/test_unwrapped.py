@@ -41,9 +41,9 @@ def test_rows_tell_what_their_envelopes_told(name: str, mode: str) -> None:
         rows = TransformingDecoder(topic, options, chain(UNWRAP | {MODE: mode})).decode(records)
         assert {each.index for each in rows.errant} <= {each.index for each in whole.errant}  # tables without a key
         assert rows.of(SnapshotBegan) == whole.of(SnapshotBegan)
-        told = [_events(decoded.events, tombstones=mode != "tombstone") for decoded in (whole, rows)]
-        assert told[0] == told[1], topic
-        compared += len(told[0])
+        events = [_events(decoded.events, tombstones=mode != "tombstone") for decoded in (whole, rows)]
+        assert events[0] == events[1], topic
+        compared += len(events[0])
     assert compared > 5
 
 
@@ -67,13 +67,13 @@ def _of_changes(changes: Changes) -> list[dict[str, Any]]:
         "time": version.source_time,
         "transaction": changes.transaction,
     }
-    for place, event in enumerate(events):
-        event |= {name: values[place] for name, values in facts.items()} | {"table": changes.table}
-        event |= {"old key": changes.old_key.get(place), "moved": place in changes.moved}
+    for index, event in enumerate(events):
+        event |= {name: values[index] for name, values in facts.items()} | {"table": changes.table}
+        event |= {"old key": changes.old_key.get(index), "moved": index in changes.moved}
     gone = np.isin(changes.operation, (Operation.DELETE, Operation.TOMBSTONE))
     for column in changes.columns:
         states = np.zeros(len(changes)) if column.states is None else column.states
-        for place, event in enumerate(events):
-            if not gone[place] or column.name in changes.key_fields:
-                event["cells"][column.name] = (str(column.values[place : place + 1].to_string()), states[place])
+        for index, event in enumerate(events):
+            if not gone[index] or column.name in changes.key_fields:
+                event["cells"][column.name] = (str(column.values[index : index + 1].to_string()), states[index])
     return events

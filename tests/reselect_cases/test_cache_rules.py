@@ -91,9 +91,9 @@ TEXT, NUMERIC = Schema("string"), Schema("bytes", name="org.apache.kafka.connect
 MILLIS = Schema("int64", name="org.apache.kafka.connect.data.Timestamp")
 
 
-def caches(kind: str, schema: Schema, *, typmod: int = -1, deterministic: bool = True, known: bool = True) -> bool:
+def caches(type_name: str, schema: Schema, *, typmod: int = -1, deterministic: bool = True, known: bool = True) -> bool:
     """Whether the cache accepts a table whose key has this type and wire form."""
-    key_type = SqlType(1, "pg_catalog", kind)
+    key_type = SqlType(1, "pg_catalog", type_name)
     big = CatalogColumn("big", 2, SqlType(25, "pg_catalog", "text"), attstorage="x")
     key = (KeyColumn("id", key_type, deterministic=deterministic),)
     catalog = CatalogTable(TABLE, "r", "d", (CatalogColumn("id", 1, key_type, typmod), big), key)
@@ -103,7 +103,7 @@ def caches(kind: str, schema: Schema, *, typmod: int = -1, deterministic: bool =
 
 
 @pytest.mark.parametrize(
-    ("kind", "schema", "more"),
+    ("type_name", "schema", "more"),
     [
         ("citext", TEXT, {}),
         ("text", TEXT, {"deterministic": False}),
@@ -117,19 +117,19 @@ def caches(kind: str, schema: Schema, *, typmod: int = -1, deterministic: bool =
     ],
 )
 def test_s26_keys_whose_texts_do_not_tell_rows_apart_are_not_cached(
-    kind: str, schema: Schema, more: dict[str, Any]
+    type_name: str, schema: Schema, more: dict[str, Any]
 ) -> None:
     """S26: keys that are equal in the database with different texts, or different with equal texts, are not cached."""
-    assert not caches(kind, schema, **more)
+    assert not caches(type_name, schema, **more)
 
 
 @pytest.mark.parametrize(
-    ("kind", "schema", "typmod"),
+    ("type_name", "schema", "typmod"),
     [("int8", Schema("int64"), -1), ("bpchar", TEXT, 14), ("numeric", NUMERIC, -1), ("timestamp", MILLIS, 3)],
 )
-def test_s26_other_keys_are_cached(kind: str, schema: Schema, typmod: int) -> None:
+def test_s26_other_keys_are_cached(type_name: str, schema: Schema, typmod: int) -> None:
     """S26: a row has one text."""
-    assert caches(kind, schema, typmod=typmod)
+    assert caches(type_name, schema, typmod=typmod)
 
 
 def test_s26_equal_keys_have_one_text_and_different_ones_never() -> None:

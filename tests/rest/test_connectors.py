@@ -46,13 +46,13 @@ async def test_what_is_not_guaranteed_stands_in_the_tasks_status(api: Api) -> No
     await api.until("RUNNING", "RUNNING")
     assert all("notes" not in task for task in (await api.status())["tasks"])
     api.worker.statuses.note("shop", 0, "no positions", "shop.public.orders")
-    said = [{"note": "no positions", "where": ["shop.public.orders"]}]
+    note = [{"note": "no positions", "where": ["shop.public.orders"]}]
     api.tasks.tasks["shop-0"].fail(Fatal("broken"))
     await api.until("RUNNING", "FAILED")
-    assert [task["notes"] for task in (await api.status())["tasks"]] == [said]
-    assert (await api.call("GET", "/connectors/shop/tasks/0/status")).json()["notes"] == said
+    assert [task["notes"] for task in (await api.status())["tasks"]] == [note]
+    assert (await api.call("GET", "/connectors/shop/tasks/0/status")).json()["notes"] == note
     expanded = (await api.call("GET", "/connectors?expand=status")).json()
-    assert expanded["shop"]["status"]["tasks"][0]["notes"] == said
+    assert expanded["shop"]["status"]["tasks"][0]["notes"] == note
     await api.call("POST", "/connectors/shop/tasks/0/restart")
     await api.until("RUNNING", "RUNNING")
     assert all("notes" not in task for task in (await api.status())["tasks"])

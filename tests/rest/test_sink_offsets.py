@@ -31,10 +31,10 @@ def entries(offsets: Mapping[TopicPartition, int | None]) -> dict[str, Any]:
     return {
         "offsets": [
             {
-                "partition": {"kafka_topic": place.topic, "kafka_partition": place.partition},
+                "partition": {"kafka_topic": partition.topic, "kafka_partition": partition.partition},
                 "offset": None if offset is None else {"kafka_offset": offset},
             }
-            for place, offset in offsets.items()
+            for partition, offset in offsets.items()
         ]
     }
 

@@ -86,8 +86,8 @@ async def test_a_connector_that_nobody_wants_can_be_deleted(api: Api) -> None:
 
 async def test_a_connector_that_is_created_again_finds_its_groups_offsets(api: Api) -> None:
     """A DELETE does not delete the consumer group, as in Connect."""
-    place = TopicPartition("shop.public.orders", 0)
-    api.stores.groups.offsets = {"connect-shop": {place: 7}}
+    partition = TopicPartition("shop.public.orders", 0)
+    api.stores.groups.offsets = {"connect-shop": {partition: 7}}
     await api.create()
     await api.call("DELETE", "/connectors/shop")
     await api.until("none")
@@ -98,13 +98,13 @@ async def test_a_connector_that_is_created_again_finds_its_groups_offsets(api: A
 
 def _config_record(state: config_state.ClusterConfigState, key: str) -> LogRecord | None:
     """The record that Headrace writes for the state after a record; None if the key is no state."""
-    kind, _, name = key.partition("-")
-    if kind == "connector":
+    record_type, _, name = key.partition("-")
+    if record_type == "connector":
         return config_state.connector_records(name, state.connector_config(name) or {})[0]
-    if kind == "target":
+    if record_type == "target":
         name = name.removeprefix("state-")
         return config_state.target_state_record(name, TargetState(state.target_state(name)))
-    if kind == "commit":
+    if record_type == "commit":
         return config_state.task_records(name, state.task_configs(name))[-1]
     return None
 

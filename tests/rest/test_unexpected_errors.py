@@ -36,8 +36,8 @@ async def test_a_bug_is_answered_and_logged_like_any_other_request(
     caplog.set_level(logging.INFO)
     async with served(api.app) as url:
         status, headers, body = await to_thread(_post, url.removeprefix("http://"))
-    said = {"error_code": 500, "message": "Internal error: ValueError; see the worker's log"}
-    assert (status, json.loads(body)) == (500, said)
+    expected = {"error_code": 500, "message": "Internal error: ValueError; see the worker's log"}
+    assert (status, json.loads(body)) == (500, expected)
     assert (headers["x-frame-options"], headers["access-control-allow-origin"]) == ("DENY", "http://console")
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("POST /connectors failed: ValueError\n\tat _broken(") for line in lines)

@@ -8,7 +8,7 @@ from typing import Any
 
 from properties.source_database.database import Change, Snapshot, Transaction
 from properties.source_database.dialects import DIALECTS
-from properties.source_database.scenario import Scenario, Told
+from properties.source_database.scenario import Scenario, Simulation
 from properties.source_database.tables import OMITTED, is_stored_out_of_line, key_columns
 from properties.source_database.wire import key_document
 
@@ -18,7 +18,7 @@ LakeRow = Mapping[str, Any]
 class Judge:
     """The judge of one scenario. ``key_of`` returns the number of a row for its key's values."""
 
-    def __init__(self, scenario: Scenario, truth: Told) -> None:
+    def __init__(self, scenario: Scenario, truth: Simulation) -> None:
         self._scenario = scenario
         self._truth = truth
         kind = scenario.setup.key_kind
@@ -113,7 +113,7 @@ class Judge:
         return value is None or any(value == each.get(name) for each in self._truth.database.states[table, key])
 
 
-def origins(truth: Told) -> Mapping[tuple[int, int], set[int]]:
+def origins(truth: Simulation) -> Mapping[tuple[int, int], set[int]]:
     """The keys from which rows moved to each key, directly or not, by table and key."""
     found: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
     moves = _key_changes(truth)
@@ -123,7 +123,7 @@ def origins(truth: Told) -> Mapping[tuple[int, int], set[int]]:
     return found
 
 
-def _key_changes(truth: Told) -> list[Change]:
+def _key_changes(truth: Simulation) -> list[Change]:
     return [
         change
         for entry in truth.database.log
@@ -133,7 +133,7 @@ def _key_changes(truth: Told) -> list[Change]:
     ]
 
 
-def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
+def hollow_keys(scenario: Scenario, truth: Simulation) -> set[tuple[int, int]]:
     """The rows, by table and key, that may lose a value without a database (reselect.unresolved.insert.mode).
 
     Their key change omits the value, and its halves are in two partitions, or it is behind a snapshot that reads ahead,
@@ -160,7 +160,7 @@ def hollow_keys(scenario: Scenario, truth: Told) -> set[tuple[int, int]]:
     return found
 
 
-def _behind_reads(truth: Told) -> set[int]:
+def _behind_reads(truth: Simulation) -> set[int]:
     """The positions of key changes of a table that a snapshot read before it continued with older events."""
     read: set[int] = set()
     found: set[int] = set()
@@ -172,7 +172,7 @@ def _behind_reads(truth: Told) -> set[int]:
     return found
 
 
-def _updated_behind_reads(truth: Told) -> set[tuple[int, int]]:
+def _updated_behind_reads(truth: Simulation) -> set[tuple[int, int]]:
     """The rows, by table and key, with an update and then a key change behind a snapshot that reads ahead."""
     read: set[int] = set()
     updated: set[tuple[int, int]] = set()

@@ -52,8 +52,8 @@ class LaterSource(MemoryRowSource):
         version, number = self._world.version, int(catalog.table.table[1:])
         rows = self._world.truth.database.versions[version][number]
         for column in request.columns:
-            told = self._world.judge.answers[number, column.name]
-            told += [(key, row.get(column.name)) for key, row in rows.items()]
+            answers = self._world.judge.answers[number, column.name]
+            answers += [(key, row.get(column.name)) for key, row in rows.items()]
         return answer
 
     def _advance(self, table: TableId) -> None:

@@ -86,7 +86,7 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Told:
+class Simulation:
     """A scenario's database after all statements, and its records in the order of their arrival."""
 
     database: Database
@@ -95,14 +95,14 @@ class Told:
     ends: Mapping[Place, int]
 
 
-def told(scenario: Scenario) -> Told:
+def simulate(scenario: Scenario) -> Simulation:
     """Run the statements and send the connector's records."""
     setup = scenario.setup
     database = Database(setup.tables, setup.key_kind, setup.arrays, DIALECTS[setup.dialect].together)
     database.run(scenario.statements)
     records = Connector(setup, database).records()
     ends = {(record.topic, record.partition): record.offset + 1 for record in records}
-    return Told(database, records, _arrivals(scenario, records), ends)
+    return Simulation(database, records, _arrivals(scenario, records), ends)
 
 
 def chance(scenario: Scenario, *what: int) -> int:
@@ -115,9 +115,9 @@ def _arrivals(scenario: Scenario, records: Sequence[SentRecord]) -> Sequence[Sen
     lag, latest = scenario.pace.lag + 1, dict[Place, int]()
     timed = []
     for index, record in enumerate(records):
-        place = record.topic, record.partition
+        partition = record.topic, record.partition
         own = chance(scenario, record.partition, len(record.topic)) % lag
         due = index + own + chance(scenario, *record.uid) % lag
-        latest[place] = max(due, latest.get(place, 0))
-        timed.append((latest[place], index))
+        latest[partition] = max(due, latest.get(partition, 0))
+        timed.append((latest[partition], index))
     return [records[index] for _, index in sorted(timed)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from properties.source_database.judge import hollow_keys
-from properties.source_database.scenario import Pace, Scenario, Told
+from properties.source_database.scenario import Pace, Scenario, Simulation
 from properties.source_database.world import World, played
 
 
@@ -20,7 +20,7 @@ class AllowedStop:
 
     message: str
     where: str
-    when: Callable[[Scenario, Told], bool]
+    when: Callable[[Scenario, Simulation], bool]
 
 
 ALLOWED_STOPS = (
@@ -82,8 +82,8 @@ def story(scenario: Scenario) -> Iterator[str]:
     world = World(scenario)
     yield from (f"  {statement}" for statement in scenario.statements)
     for record in world.truth.arrivals:
-        place = f"{record.topic}-{record.partition}:{record.offset}"
-        yield f"  {place} {record.text}"
+        coordinate = f"{record.topic}-{record.partition}:{record.offset}"
+        yield f"  {coordinate} {record.text}"
     yield f"  {scenario.setup}"
     yield f"  {scenario.sink}"
     yield f"  {scenario.pace}"

@@ -157,7 +157,7 @@ class ScriptedFeed:
         try:
             self._life.before("offsets")
             self._world.committed.update({(each.topic, each.partition): at for each, at in offsets.items()})
-            self._world.notes.update({place: self._notes[place] for place in offsets})
+            self._world.notes.update({partition: self._notes[partition] for partition in offsets})
             self._life.after("offsets")
         except Killed:
             loop = asyncio.get_running_loop()
@@ -226,10 +226,10 @@ class ScriptedFeed:
         chunks: list[list[SentRecord]] = []
         scenario, ended = self._world.scenario, True
         for record in self._world.truth.arrivals:
-            place = record.topic, record.partition
-            if record.offset < begin.get(place, 0):
+            partition = record.topic, record.partition
+            if record.offset < begin.get(partition, 0):
                 continue
-            if ended or (chunks[-1][-1].topic, chunks[-1][-1].partition) != place:
+            if ended or (chunks[-1][-1].topic, chunks[-1][-1].partition) != partition:
                 chunks.append([])
             chunks[-1].append(record)
             ended = chance(scenario, *record.uid, self._life.number) % scenario.pace.chunk == 0
@@ -237,27 +237,29 @@ class ScriptedFeed:
 
     def _chunk(self, records: Sequence[SentRecord], begin: dict[tuple[str, int], int]) -> Chunk:
         first, last = records[0], records[-1]
-        place = first.topic, first.partition
+        partition = first.topic, first.partition
         self._world.seen(max(record.version for record in records))
         chunk = Chunk(
             self._epoch,
             self._sequence,
-            TopicPartition(*place),
+            TopicPartition(*partition),
             [self._as_fetched(record) for record in records],
-            begin.get(place, 0),
+            begin.get(partition, 0),
             last.offset + 1,
             self._behind(last),
         )
-        begin[place] = last.offset + 1
+        begin[partition] = last.offset + 1
         self._sequence += 1
         return chunk
 
     def _behind(self, last: SentRecord) -> int:
-        place = last.topic, last.partition
+        partition = last.topic, last.partition
         if not self._world.scenario.pace.live:
-            return self._world.truth.ends[place] - last.offset - 1
+            return self._world.truth.ends[partition] - last.offset - 1
         return sum(
-            (record.topic, record.partition) == place and record.offset > last.offset and record.uid[0] == last.uid[0]
+            (record.topic, record.partition) == partition
+            and record.offset > last.offset
+            and record.uid[0] == last.uid[0]
             for record in self._world.truth.records
         )
 

@@ -13,7 +13,7 @@ import pytest
 from properties.source_database.connector import Connector, SentRecord, Setup
 from properties.source_database.database import Database, Snapshot, Transaction
 from properties.source_database.dialects import DIALECTS
-from properties.source_database.scenario import Scenario, told
+from properties.source_database.scenario import Scenario, simulate
 from properties.source_database.seeds import of_seed
 from properties.source_database.statements import Features, Statement, statements
 from properties.source_database.tables import key_columns
@@ -86,7 +86,7 @@ def test_keys_that_one_statement_exchanges() -> None:
 def test_a_state_is_recorded_for_every_row_that_ever_was() -> None:
     """All committed rows of all versions are among the states."""
     for seed in range(100):
-        database = told(of_seed(seed, avoided=())).database
+        database = simulate(of_seed(seed, avoided=())).database
         for version in database.versions:
             for number, rows in enumerate(version):
                 for key, row in rows.items():
@@ -97,9 +97,9 @@ def test_a_state_is_recorded_for_every_row_that_ever_was() -> None:
 def test_a_scenario_is_the_same_again() -> None:
     """A scenario can be repeated, also without some of its statements: the other records keep their names."""
     scenario = of_seed(11, avoided=())
-    once, again = told(scenario), told(scenario)
+    once, again = simulate(scenario), simulate(scenario)
     assert [record.text for record in once.arrivals] == [record.text for record in again.arrivals]
-    shorter = told(replace(scenario, statements=scenario.statements[:-3]))
+    shorter = simulate(replace(scenario, statements=scenario.statements[:-3]))
     assert {record.uid[0] for record in shorter.records} <= {record.uid[0] for record in once.records}
 
 
@@ -123,7 +123,7 @@ _WANTED = (
 
 
 def _properties(scenario: Scenario) -> set[str]:
-    truth, setup = told(scenario), scenario.setup
+    truth, setup = simulate(scenario), scenario.setup
     found = {setup.dialect, setup.headers, setup.key_kind, setup.identity}
     for entry in truth.database.log:
         if isinstance(entry, Transaction):

@@ -11,7 +11,7 @@ from typing import Any
 
 from properties.source_database.judge import Judge
 from properties.source_database.row_source import LaterSource
-from properties.source_database.scenario import Place, Scenario, chance, told
+from properties.source_database.scenario import Place, Scenario, chance, simulate
 from properties.source_database.sink import Fate, MortalLakehouse, ScriptedFeed
 from properties.source_database.virtual_time import Killed, NothingLeft, VirtualLoop
 
@@ -38,7 +38,7 @@ class World:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.truth = told(scenario)
+        self.truth = simulate(scenario)
         self.judge = Judge(scenario, self.truth)
         self.lakehouse = MemoryLakehouse()
         self.fate = Fate(scenario.deaths)
