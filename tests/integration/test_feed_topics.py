@@ -51,7 +51,10 @@ def test_offsets_of_a_deleted_topic(stack_kafka: Kafka, unique: Callable[[str], 
 
 
 def test_metadata_after_a_question_about_a_deleted_topic(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
-    """The client would refresh only that topic afterwards, and the task would read nothing in the state RUNNING."""
+    """The feed still finds new topics after a request for a deleted one.
+
+    The client would refresh only the deleted topic from then on, and the task would read nothing in the state RUNNING.
+    """
     topic = unique("topic")
 
     async def scenario() -> None:

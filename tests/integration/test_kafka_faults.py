@@ -59,7 +59,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
 
 
 def test_broker_killed_and_restarted(broker: SaslKafka, unique: Callable[[str], str]) -> None:
-    """The feed resumes by itself: no record is lost, and offsets can be committed again."""
+    """The feed resumes after a restart of the broker: no record is lost, and offsets can be committed again."""
     topic = unique("topic")
 
     async def scenario() -> None:
@@ -81,7 +81,7 @@ def test_broker_killed_and_restarted(broker: SaslKafka, unique: Callable[[str], 
 
 
 def test_stop_while_the_broker_is_down(broker: SaslKafka, unique: Callable[[str], str]) -> None:
-    """A worker stops without its brokers."""
+    """A feed stops although no broker answers."""
     topic = unique("topic")
 
     async def scenario() -> None:
@@ -132,7 +132,7 @@ def test_the_cause_of_a_refused_connection(
 
 
 def test_the_right_password(broker: SaslKafka, unique: Callable[[str], str]) -> None:
-    """With the right password the same connections succeed."""
+    """With the right user and password the feed reads its records."""
     topic = unique("topic")
 
     async def scenario() -> None:

@@ -110,5 +110,5 @@ def test_what_a_new_column_did_not_send_is_filled(lane: Lane, stack: Stack, tmp_
 
 
 def test_a_table_that_the_connector_does_not_have_is_a_wrong_call(lane: Lane, tmp_path: Path) -> None:
-    """An unknown table is a usage error, not a difference."""
+    """The command reports a usage error, not a difference."""
     assert verify(lane, tmp_path, "--table", "public.nothing")[0] == 2

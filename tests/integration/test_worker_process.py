@@ -121,7 +121,7 @@ def test_tasks_read_again_soon_after_a_kill(worker: Worker, stack_kafka: Kafka, 
 
 
 def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
-    """The request fails, instead of a task that fails later."""
+    """The worker refuses the connector, so that no task fails later."""
     config = {**SHOP, "consumer.override.max.poll.recods": "5"}
     answer = httpx.put(f"{worker.url}/connectors/shop/config", json=config)
     assert answer.status_code == 400
@@ -131,7 +131,7 @@ def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
 def test_a_worker_that_is_told_to_stop_ends_with_status_0(
     stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
-    """Standalone mode, with a connector from a file; SIGTERM while it runs."""
+    """A worker in standalone mode with a connector from a file ends with status 0 after SIGTERM."""
     connector = tmp_path / "shop.json"
     connector.write_text(json.dumps({"name": unique("shop"), "config": SHOP}))
     port = free_ports(1)[0]
@@ -156,7 +156,7 @@ def test_a_worker_waits_for_brokers_and_can_be_stopped_meanwhile(tmp_path: Path)
 
 
 def test_a_port_in_use_is_said_and_ends_the_process(tmp_path: Path) -> None:
-    """The process ends before anything else has started."""
+    """The process ends with an error that names the port before it starts anything else."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", port, tmp_path / "absent.json")

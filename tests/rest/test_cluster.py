@@ -57,7 +57,7 @@ async def test_each_worker_counts_what_it_runs_itself(pair: tuple[Api, Api]) -> 
 
 
 async def test_only_the_leader_writes(pair: tuple[Api, Api]) -> None:
-    """The follower names the leader."""
+    """A follower writes no connector; its error names the leader."""
     _, second = pair
     with pytest.raises(RequestTargetError) as error:
         await second.herder.create("shop", SHOP, None)
@@ -82,7 +82,7 @@ async def test_pause_stop_and_delete_reach_every_worker(pair: tuple[Api, Api]) -
 
 
 async def test_a_dead_workers_tasks_and_lead_move(pair: tuple[Api, Api]) -> None:
-    """The tasks of the living worker continue."""
+    """The living worker becomes the leader, takes the other's task, and does not restart its own."""
     first, second = pair
     await first.create(**{"tasks.max": "2"})
     await second.until("RUNNING", "RUNNING", "RUNNING")

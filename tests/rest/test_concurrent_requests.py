@@ -51,7 +51,7 @@ async def api() -> AsyncIterator[Api]:
 
 
 async def test_of_two_creations_one_is_a_conflict(api: Api) -> None:
-    """The second one does not replace the first, whose client received 201."""
+    """The second creation returns 409 and does not replace the first, whose client received 201."""
     answers = await asyncio.gather(*(api.create(**{"batch.max.records": number}) for number in ("1", "2")))
     assert _statuses(answers) == [201, 409]
     assert answers[1].json()["message"] == "Connector shop already exists"
@@ -59,7 +59,7 @@ async def test_of_two_creations_one_is_a_conflict(api: Api) -> None:
 
 
 async def test_two_patches_change_both_keys(api: Api) -> None:
-    """The second is merged into the configuration of the first."""
+    """The worker merges the second patch into the configuration of the first."""
     await api.create()
     patches = ({"batch.max.records": "7"}, {"batch.linger.ms": "9"})
     answers = await asyncio.gather(*(api.call("PATCH", "/connectors/shop/config", patch) for patch in patches))
@@ -69,7 +69,7 @@ async def test_two_patches_change_both_keys(api: Api) -> None:
 
 
 async def test_a_patch_does_not_bring_back_what_is_deleted(api: Api) -> None:
-    """The patch returns 404."""
+    """A patch after a delete returns 404."""
     await api.create()
     patch = api.call("PATCH", "/connectors/shop/config", {"batch.linger.ms": "9"})
     answers = await asyncio.gather(api.call("DELETE", "/connectors/shop"), patch)
@@ -79,14 +79,14 @@ async def test_a_patch_does_not_bring_back_what_is_deleted(api: Api) -> None:
 
 
 async def test_of_two_creating_puts_the_second_is_a_change(api: Api) -> None:
-    """The first returns 201 and a Location, the second 200."""
+    """The first PUT returns 201 and a Location, the second 200."""
     put = ("PUT", "/connectors/shop/config", SHOP)
     answers = await asyncio.gather(api.call(*put), api.call(*put))
     assert _statuses(answers) == [201, 200]
 
 
 async def test_a_resume_counts_behind_a_stop_that_is_not_written_yet(api: Api) -> None:
-    """The resume is not ignored as one that changes nothing."""
+    """The worker writes a resume after a stop that is not written yet."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     answers = await asyncio.gather(*(api.call("PUT", f"/connectors/shop/{verb}") for verb in ("stop", "resume")))

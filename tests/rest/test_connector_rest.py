@@ -14,7 +14,7 @@ from headrace.runtime.verify.table_verifier import Clock
 
 
 class Worker(ThreadingHTTPServer):
-    """Answers as a worker does; its task is paused one request after the pause."""
+    """Answers as a worker does; its task is paused one status request after the pause."""
 
     def __init__(self, connector: str, state: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -78,7 +78,7 @@ def test_a_running_connector_rests_and_goes_on(worker: Worker) -> None:
 
 @pytest.mark.parametrize("worker", ["RUNNING"], indirect=True)
 def test_it_goes_on_whatever_happens(worker: Worker) -> None:
-    """An error is raised after the resume."""
+    """The connector is resumed before an error of the block is raised."""
     with pytest.raises(KeyError), rest(worker.server_port).paused():
         raise KeyError
     assert worker.asked == ["PUT pause", "PUT resume"]
@@ -93,7 +93,7 @@ def test_one_that_does_not_run_is_left_as_it_is(worker: Worker) -> None:
 
 
 def test_where_nobody_answers_the_block_runs_all_the_same() -> None:
-    """The worker may run under another address, or not at all."""
+    """The block runs without an answer: the worker may run under another address, or not at all."""
     with Worker("shop", "RUNNING") as server:
         port = server.server_port
     with rest(port).paused():

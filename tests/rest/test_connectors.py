@@ -82,7 +82,7 @@ async def test_a_fatal_error_fails_the_task_with_a_trace_that_consoles_can_read(
 
 
 async def test_a_failed_task_runs_again_after_restart_with_only_failed(api: Api) -> None:
-    """A running task is not restarted."""
+    """The restart starts the failed task and does not restart the running one."""
     await api.create(**{"tasks.max": "2"})
     await api.until("RUNNING", "RUNNING", "RUNNING")
     healthy = api.tasks.tasks["shop-1"]
@@ -128,7 +128,7 @@ async def test_pause_keeps_the_task_and_stop_ends_it(api: Api) -> None:
 
 
 async def test_a_task_that_cannot_pause_is_ended_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise all later requests for the connector would wait for it."""
+    """The worker stops a task that does not pause, because later requests for the connector would wait for it."""
     api = Api(**{"task.shutdown.graceful.timeout.ms": "10"})
     await api.worker.start()
     await api.create()
@@ -146,7 +146,7 @@ async def test_a_task_that_cannot_pause_is_ended_instead(monkeypatch: pytest.Mon
 
 
 async def test_a_paused_connector_is_paused_after_a_restart_of_the_worker(api: Api) -> None:
-    """Its tasks are not started before resume."""
+    """A restarted worker starts the tasks of a paused connector only after resume."""
     await api.create(**{"tasks.max": "2"})
     await api.until("RUNNING", "RUNNING", "RUNNING")
     await api.call("PUT", "/connectors/shop/pause")
@@ -162,7 +162,7 @@ async def test_a_paused_connector_is_paused_after_a_restart_of_the_worker(api: A
 
 
 async def test_a_task_that_fails_while_paused_waits_for_resume(api: Api) -> None:
-    """A retriable error does not make the task read again during the pause."""
+    """A retriable error does not restart a task during the pause."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     await api.call("PUT", "/connectors/shop/pause")
@@ -201,7 +201,7 @@ async def test_unknown_options_are_refused_with_the_right_one(api: Api) -> None:
 
 
 async def test_secrets_are_not_in_validation_answers(api: Api) -> None:
-    """Consoles display and log the answers."""
+    """The answers contain no secrets, because consoles display and log them."""
     target = "/connector-plugins/LakehouseSink/config/validate"
     config = {
         **SHOP,
@@ -272,7 +272,7 @@ async def test_a_worker_shows_what_it_runs_itself(api: Api) -> None:
 
 
 async def test_a_deleted_connector_can_be_made_again_at_once(api: Api) -> None:
-    """Its old tasks end before the new ones start."""
+    """The worker stops the old tasks before it starts the new ones."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     old = api.tasks.tasks["shop-0"]

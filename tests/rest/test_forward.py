@@ -88,7 +88,7 @@ async def test_a_request_is_sent_on_once(pair: tuple[Api, Api]) -> None:
 
 
 async def test_a_leader_that_is_not_up_is_a_409(pair: tuple[Api, Api]) -> None:
-    """The leader's own 503 would be final for clients of a worker that has started."""
+    """A follower returns 409 if the leader has not started: the leader's 503 would be final for clients."""
     leader, follower = pair
     leader.worker.ready = False
     answer = await follower.create()
@@ -96,7 +96,7 @@ async def test_a_leader_that_is_not_up_is_a_409(pair: tuple[Api, Api]) -> None:
 
 
 async def test_a_leader_that_cannot_be_reached_is_a_409() -> None:
-    """The leader has died, and the group has not elected another one yet."""
+    """A follower returns 409 if the leader has died and the group has not elected another one yet."""
     with bind("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
     leader = Api(host="127.0.0.1", port=port)

@@ -61,7 +61,7 @@ async def test_a_worker_says_whether_it_starts_works_or_stops() -> None:
 
 
 async def test_a_worker_whose_requests_wait_for_too_long_is_unhealthy(held: tuple[Api, HeldLog]) -> None:
-    """It is healthy before the timeout of Connect's check, and after the change is written."""
+    """The worker is unhealthy after the timeout of Connect's check, and healthy again when the change is written."""
     api, log = held
     api.worker.now = lambda: NOW + timedelta(seconds=9)
     assert (await _health(api))[:2] == (200, "healthy")
@@ -82,7 +82,7 @@ async def test_a_request_that_waits_for_too_long_is_told_for_what(held: tuple[Ap
 
 
 async def test_a_question_that_brokers_do_not_answer_times_out() -> None:
-    """The error cannot name a cause."""
+    """A request times out if the brokers do not answer; the error names no cause."""
     api = Api(**{"rest.request.timeout.ms": "50"})
     await api.worker.start()
     await api.create()

@@ -155,7 +155,7 @@ async def test_offsets_are_seen_and_set_where_the_connector_says() -> None:
 
 
 async def test_offsets_without_brokers_are_an_error_with_connects_text(api: Api) -> None:
-    """The request returns 500 and does not block."""
+    """The request returns 500 with Connect's text and does not block."""
     await api.create()
     api.stores.groups.outage = "no broker"
     answer = await api.call("GET", "/connectors/shop/offsets")
@@ -243,7 +243,7 @@ async def test_a_history_is_not_reset_unless_it_holds_nothing(api: Api, lake: La
 async def test_a_history_may_skip_events_and_a_group_that_begins_at_the_end_may_begin_there(
     api: Api, lake: Lake
 ) -> None:
-    """Both changes go forward."""
+    """A request may set offsets of a history forward, and remove them with auto.offset.reset=latest."""
     await stopped(api, {FIRST: 5}, **HISTORY, **{"consumer.override.auto.offset.reset": "latest"})
     lake.hold("connect-shop", {FIRST: 5})
     assert (await alter(api, {FIRST: 5, SECOND: 9})).status == 200

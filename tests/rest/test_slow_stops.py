@@ -56,7 +56,7 @@ async def test_a_restarted_task_waits_as_well() -> None:
 
 
 async def test_a_worker_that_stops_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process ends during the write."""
+    """The process ends after its deadline, although a write is running."""
     monkeypatch.setattr(worker_connector, "_LEAVE_SECONDS", 0.05)
     api, _ = await _with_a_write_in_flight()
     async with asyncio.timeout(30):

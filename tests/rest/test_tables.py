@@ -88,7 +88,7 @@ async def test_a_table_is_restarted(api: Api) -> None:
 
 
 async def test_a_stopped_connector_has_nothing_to_restart(api: Api) -> None:
-    """The error is that for its tasks."""
+    """A restart of a table of a stopped connector returns the same error as a restart of its tasks."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
     await api.call("PUT", "/connectors/shop/stop")

@@ -53,7 +53,7 @@ def test_statuses_are_written_as_connect_writes_them() -> None:
 
 
 async def test_connectors_of_an_unknown_class_are_listed_as_failed_with_the_reason(api: Api) -> None:
-    """Their tasks are failed as well: statuses that another worker wrote do not count."""
+    """Connectors of an unknown class and their tasks are FAILED with the reason, whatever another worker wrote."""
     await api.until("FAILED", "FAILED", name="d1")
     listed = (await api.call("GET", "/connectors?expand=status&expand=info")).json()
     assert len(listed) == 16
@@ -65,7 +65,7 @@ async def test_connectors_of_an_unknown_class_are_listed_as_failed_with_the_reas
 
 
 async def test_a_stopped_connector_stays_stopped_whatever_its_class(api: Api) -> None:
-    """It is not started, so its class is not needed."""
+    """A stopped connector of an unknown class stays STOPPED, because it is not started."""
     await api.until("STOPPED", name="s1")
 
 
@@ -78,7 +78,7 @@ async def test_a_connector_that_was_taken_over_runs_with_a_class_of_ours(api: Ap
 
 
 async def test_a_connector_that_nobody_wants_can_be_deleted(api: Api) -> None:
-    """No record of it is left in either topic."""
+    """A DELETE removes the records of a connector from both topics."""
     await api.until("FAILED", "FAILED", name="d2")
     assert (await api.call("DELETE", "/connectors/d2")).status == 204
     await api.until("none", name="d2")

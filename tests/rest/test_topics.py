@@ -28,7 +28,7 @@ async def api() -> AsyncIterator[Api]:
 
 
 async def test_a_topic_is_listed_again_with_the_next_record_after_a_reset(api: Api) -> None:
-    """The task continues; it need not restart."""
+    """The running task lists a topic again with the next record after a reset."""
     task = _task(api, 0)
     task.decoded(ORDERS, 5, 0)
     assert await _listed(api) == ["shop.public.orders"]
