@@ -87,7 +87,7 @@ class DeadLetterQueueSuite:
         asyncio.run(scenario())
 
     @pytest.mark.parametrize("enabled", [None, "false"])
-    def test_context_headers_are_left_out_unless_asked_for(self, harness: QueueHarness, enabled: str | None) -> None:
+    def test_context_headers_are_omitted_by_default(self, harness: QueueHarness, enabled: str | None) -> None:
         """By default, as in Kafka Connect, a dead letter has the headers of its record and no others."""
 
         async def scenario() -> None:

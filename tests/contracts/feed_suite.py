@@ -182,7 +182,7 @@ class FeedSuite:
 
         asyncio.run(scenario())
 
-    def test_chunks_tell_what_waits_behind_them(self, harness: FeedHarness, connector: str, topic: str) -> None:
+    def test_chunks_report_the_lag(self, harness: FeedHarness, connector: str, topic: str) -> None:
         """A chunk reports the lag of its partition, so that a task far behind can wait for larger batches."""
 
         async def scenario() -> None:

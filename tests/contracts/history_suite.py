@@ -108,7 +108,7 @@ class HistorySuite:
             (6, "t", None, None),
         ]
 
-    def test_cells_that_were_left_out(self, start: Callable[[], Write], rows: Callable[[], list[Row]]) -> None:
+    def test_unavailable_cells(self, start: Callable[[], Write], rows: Callable[[], list[Row]]) -> None:
         """An unavailable cell gets the value of an earlier event of the batch; otherwise it is null and marked.
 
         It gets no value from before a delete.

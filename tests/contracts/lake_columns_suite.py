@@ -66,7 +66,7 @@ class LakeColumnsSuite(LakeFixtures):
         found = {row["id"]: row["new"] for row in lake.read(name).to_pylist()}
         assert found == {1: None, 2: [1, None]}
 
-    def test_a_column_that_somebody_else_added_meanwhile(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+    def test_a_column_that_another_writer_added(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
         """Both handles continue after one of them adds a column, with rows that lack it and then rows that have it."""
         wider = pa.schema([*ITEM, ("new", pa.string())])
         assert table.schema() == ITEM
@@ -167,7 +167,7 @@ class LakeColumnsSuite(LakeFixtures):
         with pytest.raises(Fatal, match=r"not created by Headrace.*table\.adopt=true"):
             lake.open(name).schema()
 
-    def test_a_table_of_others_is_taken_over(self, lake: LakeHarness, name: str, rows: Callable[[], Any]) -> None:
+    def test_a_table_of_others_is_adopted(self, lake: LakeHarness, name: str, rows: Callable[[], Any]) -> None:
         """An adopted table keeps its rows, applies every change to them, and has a ledger as any other table."""
         lake.create_otherwise(name, pa.schema(list(ITEM)[:3]))
         lake.load_otherwise(name, {"id": 1, "name": "theirs", "note": "a"})

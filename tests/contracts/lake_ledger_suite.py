@@ -17,7 +17,7 @@ from headrace.ports import LakeTable
 class LakeLedgerSuite(LakeFixtures):
     """Run as a part of ``LakeTableSuite``."""
 
-    def test_stored_tells_the_versions_of_rows_that_stand(self, made: Make) -> None:
+    def test_stored_returns_the_versions_of_stored_rows(self, made: Make) -> None:
         """``stored`` returns the versions of stored rows by the caller's key texts, and omits keys without a row."""
         table = made(item(2, position=7, at=70, partition=3, source_time=700))
         assert table.stored(items(item(1), item(2), item(3))) == {
@@ -25,7 +25,7 @@ class LakeLedgerSuite(LakeFixtures):
             "2": RowVersion(text(7), TOPIC, 3, 70, 700),
         }
 
-    def test_own_columns_tell_where_a_row_comes_from(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+    def test_own_columns_contain_the_origin_of_a_row(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
         """Own columns contain position, topic, partition, offset and source time; no position is null."""
         apply(table, item(2, at=5))
         found = {row["id"]: row for row in lake.read(name).to_pylist()}
@@ -125,7 +125,7 @@ class LakeLedgerSuite(LakeFixtures):
         assert lake.open(name, recreate=True).ledger() == {}
         assert lake.open(name).ledger() == {}
 
-    def test_old_tombstones_are_forgotten_but_not_the_floor(self, table: LakeTable) -> None:
+    def test_old_tombstones_are_removed_but_not_the_floor(self, table: LakeTable) -> None:
         """The retention of tombstones begins when they are recorded; the floor is kept."""
         version = RowVersion(text(3), TOPIC, 0, 3, 30)
         table.record_tombstones({"old": version, "": version}, NOW - 8 * DAY)
@@ -133,7 +133,7 @@ class LakeLedgerSuite(LakeFixtures):
         table.maintain(NOW, 7 * DAY)
         assert table.ledger() == {"young": version, "": version}
 
-    def test_old_tombstones_are_forgotten_after_a_restart(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+    def test_old_tombstones_are_removed_after_a_restart(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
         """A handle that has only read the tombstones removes expired ones as well."""
         version = RowVersion(text(3), TOPIC, 0, 3, 30)
         table.record_tombstones({"old": version}, NOW - 8 * DAY)

@@ -68,7 +68,7 @@ class RowSourceSuite:
         assert catalog is not None
         return catalog
 
-    def test_answers_stand_beside_their_requests(self, source: RowSource) -> None:
+    def test_answers_match_their_requests(self, source: RowSource) -> None:
         """Answers match their requests by row and column, in whatever order the database returns the rows."""
         asked = request([(2, "süd, {x}\\"), (1, "nord"), (2, "nord")], ["note", "price"])
         answer = source.fetch(self.catalog(source), asked)

@@ -84,7 +84,7 @@ class SoftDeleteSuite:
         assert rows()[2] == ("new", None, None, False)
         assert table.stored(items(item(2)))["2"].position == b""
 
-    def test_deleted_rows_do_not_stand(self, table: LakeTable) -> None:
+    def test_deleted_rows_are_not_read(self, table: LakeTable) -> None:
         """The exact path and ``headrace verify`` do not read deleted rows."""
         assert set(table.stored(items(item(1), item(2)))) == {"1"}
         assert [row["id"] for part in table.scan(["id"]) for row in part.to_pylist()] == [1]

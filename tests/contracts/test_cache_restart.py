@@ -85,7 +85,7 @@ def test_crash_voids_them(process: Process) -> None:
     assert len(cache) == 0
 
 
-def test_failed_write_voids_them(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_invalidates_them(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache does not serve a value whose drop failed on disk.
 
     Upstream's storageRemovalFailureDuringInvalidateIsNotFatal proves the inverse.
@@ -102,7 +102,7 @@ def test_failed_write_voids_them(process: Process, monkeypatch: pytest.MonkeyPat
     assert get(process.restart(12), "1", 12) is None
 
 
-def test_failed_drop_of_a_table_voids_it(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_drop_of_a_table_invalidates_it(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache serves none of the table's rows until the drop has succeeded; other tables continue."""
 
     def fail(table: object) -> int:
@@ -175,7 +175,7 @@ def test_age_counts_across_restarts(tmp_path: Path, away: int, hit: bool) -> Non
     assert (get(process.restart(11, away=away), "1", 11) is not None) is hit
 
 
-def test_step_back_makes_nobody_younger(tmp_path: Path) -> None:
+def test_step_back_makes_no_entry_younger(tmp_path: Path) -> None:
     """S30: a wall clock that steps back by an hour does not extend the life of an entry."""
     process = Process(tmp_path / "rows", CacheLimits(ttl=100))
     put(process.cache, "1", 10, big="A")

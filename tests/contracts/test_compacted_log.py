@@ -57,7 +57,7 @@ class TestKafkaLog(CompactedLogSuite):
         topic = LogTopic(unique("log"), "status.storage.topic", partitions=3, replication=1)
         return lambda: KafkaLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers})
 
-    async def test_writes_go_on_after_one_that_was_refused(
+    async def test_writes_continue_after_one_that_was_refused(
         self, stack_kafka: Kafka, unique: Callable[[str], str]
     ) -> None:
         """The log writes after a refused record.

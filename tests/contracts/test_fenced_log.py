@@ -39,7 +39,7 @@ class TestKafkaFencedLog(FencedLogSuite):
         topic = LogTopic(name, "config.storage.topic", partitions=1, replication=1)
         return lambda: KafkaFencedLog(topic, {"bootstrap_servers": stack_kafka.bootstrap_servers}, name)
 
-    async def test_nobody_writes_before_it_leads(self, open_log: OpenLog) -> None:
+    async def test_only_a_leader_writes(self, open_log: OpenLog) -> None:
         """A worker that only reads the log has no producer."""
         log = open_log()
         await log.start(lambda key, value: None)

@@ -48,7 +48,7 @@ class TestMemoryTopicOffsets(TopicOffsetsSuite):
         return made
 
 
-def test_the_brokers_of_the_connectors_consumers_are_asked() -> None:
+def test_the_brokers_of_the_connectors_consumers_are_queried() -> None:
     """The ends come from the brokers of the connector's consumers (``consumer.override.*``, ``consumer.*``)."""
     workers, consumers, own = free_ports(3)
     properties = {"bootstrap.servers": f"{LOOPBACK}:{workers}", "consumer.bootstrap.servers": f"{LOOPBACK}:{consumers}"}

@@ -14,7 +14,7 @@ from headrace_dev.kafka import Kafka
 pytestmark = pytest.mark.stack
 
 
-def test_policies_are_asked_once(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
+def test_policies_are_queried_once(stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
     """``compact`` counts alone or beside ``delete``; known policies are not queried again."""
     policies = {"delete": False, "compact": True, "compact,delete": True}
     topics = {unique(policy.replace(",", "-")): policy for policy in policies}

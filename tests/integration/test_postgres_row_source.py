@@ -139,7 +139,7 @@ def test_many_columns_take_several_masks(
     assert [values[0] for values in answer.values] == [n if i % 3 == 0 else None for i, n in enumerate(names)]
 
 
-def test_catalog_tells_what_may_be_left_out(
+def test_catalog_contains_what_may_be_omitted(
     stack_postgres: Postgres, database: str, options: ReselectOptions, open_source: Opener
 ) -> None:
     """Storage, replica identity, generated columns, domains and the order of the key come from the catalog."""
@@ -229,7 +229,7 @@ def reader(stack_postgres: Postgres, database: str) -> str:
     return user
 
 
-def test_wrong_password_is_told_without_the_password(
+def test_wrong_password_is_reported_without_the_password(
     options: ReselectOptions, reader: str, open_source: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong password is a fatal error; the message contains the user and not the password."""
@@ -244,7 +244,7 @@ def test_wrong_password_is_told_without_the_password(
         source.catalog(TABLE)
 
 
-def test_missing_grant_is_told_with_the_statement(options: ReselectOptions, reader: str, open_source: Opener) -> None:
+def test_missing_grant_is_in_the_message(options: ReselectOptions, reader: str, open_source: Opener) -> None:
     """The error contains the missing grant for a user that may not read the table."""
     source = open_source(_as(options, reader, "secret"))
     source.check()

@@ -77,7 +77,7 @@ def change_unseen(stack: Stack, lane: Lane, statement: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [20_000, pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
-def test_one_wrong_cell_under_load_is_found_and_mended(lane: Lane, stack: Stack, tmp_path: Path, rows: int) -> None:
+def test_one_wrong_cell_under_load_is_found_and_repaired(lane: Lane, stack: Stack, tmp_path: Path, rows: int) -> None:
     """The command names one wrong cell among all rows under load, and no other; after the repair all rows are equal."""
     fill(stack, lane, rows)
     wrong = FIRST + rows // 2

@@ -53,9 +53,7 @@ def test_what_was_paused_is_paused_after_a_kill(worker: Worker) -> None:
     wait_until(lambda: worker.states("shop") == ["RUNNING"] * 3, "running", 60)
 
 
-def test_what_is_not_guaranteed_stands_in_the_status_after_a_kill(
-    worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
-) -> None:
+def test_notes_are_in_the_status_after_a_kill(worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
     """A topic of schema changes belongs to no table; the note on it is stored in Kafka, like the states."""
     topic = unique("shop-schema")
     stack_kafka.create_topic(topic)
@@ -141,7 +139,7 @@ def test_a_worker_that_is_told_to_stop_ends_with_status_0(
     assert process.wait(90) == 0
 
 
-def test_a_worker_waits_for_brokers_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
+def test_a_worker_that_waits_for_brokers_can_be_stopped(tmp_path: Path) -> None:
     """GET /health reports what the worker waits for."""
     port = free_ports(1)[0]
     connector = tmp_path / "shop.json"

@@ -72,7 +72,7 @@ def test_marking_deleted_rows_changes_nothing_else(choose: Random) -> None:
 
 @examples(80)
 @given(RANDOMS)
-def test_what_is_left_out_might_as_well_never_have_come(choose: Random) -> None:
+def test_omitted_changes_have_no_effect(choose: Random) -> None:
     """With ``reselect.unresolved.insert.mode=dlq`` an omitted change has no effect, and all others apply."""
     found = delivery(choose, Size(tables=choose.randint(1, 3)), Trouble(repeats=1, late=1))
     tables, rest = written_or_left_out(found, MemoryLakehouse())

@@ -234,7 +234,7 @@ def of_narrow(registry: OneSchema) -> Decoder:
     return converting_decoder("t", EnvelopeOptions(key_schemas=False), None, Conversion(None, values))
 
 
-def test_a_value_that_no_column_holds_is_told_by_its_place() -> None:
+def test_a_value_that_no_column_holds_is_reported_by_its_offset() -> None:
     """Its bytes are valid for the schema, but the column cannot contain the value."""
     records = [narrow(number, 12345 if number in (100, 199) else number) for number in range(256)]
     decoded = of_narrow(OneSchema(NARROW)).decode(records)

@@ -31,7 +31,7 @@ def test_schema_changes_and_transactions_are_skipped(name: str, topic: str) -> N
 
 
 @pytest.mark.parametrize("name", MARIADB)
-def test_altered_tables_are_told(name: str) -> None:
+def test_altered_tables_are_reported(name: str) -> None:
     """The messages contain every table that a record names, and the defaults of its new columns for existing rows."""
     schemas = name == "my"
     decoder = TopicDecoder(name, EnvelopeOptions(key_schemas=schemas, value_schemas=schemas))

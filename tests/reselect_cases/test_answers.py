@@ -121,7 +121,7 @@ def test_s21_key_and_value_changed_in_one_statement() -> None:
     assert lake.big(8) == "changed"
 
 
-def test_s22_retyped_column_is_asked_again() -> None:
+def test_s22_retyped_column_is_queried_again() -> None:
     """S22, D6: after a column is dropped and added again its cached values are invalid."""
     lake = Lake(database(row(1, None)), replace(CACHE, catalog_refresh_ms=1000))
     lake.batch(u(1, big="A"))

@@ -116,7 +116,7 @@ def caches(type_name: str, schema: Schema, *, typmod: int = -1, deterministic: b
         ("jsonb", TEXT, {}),
     ],
 )
-def test_s26_keys_whose_texts_do_not_tell_rows_apart_are_not_cached(
+def test_s26_keys_whose_texts_do_not_identify_rows_are_not_cached(
     type_name: str, schema: Schema, more: dict[str, Any]
 ) -> None:
     """S26: keys that are equal in the database with different texts, or different with equal texts, are not cached."""

@@ -149,7 +149,7 @@ def test_n10_hashed_column_is_neither_read_nor_cached() -> None:
 # -- snapshots, merges ------------------------------------------------------------------------------------------------
 
 
-def test_s17_decoding_tells_where_a_snapshot_begins() -> None:
+def test_s17_decoding_reports_where_a_snapshot_begins() -> None:
     """S17: the first row of a snapshot reports it for all tables, the first row of a table for that table only."""
     first = decode(Record("r", "x", STRING, "first"), Record("r", "x", STRING, "true"))
     table = decode(Record("r", "x", STRING, "first_in_data_collection"), Record("u", "x", STRING))

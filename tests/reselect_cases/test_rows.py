@@ -46,7 +46,7 @@ def test_s01_null_overwrites_the_cached_value() -> None:
     assert lake.big() is None
 
 
-def test_s01_null_stands_where_nobody_can_be_asked() -> None:
+def test_s01_null_is_written_without_a_database() -> None:
     """S1: without a reachable database the null is written, and the cached value is not served again."""
     lake = Lake(database(), NULLS)
     assert lake.source is not None
@@ -139,7 +139,7 @@ def test_s06_partition_that_came_back_is_asked_again() -> None:
     assert lake.big() == "B"
 
 
-def test_s09_offsets_that_were_set_void_the_partition() -> None:
+def test_s09_offsets_that_were_set_invalidate_the_partition() -> None:
     """S9: offsets altered, slot lost, retention expired: each begins an assignment, and the events before it are
     unknown.
     """
@@ -248,7 +248,7 @@ def test_s32_value_and_placeholder_in_one_batch() -> None:
     assert (lake.rows[1], lake.queries) == ({"big": "B", "doc": "x"}, 0)
 
 
-def test_s34_hits_stand_when_the_row_is_gone() -> None:
+def test_s34_hits_are_used_when_the_row_is_missing() -> None:
     """S34, D7: a cached column is used although the row is missing; the other column is kept."""
     lake = Lake(database(), CACHE)
     lake.batch(u(1, big="B", doc=None))

@@ -60,7 +60,7 @@ def test_every_answer_has_the_headers_that_rules_ask_for() -> None:
         assert (headers["x-frame-options"], headers["cache-control"]) == ("DENY", "no-cache, no-store")
 
 
-def test_rules_set_add_and_tell_dates() -> None:
+def test_rules_set_and_add_headers_and_dates() -> None:
     """``set`` replaces a header; dates are milliseconds from now."""
     app = ResponseHeaders(
         PlainTextResponse("", headers={"Server": "inner", "Vary": "Accept"}),

@@ -153,7 +153,7 @@ async def test_a_worker_that_comes_back_takes_its_share(pair: tuple[Api, Api]) -
     await again.worker.stop()
 
 
-async def test_a_task_that_was_anothers_for_a_while_is_told_of_again(pair: tuple[Api, Api]) -> None:
+async def test_a_task_that_was_reassigned_and_came_back_is_reported_again(pair: tuple[Api, Api]) -> None:
     """Its worker was suspended, missed the assignment to another one and back, and has run the task all the time."""
     first, second = pair
     await first.create(**{"tasks.max": "2"})

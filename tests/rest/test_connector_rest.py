@@ -68,7 +68,7 @@ def rest(port: int) -> ConnectorRest:
 
 
 @pytest.mark.parametrize("worker", ["RUNNING"], indirect=True)
-def test_a_running_connector_rests_and_goes_on(worker: Worker) -> None:
+def test_a_running_connector_is_paused_and_resumed(worker: Worker) -> None:
     """The block begins when no task runs any more."""
     with rest(worker.server_port).paused():
         assert worker.asked == ["PUT pause"]
@@ -77,7 +77,7 @@ def test_a_running_connector_rests_and_goes_on(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("worker", ["RUNNING"], indirect=True)
-def test_it_goes_on_whatever_happens(worker: Worker) -> None:
+def test_it_is_resumed_after_an_error(worker: Worker) -> None:
     """The connector is resumed before an error of the block is raised."""
     with pytest.raises(KeyError), rest(worker.server_port).paused():
         raise KeyError
@@ -92,7 +92,7 @@ def test_one_that_does_not_run_is_left_as_it_is(worker: Worker) -> None:
     assert worker.asked == []
 
 
-def test_where_nobody_answers_the_block_runs_all_the_same() -> None:
+def test_without_an_answer_the_block_runs() -> None:
     """The block runs without an answer: the worker may run under another address, or not at all."""
     with Worker("shop", "RUNNING") as server:
         port = server.server_port

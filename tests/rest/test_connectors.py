@@ -40,7 +40,7 @@ async def test_every_path_answers_503_with_a_body_until_the_worker_is_up() -> No
     await api.worker.stop()
 
 
-async def test_what_is_not_guaranteed_stands_in_the_tasks_status(api: Api) -> None:
+async def test_notes_are_in_the_tasks_status(api: Api) -> None:
     """The status has notes only if there are any; a requested restart removes them, a failure does not."""
     await api.create()
     await api.until("RUNNING", "RUNNING")
@@ -327,7 +327,7 @@ async def test_a_secret_reaches_the_task_and_nobody_else(tmp_path: Path) -> None
     await api.worker.stop()
 
 
-async def test_a_secret_that_is_no_number_any_more_is_not_told(
+async def test_a_secret_that_is_no_number_any_more_is_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The restarted task fails; trace and log contain only the name of the option."""

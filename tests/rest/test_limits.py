@@ -58,7 +58,7 @@ async def test_tasks_that_are_stored_in_excess_are_read_safely() -> None:
     await api.worker.stop()
 
 
-async def test_records_that_nobody_can_read_do_not_end_the_worker() -> None:
+async def test_unreadable_records_do_not_end_the_worker() -> None:
     """Invalid records of other writers in the config and the status topic."""
     api = Api()
     await api.worker.start()

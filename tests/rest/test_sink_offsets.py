@@ -137,7 +137,7 @@ class FarGroups(MemoryStores):
         return self.far if settings.admin.get("bootstrap.servers") == "far:9092" else self.groups
 
 
-async def test_offsets_are_seen_and_set_where_the_connector_says() -> None:
+async def test_offsets_are_read_and_set_on_the_connectors_brokers() -> None:
     """``admin.override.*`` names another cluster than the worker's, which may have a group of the same name."""
     stores = FarGroups()
     stores.groups.offsets = {"connect-shop": {FIRST: 1}}

@@ -64,12 +64,12 @@ async def test_connectors_of_an_unknown_class_are_listed_as_failed_with_the_reas
         assert f"the class '{ALIEN}' is not installed on this worker" in one["trace"]
 
 
-async def test_a_stopped_connector_stays_stopped_whatever_its_class(api: Api) -> None:
+async def test_a_stopped_connector_of_an_unknown_class_stays_stopped(api: Api) -> None:
     """A stopped connector of an unknown class stays STOPPED, because it is not started."""
     await api.until("STOPPED", name="s1")
 
 
-async def test_a_connector_that_was_taken_over_runs_with_a_class_of_ours(api: Api) -> None:
+async def test_a_connector_of_connect_runs_with_a_class_of_headrace(api: Api) -> None:
     """The migration is one PUT, under the same name and with the same consumer group."""
     await api.until("FAILED", "FAILED", name="d1")
     assert (await api.call("PUT", "/connectors/d1/config", {**SHOP, "tasks.max": "2"})).status == 200
@@ -77,7 +77,7 @@ async def test_a_connector_that_was_taken_over_runs_with_a_class_of_ours(api: Ap
     assert "trace" not in (await api.status("d1"))["tasks"][0]
 
 
-async def test_a_connector_that_nobody_wants_can_be_deleted(api: Api) -> None:
+async def test_a_connector_of_an_unknown_class_can_be_deleted(api: Api) -> None:
     """A DELETE removes the records of a connector from both topics."""
     await api.until("FAILED", "FAILED", name="d2")
     assert (await api.call("DELETE", "/connectors/d2")).status == 204
