@@ -121,7 +121,7 @@ class LakeColumnsSuite(LakeFixtures):
                 table.evolve(pa.schema([ITEM.field("id"), ("qty", data_type)]), ["id"])
             assert table.schema() == ITEM
 
-    def test_names_that_cannot_stand_beside_others(self, table: LakeTable) -> None:
+    def test_names_that_conflict_with_others(self, table: LakeTable) -> None:
         """Two names that differ only in case, and names with Headrace's prefix, are refused."""
         for other in ("NAME", "__headrace_position", "__Headrace_x"):
             with pytest.raises(Fatal, match=other):

@@ -21,7 +21,7 @@ from headrace_connectors.lakehouse import upkeep
 class LakeCommitsSuite(LakeFixtures):
     """Run as a part of ``LakeTableSuite``."""
 
-    def test_a_commit_says_what_it_is(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
+    def test_a_commit_contains_its_metadata(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
         """The newest commit contains batch, connector, group, offsets, watermark and format version."""
         table.merge(items(item(1, position=11)), commit(12, **{"shop.public.item": 40, "\"odd' ${spark.app.name}": 7}))
         summary = dict(lake.summary(name))

@@ -289,7 +289,7 @@ class LeftOutSuite:
     def name(self, unique: Callable[[str], str]) -> str:
         return unique("left")
 
-    def test_what_nothing_completes_is_left_out(self, lake: LakeHarness, name: str) -> None:
+    def test_what_nothing_completes_is_omitted(self, lake: LakeHarness, name: str) -> None:
         """The pipeline omits such changes from a batch with an existing, a missing, and a deleted and new row."""
         table = lake.open(name)
         options = PipelineOptions(unresolved_insert_mode="dlq")

@@ -70,7 +70,7 @@ def test_entries_are_served_after_a_restart_in_good_order(process: Process) -> N
 
 
 @pytest.mark.parametrize("position", [None, 0, 10, 12])
-def test_s09_other_position_voids_them(process: Process, position: int | None) -> None:
+def test_s09_other_position_invalidates_them(process: Process, position: int | None) -> None:
     """S9: the cache is empty after offsets were reset or another worker consumed the partition."""
     cache = process.restart(position)
     assert get(cache, "1", 12) is None
@@ -78,7 +78,7 @@ def test_s09_other_position_voids_them(process: Process, position: int | None) -
     assert get(process.restart(13), "1", 13) is None
 
 
-def test_crash_voids_them(process: Process) -> None:
+def test_crash_invalidates_them(process: Process) -> None:
     """A crash invalidates entries, because the last drops may not be on disk."""
     cache = process.restart(11, crash=True)
     assert get(cache, "1", 11) is None
@@ -129,7 +129,7 @@ def test_storage_read_failure_degrades_to_miss(process: Process, monkeypatch: py
     assert get(process.cache, "1", 12) == Hit("A")
 
 
-def test_other_settings_void_them(process: Process) -> None:
+def test_other_settings_invalidate_them(process: Process) -> None:
     """N13: placeholder, handling modes and patterns decide the form of values and which of them are cached."""
     process.settings = "decimal.handling.mode=string"
     assert get(process.restart(11), "1", 11) is None

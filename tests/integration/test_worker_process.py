@@ -126,7 +126,7 @@ def test_a_wrong_client_property_is_refused_by_name(worker: Worker) -> None:
     assert "did you mean max.poll.records" in answer.json()["message"]
 
 
-def test_a_worker_that_is_told_to_stop_ends_with_status_0(
+def test_a_worker_ends_with_status_0_after_sigterm(
     stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
     """A worker in standalone mode with a connector from a file ends with status 0 after SIGTERM."""
@@ -153,7 +153,7 @@ def test_a_worker_that_waits_for_brokers_can_be_stopped(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_a_port_in_use_is_said_and_ends_the_process(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_and_ends_the_process(tmp_path: Path) -> None:
     """The process ends with an error that names the port before it starts anything else."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -37,7 +37,7 @@ def test_any_batch_boundaries_give_the_model(choose: Random) -> None:
 
 @deliveries(400)
 @given(RANDOMS)
-def test_a_stretch_sent_again_changes_nothing_but_what_the_model_says(choose: Random) -> None:
+def test_a_stretch_sent_again_gives_the_model(choose: Random) -> None:
     """A restarted connector sends a sequence late, or again under higher offsets; the table equals the model."""
     holds(choose, Trouble(repeats=2))
 

@@ -89,7 +89,7 @@ def test_what_was_deleted_while_a_worker_waited_is_not_even_written() -> None:
 
 
 @pytest.mark.parametrize("last", [DELETE, TOMBSTONE])
-def test_wherever_two_workers_stand_a_deleted_row_stays_dead(last: Event) -> None:
+def test_a_deleted_row_stays_deleted_for_any_order_of_two_workers(last: Event) -> None:
     """Each call of the first worker is combined with each call of the second: a deleted row stays deleted."""
     found = delivered([[INSERT]], [[last]])
     for still, again in product(range(1, CALLS), range(1, CALLS)):
@@ -99,7 +99,7 @@ def test_wherever_two_workers_stand_a_deleted_row_stays_dead(last: Event) -> Non
 
 @deliveries(100)
 @given(RANDOMS)
-def test_whatever_a_worker_writes_that_was_overtaken_the_tables_are_the_models(choose: Random) -> None:
+def test_any_writes_of_a_fenced_worker_give_the_model(choose: Random) -> None:
     """The first worker pauses before any call of a table, and resumes at any call of its successor or after it."""
     found = replace(delivery(choose, Size(tables=choose.randint(1, 2)), TWO_OWNERS), moves=frozenset())
     still, again = choose.randint(1, 60), choose.randint(1, 60)

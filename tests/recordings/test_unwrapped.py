@@ -30,7 +30,7 @@ MODE = "transforms.unwrap.delete.tombstone.handling.mode"
 
 @pytest.mark.parametrize("name", ["a", "c3", "my", "ora-bytes"])
 @pytest.mark.parametrize("mode", ["rewrite-with-tombstone", "tombstone"])
-def test_rows_tell_what_their_envelopes_told(name: str, mode: str) -> None:
+def test_rows_contain_what_their_envelopes_contain(name: str, mode: str) -> None:
     """Also in the mode that makes tombstones of deletes, where those of the source are dropped."""
     of, compared = variant(name), 0
     options = EnvelopeOptions(key_schemas=of.key_schemas, value_schemas=not of.bare)

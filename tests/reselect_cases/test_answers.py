@@ -80,7 +80,7 @@ def test_s17_snapshot_read_refreshes_the_cache() -> None:
 
 
 @pytest.mark.parametrize("table", [TABLE, None])
-def test_s17_begin_of_a_snapshot_voids_the_cache(table: Any) -> None:
+def test_s17_begin_of_a_snapshot_invalidates_the_cache(table: Any) -> None:
     """S17: rows that the snapshot has not read yet may have changed without an event.
 
     ``table`` None is a snapshot of all tables.

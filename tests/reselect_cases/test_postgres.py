@@ -236,7 +236,7 @@ def test_n01_replayed_row_is_not_yet_committed(
     assert read(source, table, transaction) == "B"
 
 
-def test_n02_the_snapshot_of_a_standby_is_not_asked(
+def test_n02_the_snapshot_of_a_standby_is_not_queried(
     stack_standby: Postgres,
     table: TableId,
     replica: ReselectOptions,

@@ -129,7 +129,7 @@ def test_s05_key_given_to_a_new_row() -> None:
 # -- partitions and topics ---------------------------------------------------------------------------------------------
 
 
-def test_s06_partition_that_came_back_is_asked_again() -> None:
+def test_s06_partition_that_came_back_is_queried_again() -> None:
     """S6: another worker may have read newer values between the assignments."""
     lake = Lake(database(row(1, "B")), CACHE)
     lake.batch(u(1, big="A"))
@@ -211,7 +211,7 @@ def test_s25_identity_can_be_declared() -> None:
     assert by_message.big() == "kept"  # two rows match the message key, so neither is used
 
 
-def test_s25_row_whose_identity_was_left_out_is_not_asked_for() -> None:
+def test_s25_row_whose_identity_was_omitted_is_not_queried() -> None:
     """S25, section 1.4: a null or a placeholder identifies no row, so there is no query."""
     lake = Lake(database(row(1, "A", "a")), replace(NO_CACHE, key_columns=r"public\.orders:doc"))
     lake.rows[1] = {"big": "kept", "doc": "a"}
@@ -313,7 +313,7 @@ def test_n08_cached_null_is_not_served_on_postgresql() -> None:
     assert lake.metrics.seen["contradictions", "null_then_placeholder"] == 1
 
 
-def test_n09_lost_event_voids_what_was_cached_before() -> None:
+def test_n09_lost_event_invalidates_what_was_cached_before() -> None:
     """N9: an event of the partition went to the dead letter queue; then q."""
     lake = Lake(database(row(1, "B")), CACHE)
     lake.batch(u(1, big="A"))

@@ -309,7 +309,7 @@ async def test_levels_are_not_served_where_they_are_switched_off() -> None:
     await api.worker.stop()
 
 
-async def test_a_secret_reaches_the_task_and_nobody_else(tmp_path: Path) -> None:
+async def test_only_the_task_gets_a_secret(tmp_path: Path) -> None:
     """The worker stores and shows the reference; it reads the value at each start of the task."""
     secret = tmp_path / "user"
     secret.write_text("reader")

@@ -47,7 +47,7 @@ async def held() -> AsyncIterator[tuple[Api, HeldLog]]:
     await api.worker.stop()
 
 
-async def test_a_worker_says_whether_it_starts_works_or_stops() -> None:
+async def test_health_reports_whether_a_worker_starts_runs_or_stops() -> None:
     """Each state has its status code and Connect's text; Connect has no text for a stopping worker."""
     api = Api(now=lambda: NOW)
     began = "which began at 2026-01-01T00:00:00.000Z."
@@ -73,7 +73,7 @@ async def test_a_worker_whose_requests_wait_for_too_long_is_unhealthy(held: tupl
     assert (await _health(api))[:2] == (200, "healthy")
 
 
-async def test_a_request_that_waits_for_too_long_is_told_for_what(held: tuple[Api, HeldLog]) -> None:
+async def test_a_request_that_times_out_reports_what_it_waits_for(held: tuple[Api, HeldLog]) -> None:
     """A change waits for the one before it; a read does not."""
     api, _ = held
     answer = await api.call("PUT", "/connectors/other/pause")

@@ -132,7 +132,7 @@ REQUESTS = {operation.label: operation for operation in (each.ok() for each in S
 
 
 @pytest.mark.parametrize("label", REQUESTS)
-def test_whatever_is_sent_gets_an_answer_of_the_description(url: str, label: str) -> None:
+def test_any_request_gets_an_answer_of_the_description(url: str, label: str) -> None:
     """The answer arrives in time, with a described status and body, and is 500 only if Connect's is."""
     with requests.Session() as session:
 

@@ -174,7 +174,7 @@ async def test_offsets_are_those_of_the_workers_group_where_it_names_one() -> No
     await api.worker.stop()
 
 
-async def test_a_stopped_table_is_read_again_from_where_one_says(api: Api) -> None:
+async def test_a_stopped_table_is_read_again_from_any_offset(api: Api) -> None:
     """A merge ignores changes that are already in the table, so any earlier offset is allowed."""
     await stopped(api, {FIRST: 7, SECOND: 8})
     assert (await alter(api, {FIRST: 0})).status == 200
