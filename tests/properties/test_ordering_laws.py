@@ -87,7 +87,7 @@ def written(records: list[Record], reads: list[tuple[int, int, bool]], by: str) 
             )
         for piece in decoder.decode(records[begin : begin + count]).events:
             pipeline.write(piece, Commit(0, "c", "g", {}))  # type: ignore[arg-type] # no Cassandra here
-        read = max(read, min(begin + count, len(records)))
+        read = min(begin + count, len(records))
     found = [] if table.schema() is None else table.to_arrow().select(["id", "v", "a"]).to_pylist()
     return {row["id"]: {"v": row["v"], "a": row["a"]} for row in found}
 
